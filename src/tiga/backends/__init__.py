@@ -1,0 +1,1 @@
+"""Code for one kind of device each; backends never import one another."""

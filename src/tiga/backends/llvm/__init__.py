@@ -1,0 +1,1 @@
+"""CPU kernels through MLIR and LLVM."""

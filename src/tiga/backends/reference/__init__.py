@@ -1,0 +1,1 @@
+"""The numpy oracle: every op as its plain meaning."""

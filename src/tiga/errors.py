@@ -1,0 +1,32 @@
+"""Every exception that Tiga raises on purpose; each also is the Python exception a caller expects.
+
+A message says what was expected, what was got, where the user's line is, and what to do.
+"""
+
+
+class TigaError(Exception):
+    """Base of all errors that Tiga raises on purpose."""
+
+
+class InvalidValue(TigaError, ValueError):
+    """A value, shape or option is not one that the call accepts."""
+
+
+class InvalidType(TigaError, TypeError):
+    """An argument, dtype or device is of the wrong kind."""
+
+
+class InvalidIndex(TigaError, IndexError):
+    """An edge names a node that does not exist: position, value and range are in the message."""
+
+
+class StaleTopology(TigaError, RuntimeError):
+    """A graph's index arrays changed between a forward call and its backward."""
+
+
+class Unfusable(TigaError, NotImplementedError):
+    """A program holds something the compiler cannot fuse; the bounded path may still run it."""
+
+
+class UnsupportedByBackend(TigaError, NotImplementedError):
+    """The chosen backend cannot run this program at all."""

@@ -1,0 +1,1 @@
+"""Ways for a user's Python to become a trace."""

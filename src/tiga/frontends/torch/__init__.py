@@ -1,0 +1,1 @@
+"""Programs over torch tensors: capture, gradients and calls."""

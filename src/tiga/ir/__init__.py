@@ -1,0 +1,1 @@
+"""MLIR behind one door: contexts, dialects and builders."""

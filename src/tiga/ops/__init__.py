@@ -1,0 +1,1 @@
+"""One class per operation: its fields, types, reference meaning, derivatives and lowering."""

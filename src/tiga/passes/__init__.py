@@ -1,0 +1,1 @@
+"""The pipeline: one pass per file, in one flat list."""

@@ -1,0 +1,1 @@
+"""Reducers as data: identity, lift, combine, finalize and the facts that fusion relies on."""

@@ -1,0 +1,1 @@
+"""Graphs: which edges exist and in which order they are walked."""

@@ -1,0 +1,1 @@
+"""Recorded programs: immutable, hash-consed nodes, and the pure functions that rewrite them."""

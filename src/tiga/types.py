@@ -1,0 +1,135 @@
+"""Element types, spaces, relations and value types: the vocabulary of every level."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type: its name, its size in bytes and its kind (`f`, `i`, `u` or `b`)."""
+
+    name: str
+    itemsize: int
+    kind: str
+    mlir: str
+
+    @cached_property
+    def numpy(self) -> np.dtype:
+        """The numpy dtype with the same bits (bfloat16 comes from ml_dtypes)."""
+        return np.dtype(ml_dtypes.bfloat16 if self.name == "bfloat16" else self.name)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def compute(self) -> "DType":
+        """The type in which arithmetic runs: 16-bit floats compute in float32, rounded after each op."""
+        return float32 if self.is_float and self.itemsize == 2 else self
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+float16 = DType("float16", 2, "f", "f16")
+bfloat16 = DType("bfloat16", 2, "f", "bf16")
+float32 = DType("float32", 4, "f", "f32")
+float64 = DType("float64", 8, "f", "f64")
+int8 = DType("int8", 1, "i", "i8")
+int16 = DType("int16", 2, "i", "i16")
+int32 = DType("int32", 4, "i", "i32")
+int64 = DType("int64", 8, "i", "i64")
+uint8 = DType("uint8", 1, "u", "ui8")
+bool_ = DType("bool", 1, "b", "i1")
+
+DTYPES = {
+    d.name: d
+    for d in (float16, bfloat16, float32, float64, int8, int16, int32, int64, uint8, bool_)
+}
+FLOATS = (float16, bfloat16, float32, float64)
+_BY_MLIR = {d.mlir: d for d in DTYPES.values()}
+_BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
+
+
+def dtype_of_mlir(text: str) -> DType:
+    """The element type that MLIR spells `text`."""
+    return _BY_MLIR[text]
+
+
+def dtype_of_numpy(dtype: np.dtype) -> DType:
+    """The element type of a numpy dtype; KeyError when there is none."""
+    return _BY_NUMPY[np.dtype(dtype)]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where a value lives: `global` (no entity axis), a node set, or the edges of a relation."""
+
+    name: str
+    kind: str  # "global" | "node" | "edge"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+GLOBAL = Space("global", "global")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Edges from a source set to a destination set (which may be the same set)."""
+
+    name: str
+    src: Space
+    dst: Space
+
+    @cached_property
+    def edge(self) -> Space:
+        return Space(self.name, "edge")
+
+    def end(self, side: str) -> Space:
+        """The node set at `side`, which is `"src"` or `"dst"`."""
+        return self.src if side == "src" else self.dst
+
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.src}->{self.dst}"
+
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Type:
+    """The type of a value: element type, feature shape (static) and space (run-time extent)."""
+
+    dtype: DType
+    shape: Shape
+    space: Space
+
+    @cached_property
+    def size(self) -> int:
+        """Number of elements per entity."""
+        total = 1
+        for extent in self.shape:
+            total *= extent
+        return total
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes per entity."""
+        return self.size * self.dtype.itemsize
+
+    def with_dtype(self, dtype: DType) -> "Type":
+        return Type(dtype, self.shape, self.space)
+
+    def with_shape(self, shape: Shape) -> "Type":
+        return Type(self.dtype, tuple(shape), self.space)
+
+    def with_space(self, space: Space) -> "Type":
+        return Type(self.dtype, self.shape, space)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]@{self.space}"
