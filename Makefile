@@ -1,0 +1,69 @@
+# Everything runs in a virtual environment that the targets make themselves.
+#   make test PYTHON=python3.12       another interpreter (3.10 or newer)
+#   make test PIP_ARGS='--extra-index-url URL'   another package index, say torch's CPU builds
+
+PYTHON ?= python3
+VENV ?= .venv
+PIP_ARGS ?=
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format bench golden docs doctor clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	bash tools/make_venv.sh $(PYTHON) $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[test]'
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
+	@touch $@
+
+demo: $(VENV)/.demo ## train a small graph network and compare it with torch
+	$(RUN) -m tiga demo
+
+doctor: $(VENV)/.demo ## say what Tiga finds on this machine
+	$(RUN) -m tiga
+
+test: $(VENV)/.test ## every test but the slow ones
+	$(RUN) -m pytest -m 'not slow and not gpu' $(PYTEST_ARGS)
+
+test-all: $(VENV)/.test ## every test
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.test ## format, lint, types, import rule and unit tests: under a minute
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(RUN) -m pytest -q -m 'not slow and not gpu' tests/unit $(PYTEST_ARGS)
+
+format: $(VENV)/.test ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.test ## measure against torch and SciPy: under five minutes
+	$(RUN) -m benchmarks all --out build/bench
+
+golden: $(VENV)/.test ## rewrite the golden kernel texts after a wanted change; read the diff
+	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden $(PYTEST_ARGS)
+
+docs: $(VENV)/.docs ## build the pages of docs/ into build/site
+	$(BIN)/mkdocs build --strict
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
