@@ -1,1 +1,1 @@
-"""Recorded programs: immutable, hash-consed nodes, and the pure functions that rewrite them."""
+"""Traces: recorded programs and what is computed from them without lowering."""

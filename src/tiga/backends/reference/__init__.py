@@ -1,1 +1,5 @@
-"""The numpy oracle: every op as its plain meaning."""
+"""The oracle: every op by its numpy reference, one after another, edges and all."""
+
+from tiga.backends.reference.evaluate import EdgeList, evaluate
+
+__all__ = ["EdgeList", "evaluate"]

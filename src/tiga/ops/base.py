@@ -1,0 +1,104 @@
+"""What an op is: one frozen class with its fields, inference, oracle, derivatives and lowering."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tiga.ops.arithmetic import Arithmetic, Value
+from tiga.trace.node import Node, intern
+from tiga.types import Type
+
+REGISTRY: dict[str, type["Op"]] = {}
+"""Every op class by name: what dialects, readers, conformance tests and docs are derived from."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation. Fields of the dataclass are its attributes; calling it builds a node.
+
+    Laws: `infer` raises for types the op cannot take; `reference` is the meaning, on numpy arrays
+    whose first axis is the entity axis (of extent 1 when the space is global); `vjp` returns one cotangent or
+    None per input, made of registered ops; `jvp` agrees with `vjp`.
+    """
+
+    name: ClassVar[str]
+    arity: ClassVar[int | None] = None
+
+    def __init_subclass__(cls, name: str | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if name is None:
+            return
+        assert name not in REGISTRY, f"op {name!r} is already {REGISTRY[name]}"
+        cls.name = name
+        REGISTRY[name] = cls
+
+    def __call__(self, *inputs: Node, where: str | None = None) -> Node:
+        assert self.arity is None or len(inputs) == self.arity, f"{self} takes {self.arity}"
+        folded = self.fold(inputs)
+        if folded is not None:
+            return folded
+        return intern(self, inputs, self.infer(*(n.type for n in inputs)), where)
+
+    def fold(self, inputs: tuple[Node, ...]) -> Node | None:
+        """An existing or simpler node with the same value and bits, or None."""
+        return None
+
+    def infer(self, *types: Type) -> Type:
+        raise NotImplementedError
+
+    def reference(self, *arrays: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
+        raise NotImplementedError(f"{self.name} has no derivative")
+
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
+        """Terms whose sum is the output's tangent; empty when it is zero."""
+        raise NotImplementedError(f"{self.name} has no forward derivative")
+
+    def attributes(self) -> dict[str, Any]:
+        """Field values by name: what the IR carries."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+
+@dataclass(frozen=True)
+class Pointwise(Op):
+    """Element by element on operands of one shape, space and dtype; subclasses give `lower`.
+
+    Facts: `exact` says that the result needs no rounding to the operands' 16-bit type;
+    `cost` is relative work per element; `domain` is where samples are drawn from.
+    """
+
+    exact: ClassVar[bool] = False
+    cost: ClassVar[int] = 1
+    domain: ClassVar[tuple[float, float]] = (-3.0, 3.0)
+
+    def infer(self, *types: Type) -> Type:
+        first = types[0]
+        assert all(t == first for t in types), f"{self.name} on {types}"
+        return first
+
+    def lower(self, b: Arithmetic, *args: Value) -> Value:
+        raise NotImplementedError
+
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
+        """Pointwise derivatives are diagonal: the cotangent rule per operand serves tangents."""
+        parts = [
+            self.vjp(tangent, out, *inputs)[position]
+            for position, tangent in enumerate(tangents)
+            if tangent is not None
+        ]
+        return [part for part in parts if part is not None]
+
+
+@dataclass(frozen=True)
+class Linear(Op):
+    """Linear in its one operand: the tangent goes through the op itself."""
+
+    arity = 1
+
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
+        return [] if tangents[0] is None else [self(tangents[0])]

@@ -1,0 +1,84 @@
+"""Leaves of a trace: inputs, constants and the barrier that stops derivatives."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiga.ops.base import Op, Pointwise
+from tiga.trace.node import Node
+from tiga.types import Type
+
+
+@dataclass(frozen=True)
+class Input(Op, name="input"):
+    """An argument of the program. Its name is unique within the program."""
+
+    label: str
+    of: Type
+    arity = 0
+
+    def infer(self) -> Type:
+        return self.of
+
+
+@dataclass(frozen=True)
+class Constant(Op, name="constant"):
+    """One number, the same for every entity and element. `text` keeps its exact bits."""
+
+    text: str
+    of: Type
+    arity = 0
+
+    def infer(self) -> Type:
+        return self.of
+
+    @property
+    def value(self) -> float | int | bool:
+        if self.of.dtype.kind == "f":
+            return float.fromhex(self.text)
+        return bool(int(self.text)) if self.of.dtype.kind == "b" else int(self.text)
+
+    def reference(self) -> np.ndarray:
+        return np.full((1, *self.of.shape), self.value, self.of.dtype.numpy)
+
+
+@dataclass(frozen=True)
+class StopGradient(Pointwise, name="stop_gradient"):
+    """The identity, through which no derivative flows."""
+
+    arity = 1
+    exact = True
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def lower(self, b, x):
+        return x
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[None]:
+        return (None,)
+
+
+def constant(value: float | int | bool, type: Type) -> Node:
+    """The constant node of `value`, rounded to the type's dtype."""
+    if type.dtype.kind == "f":
+        return Constant(float(np.asarray(value, type.dtype.numpy)).hex(), type)()
+    return Constant(str(int(value)), type)()
+
+
+def zeros_like(node: Node) -> Node:
+    return constant(0, node.type)
+
+
+def ones_like(node: Node) -> Node:
+    return constant(1, node.type)
+
+
+def is_constant(node: Node, value: float) -> bool:
+    """Whether `node` is the constant `value`, the sign of zero included."""
+    if node.op.name != "constant" or node.op.value != value:
+        return False
+    return np.signbit(node.op.value) == np.signbit(value)
+
+
+stop_gradient = StopGradient()

@@ -1,0 +1,342 @@
+"""Arithmetic element by element, comparisons, selection and casts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiga.ops.base import Pointwise
+from tiga.ops.leaf import constant, is_constant, zeros_like
+from tiga.trace.node import Node
+from tiga.types import DType, Type, bool_
+
+
+@dataclass(frozen=True)
+class Binary(Pointwise):
+    """Two operands of one type."""
+
+    arity = 2
+
+
+@dataclass(frozen=True)
+class Add(Binary, name="add"):
+    """a + b."""
+
+    def fold(self, inputs):
+        a, b = inputs
+        if is_constant(b, 0.0) or is_constant(b, -0.0):
+            return a
+        return b if is_constant(a, 0.0) or is_constant(a, -0.0) else None
+
+    def reference(self, a, b):
+        return a + b
+
+    def lower(self, b, x, y):
+        return b.add(x, y)
+
+    def vjp(self, ct, out, a, b):
+        return ct, ct
+
+
+@dataclass(frozen=True)
+class Sub(Binary, name="sub"):
+    """a - b."""
+
+    def fold(self, inputs):
+        return inputs[0] if is_constant(inputs[1], 0.0) else None
+
+    def reference(self, a, b):
+        return a - b
+
+    def lower(self, b, x, y):
+        return b.sub(x, y)
+
+    def vjp(self, ct, out, a, b):
+        return ct, neg(ct)
+
+
+@dataclass(frozen=True)
+class Mul(Binary, name="mul"):
+    """a * b."""
+
+    def fold(self, inputs):
+        a, b = inputs
+        if is_constant(b, 1.0):
+            return a
+        return b if is_constant(a, 1.0) else None
+
+    def reference(self, a, b):
+        return a * b
+
+    def lower(self, b, x, y):
+        return b.mul(x, y)
+
+    def vjp(self, ct, out, a, b):
+        return mul(ct, b), mul(ct, a)
+
+
+@dataclass(frozen=True)
+class Div(Binary, name="div"):
+    """a / b; integers truncate towards zero."""
+
+    cost = 4
+
+    def fold(self, inputs):
+        return inputs[0] if is_constant(inputs[1], 1.0) else None
+
+    def reference(self, a, b):
+        return np.divide(a, b) if a.dtype.kind not in "iu" else np.trunc(a / b).astype(a.dtype)
+
+    def lower(self, b, x, y):
+        return b.div(x, y)
+
+    def vjp(self, ct, out, a, b):
+        return div(ct, b), neg(div(mul(ct, out), b))
+
+
+@dataclass(frozen=True)
+class Neg(Pointwise, name="neg"):
+    """-a."""
+
+    arity = 1
+    exact = True
+
+    def fold(self, inputs):
+        return inputs[0].inputs[0] if inputs[0].op.name == "neg" else None
+
+    def reference(self, a):
+        return np.negative(a)
+
+    def lower(self, b, x):
+        return b.neg(x)
+
+    def vjp(self, ct, out, a):
+        return (neg(ct),)
+
+
+@dataclass(frozen=True)
+class Maximum(Binary, name="maximum"):
+    """The larger operand, NaN if either is; a tie shares the derivative evenly."""
+
+    exact = True
+
+    def reference(self, a, b):
+        return np.maximum(a, b)
+
+    def lower(self, b, x, y):
+        return b.maximum(x, y)
+
+    def vjp(self, ct, out, a, b):
+        return _share(ct, gt(a, b), a, b), _share(ct, gt(b, a), a, b)
+
+
+@dataclass(frozen=True)
+class Minimum(Binary, name="minimum"):
+    """The smaller operand, NaN if either is; a tie shares the derivative evenly."""
+
+    exact = True
+
+    def reference(self, a, b):
+        return np.minimum(a, b)
+
+    def lower(self, b, x, y):
+        return b.minimum(x, y)
+
+    def vjp(self, ct, out, a, b):
+        return _share(ct, lt(a, b), a, b), _share(ct, lt(b, a), a, b)
+
+
+def _share(ct: Node, wins: Node, a: Node, b: Node) -> Node:
+    half = mul(ct, constant(0.5, ct.type))
+    return where(wins, ct, where(eq(a, b), half, zeros_like(ct)))
+
+
+@dataclass(frozen=True)
+class Compare(Pointwise):
+    """A comparison: two operands of one type to bool; no derivative."""
+
+    arity = 2
+    exact = True
+
+    def infer(self, *types: Type) -> Type:
+        return super().infer(*types).with_dtype(bool_)
+
+    def lower(self, b, x, y):
+        return b.compare(self.name, x, y)
+
+    def vjp(self, ct, out, a, b):
+        return None, None
+
+
+@dataclass(frozen=True)
+class Eq(Compare, name="eq"):
+    """a == b."""
+
+    def reference(self, a, b):
+        return a == b
+
+
+@dataclass(frozen=True)
+class Ne(Compare, name="ne"):
+    """a != b."""
+
+    def reference(self, a, b):
+        return a != b
+
+
+@dataclass(frozen=True)
+class Lt(Compare, name="lt"):
+    """a < b."""
+
+    def reference(self, a, b):
+        return a < b
+
+
+@dataclass(frozen=True)
+class Le(Compare, name="le"):
+    """a <= b."""
+
+    def reference(self, a, b):
+        return a <= b
+
+
+@dataclass(frozen=True)
+class Gt(Compare, name="gt"):
+    """a > b."""
+
+    def reference(self, a, b):
+        return a > b
+
+
+@dataclass(frozen=True)
+class Ge(Compare, name="ge"):
+    """a >= b."""
+
+    def reference(self, a, b):
+        return a >= b
+
+
+@dataclass(frozen=True)
+class Logical(Pointwise):
+    """Boolean algebra on bool operands; no derivative."""
+
+    exact = True
+
+    def infer(self, *types: Type) -> Type:
+        assert all(t.dtype == bool_ for t in types), f"{self.name} on {types}"
+        return super().infer(*types)
+
+    def vjp(self, ct, out, *inputs):
+        return (None,) * len(inputs)
+
+
+@dataclass(frozen=True)
+class LogicalAnd(Logical, name="logical_and"):
+    """a and b."""
+
+    arity = 2
+
+    def reference(self, a, b):
+        return a & b
+
+    def lower(self, b, x, y):
+        return b.logical_and(x, y)
+
+
+@dataclass(frozen=True)
+class LogicalOr(Logical, name="logical_or"):
+    """a or b."""
+
+    arity = 2
+
+    def reference(self, a, b):
+        return a | b
+
+    def lower(self, b, x, y):
+        return b.logical_or(x, y)
+
+
+@dataclass(frozen=True)
+class LogicalNot(Logical, name="logical_not"):
+    """not a."""
+
+    arity = 1
+
+    def reference(self, a):
+        return ~a
+
+    def lower(self, b, x):
+        return b.logical_not(x)
+
+
+@dataclass(frozen=True)
+class Where(Pointwise, name="where"):
+    """a where the condition holds, else b."""
+
+    arity = 3
+    exact = True
+
+    def infer(self, *types: Type) -> Type:
+        condition, a, b = types
+        assert a == b and condition == a.with_dtype(bool_), f"where on {types}"
+        return a
+
+    def fold(self, inputs):
+        return inputs[1] if inputs[1] is inputs[2] else None
+
+    def reference(self, condition, a, b):
+        return np.where(condition, a, b)
+
+    def lower(self, b, condition, x, y):
+        return b.select(condition, x, y)
+
+    def vjp(self, ct, out, condition, a, b):
+        zero = zeros_like(ct)
+        return None, where(condition, ct, zero), where(condition, zero, ct)
+
+
+@dataclass(frozen=True)
+class Cast(Pointwise, name="cast"):
+    """Conversion to another dtype; float to float carries derivatives."""
+
+    to: DType
+    arity = 1
+    exact = True
+
+    def infer(self, source: Type) -> Type:
+        return source.with_dtype(self.to)
+
+    def fold(self, inputs):
+        (x,) = inputs
+        if x.type.dtype == self.to:
+            return x
+        if x.op.name == "constant":
+            return constant(x.op.value, x.type.with_dtype(self.to))
+        widened = x.op.name == "cast" and x.inputs[0].type.dtype == self.to
+        return x.inputs[0] if widened and _holds(x.type.dtype, self.to) else None
+
+    def reference(self, x):
+        return x.astype(self.to.numpy)
+
+    def lower_cast(self, b, x: Any, source: DType) -> Any:
+        return b.cast(x, source, self.to)
+
+    def vjp(self, ct, out, x):
+        return (cast(ct, x.type.dtype) if x.type.dtype.is_float else None,)
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether a round trip narrow -> wide -> narrow keeps every value."""
+    return wide.is_float and narrow.is_float and wide.itemsize >= 2 * narrow.itemsize
+
+
+add, sub, mul, div, neg = Add(), Sub(), Mul(), Div(), Neg()
+maximum, minimum = Maximum(), Minimum()
+eq, ne, lt, le, gt, ge = Eq(), Ne(), Lt(), Le(), Gt(), Ge()
+logical_and, logical_or, logical_not = LogicalAnd(), LogicalOr(), LogicalNot()
+where = Where()
+
+
+def cast(x: Node, dtype: DType) -> Node:
+    """`x` converted to `dtype`; `x` itself when it has it already."""
+    return Cast(dtype)(x)

@@ -1,0 +1,92 @@
+"""What a reducer is: messages of a row to one value, as a composition of trace ops."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.ops.align import expand_to
+from tiga.ops.leaf import constant, zeros_like
+from tiga.ops.message import degree, reduce
+from tiga.ops.pointwise import cast, gt, where
+from tiga.trace.node import Node
+from tiga.types import Relation
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What one edge function sent: its arguments to the reducer, and which edges count.
+
+    `keep` is a bool edge value, or None when every edge counts; `side` names the rows.
+    """
+
+    relation: Relation
+    parts: tuple[Node, ...]
+    keep: Node | None = None
+    side: str = "dst"
+
+    def kept(self, m: Node, fill: float) -> Node:
+        """`m` where the edge counts, elsewhere `fill`."""
+        if self.keep is None:
+            return m
+        keep = expand_to(self.keep, m.type.shape, m.type.space)
+        return where(keep, m, constant(fill, m.type))
+
+    def total(self, kind: str, m: Node) -> Node:
+        """The row reduction of `m`, which must already hold the identity where masked."""
+        return reduce(self.relation, self.side, kind, m)
+
+    def count(self, like: Node) -> Node:
+        """The number of edges that count per row, in the dtype and shape of the row value `like`."""
+        if self.keep is None:
+            return expand_to(degree(self.relation, self.side, like.type.dtype), like.type.shape,
+                             like.type.space)  # fmt: skip
+        ones = cast(self.keep, like.type.dtype)
+        counted = self.total("sum", ones)
+        return expand_to(counted, like.type.shape, like.type.space)
+
+    def unless_empty(self, value: Node, empty: float = 0.0) -> Node:
+        """`value` for rows with an edge that counts, else `empty`."""
+        number = self.count(constant(0, value.type.with_dtype(value.type.dtype.compute)))
+        return where(gt(number, zeros_like(number)), value, constant(empty, value.type))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The messages of one edge, addressed to a reducer: what `self.reducer(...)` returns."""
+
+    reducer: "Reducer"
+    messages: tuple[Any, ...]
+
+
+EMPTY_POLICIES = ("default", "identity")
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """Combines the messages into one row. Subclasses say how with `rows`.
+
+    `empty="identity"` gives empty rows the identity of the reduction (such as -inf for a maximum)
+    instead of the default value, which is finite.
+    """
+
+    empty: str = field(default="default", kw_only=True)
+    arguments: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.empty not in EMPTY_POLICIES:
+            raise InvalidValue(
+                f"empty= takes one of {', '.join(EMPTY_POLICIES)}; got {self.empty!r}."
+            )
+
+    def __call__(self, *messages: Any) -> Bound:
+        """Address the messages of an edge to this reducer, inside `edge`."""
+        if len(messages) != self.arguments:
+            raise InvalidType(
+                f"{type(self).__name__} takes {self.arguments} message(s) per edge; "
+                f"got {len(messages)}."
+            )
+        return Bound(self, messages)
+
+    def rows(self, messages: Messages) -> Node:
+        """The row value, in the dtype of the message."""
+        raise NotImplementedError

@@ -1,0 +1,83 @@
+"""Sums and what follows from them: mean, variance, standard deviation."""
+
+from dataclasses import dataclass, field
+
+from tiga.ops.functions import sqrt
+from tiga.ops.leaf import constant, ones_like, zeros_like
+from tiga.ops.message import gather
+from tiga.ops.pointwise import cast, div, gt, maximum, mul, sub, where
+from tiga.reducers.base import Messages, Reducer
+from tiga.trace.node import Node
+from tiga.types import DType, int64
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which sums of `dtype` accumulate."""
+    return int64 if dtype.kind == "b" else dtype.compute
+
+
+def _sum(messages: Messages) -> Node:
+    (m,) = messages.parts
+    wide = cast(m, accumulator(m.type.dtype))
+    return messages.total("sum", messages.kept(wide, 0.0))
+
+
+def _result(value: Node, message: Node) -> Node:
+    return value if message.type.dtype.kind == "b" else cast(value, message.type.dtype)
+
+
+def _mean(messages: Messages) -> Node:
+    """The mean in the accumulator dtype; 0 for an empty row."""
+    total = _sum(messages)
+    number = messages.count(total)
+    return div(total, maximum(number, ones_like(number)))
+
+
+@dataclass(frozen=True)
+class Sum(Reducer):
+    """The sum of the messages; 0 for an empty row."""
+
+    def rows(self, messages: Messages) -> Node:
+        return _result(_sum(messages), messages.parts[0])
+
+
+@dataclass(frozen=True)
+class Mean(Reducer):
+    """The mean of the messages; 0 for an empty row. Never overflows through its sum."""
+
+    def rows(self, messages: Messages) -> Node:
+        return _result(_mean(messages), messages.parts[0])
+
+
+@dataclass(frozen=True)
+class Var(Reducer):
+    """The variance: mean squared distance from the mean, in two passes over the row.
+
+    `correction` is subtracted from the count (0: population, 1: sample).
+    """
+
+    correction: int = field(default=0, kw_only=True)
+
+    def _variance(self, messages: Messages) -> Node:
+        (m,) = messages.parts
+        wide = cast(m, accumulator(m.type.dtype))
+        mean = gather(messages.relation, messages.side, _mean(messages))
+        distance = sub(wide, mean)
+        squares = messages.total("sum", messages.kept(mul(distance, distance), 0.0))
+        number = sub(messages.count(squares), constant(self.correction, squares.type))
+        return div(squares, maximum(number, ones_like(number)))
+
+    def rows(self, messages: Messages) -> Node:
+        return _result(self._variance(messages), messages.parts[0])
+
+
+@dataclass(frozen=True)
+class Std(Var):
+    """The standard deviation; its derivative where the variance is 0 is 0."""
+
+    def rows(self, messages: Messages) -> Node:
+        variance = self._variance(messages)
+        zero = zeros_like(variance)
+        positive = gt(variance, zero)
+        root = sqrt(where(positive, variance, ones_like(variance)))
+        return _result(where(positive, root, zero), messages.parts[0])

@@ -1,0 +1,68 @@
+"""Reducers over shifted exponentials: logsumexp and the softmax-weighted sum."""
+
+from dataclasses import dataclass
+
+from tiga.errors import InvalidValue
+from tiga.ops.align import expand_to
+from tiga.ops.feature import reshape
+from tiga.ops.functions import abs_, exp, log
+from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
+from tiga.ops.message import gather
+from tiga.ops.pointwise import add, cast, div, eq, gt, mul, sub, where
+from tiga.reducers.base import Messages, Reducer
+from tiga.trace.node import Node
+
+INFINITY = float("inf")
+
+
+def _shifted(messages: Messages, score: Node) -> tuple[Node, Node, Node]:
+    """exp(score - row maximum) per edge, its row sum, and the maximum (0 where infinite).
+
+    The shift cancels in every result, so no derivative flows through it.
+    """
+    score = messages.kept(cast(score, score.type.dtype.compute), -INFINITY)
+    peak = stop_gradient(messages.total("max", score))
+    infinite = eq(abs_(peak), constant(INFINITY, peak.type))
+    shift = where(infinite, zeros_like(peak), peak)
+    weight = exp(sub(score, gather(messages.relation, messages.side, shift)))
+    return weight, messages.total("sum", weight), shift
+
+
+@dataclass(frozen=True)
+class LogSumExp(Reducer):
+    """log(sum(exp(message))), without overflow; -inf for an empty row."""
+
+    def rows(self, messages: Messages) -> Node:
+        (m,) = messages.parts
+        _, total, shift = _shifted(messages, m)
+        some = gt(total, zeros_like(total))
+        value = add(log(where(some, total, ones_like(total))), shift)
+        return cast(where(some, value, constant(-INFINITY, value.type)), m.type.dtype)
+
+
+@dataclass(frozen=True)
+class Softmax(Reducer):
+    """The sum of values weighted by the softmax of their scores over the row; 0 if it is empty.
+
+    `edge` returns `self.reducer(score, value)`. A score has the leading feature axes of its value:
+    per edge (no axis), or per head. Scores of -inf count as masked.
+    """
+
+    arguments = 2
+
+    def rows(self, messages: Messages) -> Node:
+        score, value = messages.parts
+        shape, rank = score.type.shape, len(value.type.shape)
+        if len(shape) > rank:
+            raise InvalidValue(
+                f"a score of feature shape {shape} has more axes than its value, {value.type.shape}."
+            )
+        padded = reshape(score, (*shape, *(1,) * (rank - len(shape))))
+        weight, total, _ = _shifted(messages, padded)
+        wide = messages.kept(cast(value, value.type.dtype.compute), 0.0)
+        spread_weight = expand_to(cast(weight, wide.type.dtype), wide.type.shape, wide.type.space)
+        weighted = messages.total("sum", mul(spread_weight, wide))
+        total = cast(total, wide.type.dtype)
+        safe = where(gt(total, zeros_like(total)), total, ones_like(total))
+        out = div(weighted, expand_to(safe, weighted.type.shape, weighted.type.space))
+        return cast(out, value.type.dtype)

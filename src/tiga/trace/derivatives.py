@@ -1,0 +1,119 @@
+"""From a program to its training form, its gradient program and its tangent program.
+
+The training form also returns the row values that the gradient needs (a maximum, a softmax sum),
+so that a gradient program walks again but never repeats a forward walk. As they are outputs, a
+derivative of the gradient program flows through them back into the training program: derivatives
+of every order are programs of the same kind.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tiga.trace.autodiff import jvp, vjp
+from tiga.trace.node import Node, substitute, topological
+from tiga.trace.program import Program
+from tiga.types import Type
+
+MakeInput = Callable[[str, Type], Node]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the trace level needs of the ops: how to add two values and how to make an input."""
+
+    add: Callable[[Node, Node], Node]
+    make_input: MakeInput
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A gradient program and where its arguments come from.
+
+    `arguments` holds `("input", i)`, `("output", i)` or `("cotangent", i)` of the training
+    program per argument; `wanted` says of which inputs its outputs are the gradients, in order;
+    inputs of `wanted` without a derivative are absent.
+    """
+
+    program: Program
+    arguments: tuple[tuple[str, int], ...]
+    wanted: tuple[int, ...]
+
+
+def _needs_walk(order: Sequence[Node]) -> set[Node]:
+    """Nodes off the edges that cannot be recomputed from inputs without walking edges or rows."""
+    found: set[Node] = set()
+    for node in order:
+        collects = node.op.name in ("reduce", "reduce_all", "contract", "outer_sum")
+        derived = any(child in found for child in node.inputs)
+        if node.type.space.kind != "edge" and (collects or derived):
+            found.add(node)
+    return found
+
+
+def _cotangents(program: Program, present: Sequence[int], rules: Rules) -> list[Node]:
+    return [rules.make_input(f"cotangent{i}", program.outputs[i].type) for i in present]
+
+
+def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
+    """`program` with the row values saved that the gradient of `wanted` inputs reads."""
+    present = [i for i, node in enumerate(program.outputs) if node.type.dtype.is_float]
+    targets = [program.inputs[i] for i in wanted]
+    outputs = [program.outputs[i] for i in present]
+    gradients = vjp(outputs, _cotangents(program, present, rules), targets, rules.add)
+    available = _needs_walk(program.order)
+    saved: dict[Node, None] = {}
+    stack = [g for g in gradients if g is not None]
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in available:
+            saved[node] = None
+        else:
+            stack.extend(reversed(node.inputs))
+    extra = [n for n in program.order if n in saved and n not in program.outputs]
+    return Program(program.inputs, (*program.outputs, *extra))
+
+
+def gradient(
+    program: Program, wanted: Sequence[int], present: Sequence[int], rules: Rules
+) -> Gradient:
+    """The gradient program of a training program for the outputs that have a cotangent."""
+    cotangents = _cotangents(program, present, rules)
+    outputs = [program.outputs[i] for i in present]
+    found = vjp(outputs, cotangents, [program.inputs[i] for i in wanted], rules.add)
+    kept = [(i, g) for i, g in zip(wanted, found, strict=True) if g is not None]
+    walked = _needs_walk(program.order)
+    stored = {
+        node: rules.make_input(f"output{i}", node.type)
+        for i, node in enumerate(program.outputs)
+        if node in walked
+    }
+    results = substitute([g for _, g in kept], dict(stored))
+    leaves = {
+        **{node: ("input", i) for i, node in enumerate(program.inputs)},
+        **{leaf: ("output", program.outputs.index(node)) for node, leaf in stored.items()},
+        **{node: ("cotangent", i) for i, node in zip(present, cotangents, strict=True)},
+    }
+    needed = set(topological(results))
+    used = [leaf for leaf in leaves if leaf in needed]
+    return Gradient(
+        Program(tuple(used), tuple(results)),
+        tuple(leaves[leaf] for leaf in used),
+        tuple(i for i, _ in kept),
+    )
+
+
+def tangent(program: Program, moving: Sequence[int], rules: Rules) -> tuple[Program, list[int]]:
+    """The program of the outputs' tangents for tangents of the `moving` inputs.
+
+    Its inputs are those of `program` followed by one tangent per moving input; the list says
+    which outputs have a tangent at all.
+    """
+    tangents = [rules.make_input(f"tangent{i}", program.inputs[i].type) for i in moving]
+    known = {program.inputs[i]: t for i, t in zip(moving, tangents, strict=True)}
+    found = jvp(program.outputs, known, rules.add)
+    live = [i for i, t in enumerate(found) if t is not None]
+    return Program((*program.inputs, *tangents), tuple(t for t in found if t is not None)), live

@@ -1,0 +1,29 @@
+"""A program: named inputs and outputs around a trace."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tiga.trace.node import Node, topological
+from tiga.types import Relation
+
+
+@dataclass(frozen=True)
+class Program:
+    """Outputs computed from inputs. `inputs` are the `Input` nodes in argument order."""
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @cached_property
+    def order(self) -> tuple[Node, ...]:
+        """Every node that the outputs need, inputs first in argument order."""
+        needed = topological(self.outputs)
+        inputs = set(self.inputs)
+        assert all(n in inputs for n in needed if not n.inputs and n.op.name == "input")
+        return (*self.inputs, *(n for n in needed if n not in inputs))
+
+    @cached_property
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations that the program walks, each once."""
+        found = {n.op.relation: None for n in self.order if hasattr(n.op, "relation")}
+        return tuple(found)
