@@ -1,0 +1,388 @@
+"""`Graph`: an immutable relation from sources to destinations."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue, StaleTopology
+from tiga.relations.csr import Csr, count_rows
+from tiga.relations.indices import (
+    Indices,
+    as_array,
+    as_count,
+    as_indices,
+    is_tensor,
+    require_same_device,
+    to_kind,
+)
+from tiga.relations.inputs import CooInput, CsrInput, Input, Token, TransposedInput
+from tiga.relations.memory import topology_bytes
+from tiga.relations.statistics import DegreeStatistics, degree_statistics
+from tiga.relations.validate import require_level
+from tiga.relations.walk import Walk, walk_destinations, walk_sources
+
+T = TypeVar("T")
+
+_WALKS: dict[str, Callable[[Csr], Walk]] = {"dst": walk_destinations, "src": walk_sources}
+_ROW_POINTERS: dict[str, Callable[[Csr], np.ndarray]] = {
+    "dst": lambda csr: csr.row_ptr,
+    "src": lambda csr: count_rows(csr.col_idx, csr.num_src),
+}
+
+
+class _Snapshot:
+    """The topology at one version of its input, and whatever was derived from it."""
+
+    __slots__ = ("csr", "derived", "token")
+
+    def __init__(self, token: Token, csr: Csr) -> None:
+        self.token = token
+        self.csr = csr
+        self.derived: dict[Any, Any] = {}
+
+
+class Graph:
+    """Directed edges from `num_src` sources to `num_dst` destinations.
+
+    Build one with `from_csr`, `from_coo` or `from_edge_index`. Parallel edges and self-loops are
+    kept, and no edge is ever added. Sources and destinations may be one set of nodes or two.
+
+    Index inputs are torch tensors, numpy arrays or lists, int32 or int64, in any strides. A tensor
+    is shared, not copied: writing to it in place is seen at the next use, when everything derived
+    from it is checked and built again. Numpy arrays and inference tensors carry no version and are
+    copied on entry. (Writes that torch itself cannot see, through `.numpy()` or `.data`, are not
+    seen here either.)
+
+    *Edge order* means the order in which the user gave the edges; edge fields follow it.
+    *CSR order* sorts edges by destination, stably; `edge_permutation` leads from one to the other.
+
+    `validate` says how indices are checked when a graph is built and after each in-place edit.
+    "basic" (default) and "full" refuse the same graphs and name the first bad edge; "basic" takes
+    one pass for the largest index and looks for the edge only if that is out of range, "full"
+    looks at each edge. "none" trusts the indices: a wrong one then fails without explanation, or
+    reads foreign memory.
+
+    A graph can be pickled, copied and used from several threads.
+
+    Example:
+        >>> import tiga as tg
+        >>> graph = tg.Graph.from_coo([0, 2, 1], [1, 0, 1])
+        >>> graph
+        Graph(num_src=3, num_dst=3, num_edges=3)
+        >>> graph.row_ptr.tolist(), graph.col_idx.tolist()
+        ([0, 1, 3, 3], [2, 0, 1])
+        >>> graph.edge_permutation.tolist()
+        [1, 0, 2]
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_snapshot", "_validate", "input")
+
+    input: Input
+
+    def __init__(self, input: Input, validate: str = "basic") -> None:
+        if not isinstance(input, (CsrInput, CooInput, TransposedInput)):
+            raise InvalidType(
+                "Graph: build one with Graph.from_csr, Graph.from_coo or Graph.from_edge_index."
+            )
+        self.input = input
+        self._validate = require_level(validate)
+        self._lock = threading.RLock()
+        self._snapshot: _Snapshot | None = None
+
+    @classmethod
+    def from_csr(
+        cls, row_ptr: Any, col_idx: Any, *, num_src: int | None = None, validate: str = "basic"
+    ) -> "Graph":
+        """A graph from row pointers `[num_dst + 1]` and the sources `[num_edges]` of its edges.
+
+        Row `d` holds the edges `row_ptr[d]` to `row_ptr[d + 1]`, all of which lead to destination
+        `d`; edge order is CSR order. `num_src` left out is `num_dst`, or as many as the largest
+        index needs if that is more.
+
+        Raises:
+            InvalidIndex: a source is negative or not below `num_src`.
+            InvalidValue: `row_ptr` doesn't start at 0, falls, or doesn't end at the number of
+                edges; an array hasn't one axis; 2^31 edges or more with an int32 `row_ptr`.
+            InvalidType: an array doesn't hold int32 or int64; arrays lie on two devices.
+
+        Example:
+            >>> import tiga as tg
+            >>> tg.Graph.from_csr([0, 2, 3, 3], [0, 1, 1], num_src=2)
+            Graph(num_src=2, num_dst=3, num_edges=3)
+        """
+        pointers, sources = as_indices("row_ptr", row_ptr), as_indices("col_idx", col_idx)
+        require_same_device(pointers, sources)
+        return cls(CsrInput(pointers, sources, as_count("num_src", num_src)), validate)._checked()
+
+    @classmethod
+    def from_coo(
+        cls,
+        src: Any,
+        dst: Any,
+        *,
+        num_src: int | None = None,
+        num_dst: int | None = None,
+        validate: str = "basic",
+    ) -> "Graph":
+        """A graph from the source and the destination `[num_edges]` of every edge, in any order.
+
+        A count left out is the least that holds its indices and is no less than the other count:
+        with neither given, sources and destinations are one set of nodes. Pass both for two sets.
+
+        Raises:
+            InvalidIndex: an index is negative or not below its count.
+            InvalidValue: the arrays differ in length or haven't one axis.
+            InvalidType: an array doesn't hold int32 or int64; arrays lie on two devices.
+
+        Example:
+            >>> import tiga as tg
+            >>> tg.Graph.from_coo([0, 1, 2, 3, 3], [0, 0, 1, 3, 1], num_src=4, num_dst=6)
+            Graph(num_src=4, num_dst=6, num_edges=5)
+        """
+        return cls._from_ends(
+            as_indices("src", src), as_indices("dst", dst), num_src, num_dst, validate
+        )
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Any,
+        *,
+        num_nodes: int | None = None,
+        num_src: int | None = None,
+        num_dst: int | None = None,
+        validate: str = "basic",
+    ) -> "Graph":
+        """A graph from `edge_index` `[2, num_edges]`: sources, then destinations.
+
+        `num_nodes` is the number of both sources and destinations. Otherwise as `from_coo`.
+
+        Example:
+            >>> import tiga as tg
+            >>> tg.Graph.from_edge_index([[0, 2], [1, 3]], num_nodes=5)
+            Graph(num_src=5, num_dst=5, num_edges=2)
+        """
+        if num_nodes is not None and (num_src is not None or num_dst is not None):
+            raise InvalidValue(
+                "Graph.from_edge_index: pass `num_nodes`, or `num_src` and `num_dst`, not both."
+            )
+        if num_nodes is not None:
+            num_src = num_dst = as_count("num_nodes", num_nodes)
+        src, dst = _rows(edge_index)
+        return cls._from_ends(src, dst, num_src, num_dst, validate)
+
+    @classmethod
+    def _from_ends(
+        cls, src: Indices, dst: Indices, num_src: Any, num_dst: Any, validate: str
+    ) -> "Graph":
+        require_same_device(src, dst)
+        counts = as_count("num_src", num_src), as_count("num_dst", num_dst)
+        return cls(CooInput(src, dst, *counts), validate)._checked()
+
+    @property
+    def num_src(self) -> int:
+        """Number of sources."""
+        return self._current().csr.num_src
+
+    @property
+    def num_dst(self) -> int:
+        """Number of destinations."""
+        return self._current().csr.num_dst
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return self._current().csr.num_edges
+
+    @property
+    def device(self) -> str:
+        """The device of the index arrays as torch spells it; "cpu" for numpy arrays."""
+        template = self.input.template
+        return "cpu" if template is None else str(template.device)
+
+    @property
+    def row_ptr(self) -> Any:
+        """Row pointers `[num_dst + 1]`, in the kind and integer type of the input."""
+        return self._derived("row_ptr", self.input.row_ptr)
+
+    @property
+    def col_idx(self) -> Any:
+        """The source of every edge in CSR order `[num_edges]`, in the kind of the input."""
+        return self._derived("col_idx", self.input.col_idx)
+
+    @property
+    def edge_permutation(self) -> Any:
+        """int64 `[num_edges]`: `field[graph.edge_permutation]` puts an edge field in CSR order.
+
+        Entry `p` is the position, in edge order, of the edge at CSR position `p`. None for a graph
+        from CSR, where the two orders are one.
+        """
+        if isinstance(self.input, CsrInput):
+            return None
+        return self._derived("edge_permutation", self._permutation)
+
+    @property
+    def permutes_edges(self) -> bool:
+        """Whether edge order and CSR order differ; if not, edge fields can be read as they are."""
+        return self._current().csr.permutation is not None
+
+    def coo(self) -> tuple[Any, Any]:
+        """Source and destination `[num_edges]` of every edge, in edge order.
+
+        Example:
+            >>> import tiga as tg
+            >>> [end.tolist() for end in tg.Graph.from_csr([0, 2, 2, 3], [0, 1, 1]).coo()]
+            [[0, 1, 1], [0, 0, 2]]
+        """
+        return self._derived("coo", self.input.coo)
+
+    def transpose(self) -> "Graph":
+        """The graph with every edge turned round.
+
+        Edge order stays as it is: edge fields of this graph serve its transpose unchanged, and
+        `transpose().coo()` is `coo()` swapped. `transpose().edge_permutation` maps the CSR order
+        of the transpose to edge order. Transposing twice gives this graph itself. The transpose
+        sees in-place edits of this graph's arrays.
+
+        Example:
+            >>> import tiga as tg
+            >>> graph = tg.Graph.from_csr([0, 2, 3], [1, 0, 1]).transpose()
+            >>> graph.row_ptr.tolist(), graph.col_idx.tolist(), graph.edge_permutation.tolist()
+            ([0, 1, 3], [0, 0, 1], [1, 0, 2])
+        """
+        if isinstance(self.input, TransposedInput):
+            return self.input.base
+        with self._lock:
+            derived = self._current().derived
+            # Held weakly: the transpose holds this graph, and a cycle would outlive its last use.
+            transposed = derived.get("transpose", lambda: None)()
+            if transposed is None:
+                transposed = Graph(TransposedInput(self), self._validate)
+                derived["transpose"] = weakref.ref(transposed)
+            return transposed
+
+    def degree_statistics(self, side: str = "dst") -> DegreeStatistics:
+        """Degrees of destinations ("dst", edges coming in) or sources ("src", going out).
+
+        Example:
+            >>> import tiga as tg
+            >>> degrees = tg.Graph.from_csr([0, 2, 2, 3], [0, 1, 1]).degree_statistics()
+            >>> degrees.minimum, degrees.maximum, degrees.mean, degrees.histogram
+            (0, 2, 1.0, (1, 1, 1))
+        """
+        _require_side(side)
+        return self._derived(
+            ("degrees", side), lambda csr: degree_statistics(_ROW_POINTERS[side](csr))
+        )
+
+    def walk(self, side: str, token: Token | None = None) -> Walk:
+        """The relation seen from `side`: "dst" (rows are destinations) or "src" (the transpose).
+
+        Built once per version of the index arrays. With `token`, raises StaleTopology unless the
+        arrays are as they were when `token()` gave it.
+        """
+        _require_side(side)
+        if token is not None:
+            self.require_unchanged(token)
+        return self._derived(("walk", side), _WALKS[side])
+
+    def token(self) -> Token:
+        """The versions of the index arrays: equal tokens of one graph mean equal topology."""
+        return self.input.token()
+
+    def check_unchanged(self, token: Token) -> bool:
+        """Whether the index arrays are as they were when `token()` gave this token."""
+        return self.input.token() == token
+
+    def require_unchanged(self, token: Token) -> None:
+        """Raise StaleTopology if the index arrays were written to since `token` was taken."""
+        if self.input.token() != token:
+            raise StaleTopology(
+                "Graph: its index tensors were modified in place between a forward call and its "
+                "backward, which needs the edges of the forward. Call backward first, or edit a "
+                "copy and build another graph from that."
+            )
+
+    def topology_bytes(self) -> dict[str, int]:
+        """Bytes that the graph holds now, by part; memory that parts share counts once.
+
+        - `input`: index arrays as given, the user's own tensors included;
+        - `csr`: row pointers, sources in the narrowest type, edge permutation;
+        - `transpose`: row pointers and destinations of the walk over sources;
+        - `edge_map`: from transposed to CSR positions;
+        - `plan`: tasks and hub chunks;
+        - `converted`: arrays handed out in the kind and type of the input.
+        """
+        snapshot = self._current()
+        return topology_bytes(self.input.arrays(), snapshot.csr, snapshot.derived)
+
+    @property
+    def nbytes(self) -> int:
+        """The sum of `topology_bytes()`."""
+        return sum(self.topology_bytes().values())
+
+    def csr(self) -> Csr:
+        """The checked topology in destination order, as numpy arrays that must not be written."""
+        return self._current().csr
+
+    def __repr__(self) -> str:
+        csr = self._current().csr
+        return f"Graph(num_src={csr.num_src}, num_dst={csr.num_dst}, num_edges={csr.num_edges})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Graph, (self.input, self._validate)
+
+    def _checked(self) -> "Graph":
+        self._current()
+        return self
+
+    def _current(self) -> _Snapshot:
+        token = self.input.token()
+        snapshot = self._snapshot
+        if snapshot is not None and snapshot.token == token:
+            return snapshot
+        with self._lock:
+            snapshot = self._snapshot
+            if snapshot is None or snapshot.token != token:
+                # Dropped first: old and new topology need not both fit in memory.
+                self._snapshot = snapshot = None
+                snapshot = self._snapshot = _Snapshot(token, self.input.build(self._validate))
+        return snapshot
+
+    def _derived(self, key: Any, build: Callable[[Csr], T]) -> T:
+        snapshot = self._current()
+        found = snapshot.derived.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = snapshot.derived.get(key)
+            if found is None:
+                found = snapshot.derived[key] = build(snapshot.csr)
+        return found
+
+    def _permutation(self, csr: Csr) -> Any:
+        order = csr.permutation
+        if order is None:
+            order = np.arange(csr.num_edges, dtype=np.int64)
+        return to_kind(order.astype(np.int64, copy=False), self.input.template)
+
+
+def _require_side(side: Any) -> None:
+    if side not in _WALKS:
+        raise InvalidValue(f'Graph: `side` must be "dst" or "src", got {side!r}.')
+
+
+def _rows(edge_index: Any) -> tuple[Indices, Indices]:
+    """The two rows of an edge index as index inputs."""
+    if not is_tensor(edge_index):
+        edge_index = as_array("edge_index", edge_index)
+    shape = tuple(edge_index.shape)
+    if len(shape) != 2 or shape[0] != 2:
+        raise InvalidValue(
+            f"Graph.from_edge_index: `edge_index` must have shape [2, num_edges], got "
+            f"{list(shape)}."
+        )
+    return as_indices("src", edge_index[0]), as_indices("dst", edge_index[1])

@@ -1,0 +1,161 @@
+"""Index arrays as users hand them in: torch tensors, numpy arrays or lists of integers."""
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue
+
+INT32_MAX = 2**31 - 1
+_TENSOR_DTYPES = ("torch.int32", "torch.int64")
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether `value` is a torch tensor, told by its interface: this module must not load torch."""
+    return all(hasattr(type(value), name) for name in ("detach", "numpy", "is_inference"))
+
+
+@dataclass(frozen=True)
+class Indices:
+    """One index array of a relation, as it was given.
+
+    `data` is the user's own tensor, shared and watched through its version counter, or a private
+    numpy copy of an input that carries no version (numpy arrays, lists, inference tensors).
+    `template` is an empty tensor of the dtype and device in which results go back to the user;
+    None for numpy.
+    """
+
+    name: str
+    data: Any
+    template: Any
+
+    @property
+    def is_shared(self) -> bool:
+        return not isinstance(self.data, np.ndarray)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(str(self.data.dtype).removeprefix("torch."))
+
+    @property
+    def device(self) -> str:
+        return "cpu" if self.template is None else str(self.template.device)
+
+    def version(self) -> tuple[int, ...]:
+        """Changes whenever torch sees a write to the array, or its storage is replaced."""
+        if not self.is_shared:
+            return ()
+        return (self.data._version, self.data.data_ptr())
+
+    def read(self) -> np.ndarray:
+        """The indices as a rank-1 numpy array of int32 or int64, without a copy where possible."""
+        if not self.is_shared:
+            return self.data
+        # Checked again at each reading: an in-place `resize_` or `set_` may change all of it.
+        return _tensor_array(self.name, self.data)
+
+    def public(self) -> Any:
+        """The array in the kind given: the user's own tensor, or a read-only numpy array."""
+        if self.is_shared:
+            return self.data
+        return to_kind(self.data, self.template)
+
+
+def to_kind(array: np.ndarray, template: Any) -> Any:
+    """`array` as a tensor like `template` (None: as a read-only numpy array), dtype kept."""
+    if template is None:
+        view = array.view()
+        view.flags.writeable = False
+        return view
+    like = template.long() if array.dtype == np.int64 else template.int()
+    # A read-only array would draw a warning from torch although its data are copied.
+    return like.new_tensor(array if array.flags.writeable else array.copy())
+
+
+def as_indices(name: str, value: Any) -> Indices:
+    """Take an index input; raises InvalidType or InvalidValue when it is not one."""
+    if not is_tensor(value):
+        return Indices(name, _own_copy(name, value), None)
+    array = _tensor_array(name, value)
+    template = value.detach().new_empty(0)
+    if value.is_inference():
+        return Indices(name, array.copy(), template)
+    return Indices(name, value, template)
+
+
+def as_array(name: str, value: Any) -> np.ndarray:
+    """`value` as numpy sees it; an empty list holds int64."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise InvalidValue(
+            f"Graph: `{name}` must be an array of integers, got a {type(value).__name__} that "
+            f"numpy refuses: {error}"
+        ) from None
+    if array.size == 0 and not isinstance(value, np.ndarray):
+        return array.astype(np.int64)  # numpy calls it float64
+    return array
+
+
+def require_same_device(*indices: Indices) -> None:
+    """Index arrays of one relation must lie on one device."""
+    devices = {i.name: i.device for i in indices}
+    if len(set(devices.values())) > 1:
+        found = ", ".join(f"`{name}` on {device}" for name, device in devices.items())
+        raise InvalidType(f"Graph: index arrays must lie on one device, got {found}.")
+
+
+def as_count(name: str, value: Any) -> int | None:
+    """A number of nodes as a Python int, or None when it was left out."""
+    if value is None:
+        return None
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidType(f"Graph: `{name}` must be an integer, got {value!r}.")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise InvalidType(f"Graph: `{name}` must be an integer, got {kind} {value!r}.") from None
+    if count < 0:
+        raise InvalidValue(f"Graph: `{name}` must be at least 0, got {count}.")
+    return count
+
+
+def index_dtype(*extents: int) -> np.dtype:
+    """int32 where every extent fits, else int64."""
+    return np.dtype(np.int32 if max(extents) <= INT32_MAX else np.int64)
+
+
+def _tensor_array(name: str, tensor: Any) -> np.ndarray:
+    _require_integers(name, str(tensor.dtype), str(tensor.dtype) in _TENSOR_DTYPES)
+    _require_rank_one(name, tuple(tensor.shape))
+    try:
+        return tensor.detach().cpu().numpy()
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        where = f"a {type(tensor).__name__} on {tensor.device}"
+        raise InvalidType(
+            f"Graph: `{name}` must hold plain index data, got {where}: {error}"
+        ) from None
+
+
+def _own_copy(name: str, value: Any) -> np.ndarray:
+    array = as_array(name, value)
+    kind_ok = array.dtype.kind == "i" and array.dtype.itemsize in (4, 8)
+    _require_integers(name, str(array.dtype), kind_ok)
+    _require_rank_one(name, array.shape)
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", subok=False)
+
+
+def _require_integers(name: str, dtype: str, accepted: bool) -> None:
+    if not accepted:
+        raise InvalidType(
+            f"Graph: `{name}` must hold int32 or int64 indices, got {dtype}. "
+            "Cast it (torch: `.long()`, numpy: `.astype(np.int64)`)."
+        )
+
+
+def _require_rank_one(name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != 1:
+        raise InvalidValue(f"Graph: `{name}` must have one axis, got shape {shape}.")
