@@ -1,0 +1,1 @@
+"""Measurements against the libraries that people use today: `python -m benchmarks --help`."""

@@ -1,0 +1,140 @@
+"""Timing: every answer is checked first, then all contestants take turns in one process."""
+
+import gc
+import importlib.util
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.results import TIGA, Bar, Measured, spread
+
+Call = Callable[[], Sequence[object]]
+"""Runs the program once and returns its outputs: arrays or tensors."""
+
+MIN_ROUNDS, MAX_ROUNDS = 3, 30
+SHORTEST_READING = 0.01
+"""Seconds; a faster call is repeated until one reading takes this long."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to run the program. `prepare` builds and compiles; what it returns is timed."""
+
+    name: str
+    prepare: Callable[[], Call]
+    requires: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line chose: seconds of timing per case and contestants to leave out."""
+
+    seconds: float = 6.0
+    skip: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class TimedCase:
+    """A program, its right answer and the contestants; `setup` makes their shared data."""
+
+    name: str
+    shape: Mapping[str, object]
+    setup: Callable[[], tuple[Sequence[np.ndarray], Sequence[Contestant]]]
+    bars: tuple[Bar, ...]
+    tolerance: float = 1e-4
+    unit: str = "ms"
+    notes: tuple[str, ...] = field(default=())
+
+    def run(self, options: Options) -> Measured:
+        reference, contestants = self.setup()
+        present, notes = _present(contestants, options)
+        calls = {c.name: _checked(c, reference, self.tolerance) for c in present}
+        rounds = _interleave(calls, options.seconds)
+        scale = {"ms": 1e3, "µs": 1e6}[self.unit]
+        readings = {name: spread([t * scale for t in times]) for name, times in rounds.items()}
+        ratios = _ratios(rounds)
+        said = (*self.notes, *notes)
+        return Measured(self.name, self.unit, self.shape, readings, ratios, self.bars, said)
+
+
+def _present(
+    contestants: Iterable[Contestant], options: Options
+) -> tuple[list[Contestant], list[str]]:
+    present, notes = [], []
+    for contestant in contestants:
+        if contestant.name in options.skip:
+            continue
+        if contestant.requires and importlib.util.find_spec(contestant.requires) is None:
+            notes.append(f"{contestant.name}: {contestant.requires} is not installed")
+            continue
+        present.append(contestant)
+    return present, notes
+
+
+class WrongAnswer(Exception):
+    """A contestant's outputs are not the reference's, so its time means nothing."""
+
+
+def _checked(contestant: Contestant, reference: Sequence[np.ndarray], tolerance: float) -> Call:
+    call = contestant.prepare()
+    outputs = call()
+    if len(outputs) != len(reference):
+        raise WrongAnswer(f"{contestant.name}: {len(outputs)} outputs, expected {len(reference)}")
+    for position, (output, expected) in enumerate(zip(outputs, reference, strict=True)):
+        error = relative_error(np.asarray(output), expected)
+        if not error <= tolerance:
+            raise WrongAnswer(
+                f"{contestant.name}: output {position} is off by {error:.2g} of the largest value, "
+                f"allowed {tolerance:g}"
+            )
+    return call
+
+
+def relative_error(output: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference over the largest expected value; inf where shapes differ."""
+    if output.shape != expected.shape:
+        return float("inf")
+    if expected.size == 0:
+        return 0.0
+    scale = float(np.abs(expected).max()) or 1.0
+    return float(np.abs(output.astype(np.float64) - expected).max()) / scale
+
+
+def _seconds(call: Call, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def _interleave(calls: Mapping[str, Call], budget: float) -> dict[str, list[float]]:
+    """One reading of each per round, each round starting with another contestant."""
+    gc.collect()
+    gc.disable()
+    try:
+        once = {name: _seconds(call, 1) for name, call in calls.items()}
+        repeats = {name: max(1, round(SHORTEST_READING / t)) for name, t in once.items()}
+        a_round = sum(max(t, SHORTEST_READING) for t in once.values())
+        count = min(max(round(budget / a_round), MIN_ROUNDS), MAX_ROUNDS)
+        names = list(calls)
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for number in range(count):
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                times[name].append(_seconds(calls[name], repeats[name]))
+        return times
+    finally:
+        gc.enable()
+
+
+def _ratios(rounds: Mapping[str, Sequence[float]]) -> dict:
+    own = rounds.get(TIGA)
+    if own is None:
+        return {}
+    return {
+        peer: spread([theirs / ours for theirs, ours in zip(times, own, strict=True)])
+        for peer, times in rounds.items()
+        if peer != TIGA
+    }
