@@ -8,8 +8,9 @@ to their format from the lowest degree up, each time refitting those that remain
 one coefficient is paid back by the next.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
+from itertools import pairwise
 
 import numpy as np
 from mpmath import mp, mpf
@@ -44,16 +45,28 @@ def points_of(fit: Fit) -> list[mpf]:
     return [middle - radius * mp.cos(mp.pi * (i + mpf(1) / 2) / GRID) for i in range(GRID)]
 
 
-def extrema_of(errors: list[mpf], count: int) -> list[int]:
-    """Where |error| peaks between sign changes: the `count` consecutive peaks with the largest."""
+def peaks_of(errors: list[mpf]) -> list[int]:
+    """Where |error| is largest in each run of one sign."""
     peaks: list[int] = []
     for i, error in enumerate(errors):
         if peaks and (error > 0) == (errors[peaks[-1]] > 0):
             peaks[-1] = i if abs(error) > abs(errors[peaks[-1]]) else peaks[-1]
         else:
             peaks.append(i)
+    return peaks
+
+
+def largest_peaks(errors: list[mpf], count: int) -> list[int]:
+    """At most `count` alternating peaks: small ones leave, from an end or in pairs."""
+    peaks = peaks_of(errors)
     while len(peaks) > count:
-        peaks.pop(0 if abs(errors[peaks[0]]) < abs(errors[peaks[-1]]) else -1)
+        sizes = [abs(errors[i]) for i in peaks]
+        if len(peaks) == count + 1:
+            peaks.pop(0 if sizes[0] < sizes[-1] else -1)
+            continue
+        pairs = [max(a, b) for a, b in pairwise(sizes)]
+        at = pairs.index(min(pairs))
+        del peaks[at : at + 2]
     return peaks
 
 
@@ -61,27 +74,29 @@ def solve(rows: list[list[mpf]], right: list[mpf]) -> list[mpf]:
     return list(mp.lu_solve(mp.matrix(rows), mp.matrix(right)))
 
 
-def remez(xs, targets, weights, low_power: int, high_power: int) -> tuple[list[mpf], mpf]:
-    """Minimax coefficients of powers low..high, and the largest weighted error."""
-    count = high_power - low_power + 1
-    chosen = [round((len(xs) - 1) * (i + 0.5) / (count + 1)) for i in range(count + 1)]
-    coefficients, worst = [], mpf(0)
+def remez(xs, targets, weights, low_power: int, high_power: int) -> list[mpf]:
+    """Minimax coefficients of the powers low..high: the best of the exchanges tried."""
+    powers = range(low_power, high_power + 1)
+    count = len(powers)
+    # Not mirror images of each other: an odd power alone would make the first system singular.
+    chosen = [round((len(xs) - 1) * (i + 0.37) / (count + 1)) for i in range(count + 1)]
+    best: tuple[mpf, list[mpf]] = (mpf("inf"), [])
     for _ in range(12):
         rows = [
-            [weights[i] * xs[i] ** p for p in range(low_power, high_power + 1)] + [mpf((-1) ** k)]
+            [weights[i] * xs[i] ** p for p in powers] + [mpf((-1) ** k)]
             for k, i in enumerate(chosen)
         ]
-        *coefficients, level = solve(rows, [weights[i] * targets[i] for i in chosen])
+        *found, level = solve(rows, [weights[i] * targets[i] for i in chosen])
         errors = [
-            w * (t - x**low_power * mp.polyval(coefficients[::-1], x))
-            for x, t, w in zip(xs, targets, weights)
+            w * (t - x**low_power * mp.polyval(found[::-1], x))
+            for x, t, w in zip(xs, targets, weights, strict=True)
         ]
         worst = max(abs(e) for e in errors)
-        following = extrema_of(errors, count + 1)
-        if len(following) < count + 1 or worst < abs(level) * mpf("1.01"):
+        best = min(best, (worst, found), key=lambda pair: pair[0])
+        chosen = largest_peaks(errors, count + 1)
+        if len(chosen) <= count or worst < abs(level) * mpf("1.01"):
             break
-        chosen = following
-    return coefficients, worst
+    return best[1]
 
 
 def run(fit: Fit) -> tuple[list[mpf], mpf]:
@@ -91,10 +106,10 @@ def run(fit: Fit) -> tuple[list[mpf], mpf]:
     values = [fit.function(x) for x in xs]
     rest, done = list(values), []
     for power in range(fit.degree + 1):
-        free, _ = remez(xs, rest, weights, power, fit.degree)
+        free = remez(xs, rest, weights, power, fit.degree)
         done.append(rounded(free[0], fit.single))
-        rest = [r - done[-1] * x**power for r, x in zip(rest, xs)]
-    return done, max(abs(w * r) for w, r in zip(weights, rest))
+        rest = [r - done[-1] * x**power for r, x in zip(rest, xs, strict=True)]
+    return done, max(abs(w * r) for w, r in zip(weights, rest, strict=True))
 
 
 def log_tail(f: mpf) -> mpf:
@@ -119,8 +134,14 @@ def cos_tail(z: mpf) -> mpf:
     return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
 
 
-def erf_ratio(z: mpf) -> mpf:
-    return mp.erf(mp.sqrt(z)) / mp.sqrt(z)
+def erf_excess(z: mpf) -> mpf:
+    """erf(x) / x - 1 with z = x²."""
+    return mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1
+
+
+def tanh_tail(z: mpf) -> mpf:
+    """(tanh(x) / x - 1) / z with z = x²."""
+    return (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z
 
 
 def log_erfc(a: mpf) -> mpf:
@@ -136,7 +157,7 @@ def fits() -> list[Fit]:
     found = []
     for suffix, single, exp_degree, sin_degree, cos_degree in (
         ("F32", True, 4, 2, 2),
-        ("F64", False, 9, 5, 5),
+        ("F64", False, 10, 5, 5),
     ):
         found += [
             Fit(f"EXP_{suffix}", lambda r: (mp.expm1(r) - r) / r**2, lambda r: r,
@@ -144,19 +165,21 @@ def fits() -> list[Fit]:
             Fit(f"SIN_{suffix}", sin_tail, lambda z: z, tiny, quarter_turn, sin_degree, single),
             Fit(f"COS_{suffix}", cos_tail, lambda z: z * z, tiny, quarter_turn, cos_degree, single),
         ]  # fmt: skip
-    return found + [
+    found += [
         Fit("LOG_F32", log_tail, lambda f: f**3 / mp.log1p(f), f_low, f_high, 7, True),
         Fit("LOG_F64", atanh_tail, lambda z: z / 2, tiny, z_top, 6, False),
         Fit("LOG_PAIR", atanh_second_tail, lambda z: z * z, tiny, z_top, 7, False),
-        Fit("ERF_F32", erf_ratio, lambda z: 1 / erf_ratio(z), tiny, mpf(1), 5, True),
-        Fit("ERF_F64", erf_ratio, lambda z: 1 / erf_ratio(z), tiny, mpf(1), 11, False),
+        Fit("TANH_F32", tanh_tail, lambda z: z, tiny, mpf("0.55") ** 2, 4, True),
+        Fit("ERF_F32", erf_excess, lambda z: 1 / (1 + erf_excess(z)), tiny, mpf(1), 6, True),
+        Fit("ERF_F64", erf_excess, lambda z: 1 / (1 + erf_excess(z)), tiny, mpf(1), 11, False),
         Fit("LOG_ERFC_F32", lambda a: log_erfc(a), mp.erfc, mpf(1), mpf(4), 6, True),
-        Fit("LOG_ERFC_F64", lambda a: log_erfc(a), mp.erfc, mpf(1), mpf(6), 18, False),
+        Fit("LOG_ERFC_F64", lambda a: log_erfc(a), mp.erfc, mpf(1), mpf(6), 17, False),
     ]
+    return found
 
 
 def main() -> None:
-    print('"""Polynomial coefficients, lowest degree first: printed by tools/fit_functions.py."""\n')
+    print('"""Polynomial coefficients, lowest first: printed by tools/fit_functions.py."""\n')
     for fit in fits():
         coefficients, error = run(fit)
         print(f"# weighted error 2^{float(mp.log(error, 2)):.1f}")

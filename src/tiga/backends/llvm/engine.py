@@ -1,0 +1,157 @@
+"""From an MLIR module of upstream dialects to machine code that ctypes can call."""
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+from torch_mlir.dialects import llvm
+from torch_mlir.execution_engine import ExecutionEngine
+from torch_mlir.passmanager import PassManager
+
+PIPELINE = (
+    "convert-vector-to-scf",
+    "convert-scf-to-cf",
+    "convert-vector-to-llvm",
+    "convert-math-to-llvm",
+    "convert-arith-to-llvm",
+    "convert-func-to-llvm",
+    "convert-cf-to-llvm",
+    "reconcile-unrealized-casts",
+)
+"""Passes from arith, math, vector, scf, cf and func to the llvm dialect, in order."""
+
+_ADDRESSES = "tiga_addresses"
+Dump = Callable[[str, str], None]
+"""Receives the name of a stage and its text."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """Compiled functions. Addresses are valid as long as the library lives."""
+
+    _addresses: Mapping[str, int]
+    _llvm_ir: str | None
+    _engine: ExecutionEngine = field(repr=False)
+    _context: ir.Context = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The public functions of the module."""
+        return tuple(self._addresses)
+
+    def address(self, name: str) -> int:
+        """The raw machine address of function `name`; KeyError when the module has none."""
+        return self._addresses[name]
+
+    def llvm_ir(self) -> str | None:
+        """The LLVM IR before LLVM's own optimisation, if `keep_llvm_ir` was asked for."""
+        return self._llvm_ir
+
+
+def compile_module(
+    module: ir.Module,
+    *,
+    symbols: Mapping[str, int] | None = None,
+    verify: bool = False,
+    dump: Dump | None = None,
+    keep_llvm_ir: bool = False,
+) -> Library:
+    """Lower `module` in place and compile it with LLVM at its highest level.
+
+    Args:
+        module: functions (`func.func` or `llvm.func`) over the dialects that PIPELINE lowers.
+        symbols: machine addresses of functions that the module declares and does not define.
+        verify: run the native verifier after each pass.
+        dump: called with (stage, text) before the first pass and after each; slower.
+        keep_llvm_ir: keep the text for `Library.llvm_ir`.
+
+    Returns:
+        The library; every public function that the module defines has an address.
+
+    Raises:
+        torch_mlir.ir.MLIRError: the module does not verify or does not lower.
+
+    Example:
+        >>> with ir.Context():
+        ...     module = ir.Module.parse('''
+        ...       func.func @seven() -> i64 {
+        ...         %c = arith.constant 7 : i64
+        ...         return %c : i64
+        ...       }''')
+        >>> library = compile_module(module)
+        >>> ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("seven"))()
+        7
+    """
+    with module.context, ir.Location.unknown():
+        _lower(module, verify, dump)
+        names = _public_functions(module)
+        _define_addresses(module, names)
+        text = None
+        if keep_llvm_ir or dump is not None:
+            text = str(llvm.translate_module_to_llvmir(module.operation))
+        if dump is not None:
+            dump("llvm-ir", str(text))
+        engine = ExecutionEngine(module, opt_level=3)
+    for name, address in (symbols or {}).items():
+        engine.raw_register_runtime(name, ctypes.c_void_p(address))
+    addresses = _read_addresses(engine, names)
+    return Library(addresses, text if keep_llvm_ir else None, engine, module.context)
+
+
+def _lower(module: ir.Module, verify: bool, dump: Dump | None) -> None:
+    if dump is None:
+        _run(module, ",".join(PIPELINE), verify)
+        return
+    dump("input", str(module))
+    for name in PIPELINE:
+        _run(module, name, verify)
+        dump(name, str(module))
+
+
+def _run(module: ir.Module, passes: str, verify: bool) -> None:
+    manager = PassManager.parse(f"builtin.module({passes})")
+    manager.enable_verifier(verify)
+    manager.run(module.operation)
+
+
+def _public_functions(module: ir.Module) -> tuple[str, ...]:
+    """Names of the defined functions that other modules may see."""
+    functions = [op for op in module.body if isinstance(op, llvm.LLVMFuncOp)]
+    return tuple(op.sym_name.value for op in functions if _is_public(op))
+
+
+def _is_public(function: llvm.LLVMFuncOp) -> bool:
+    hidden = "private" in str(function.attributes.get("linkage", "")) or (
+        "sym_visibility" in function.attributes
+        and ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
+    )
+    return bool(function.body.blocks) and not hidden
+
+
+def _define_addresses(module: ir.Module, names: tuple[str, ...]) -> None:
+    """Add a function that writes the address of each of `names` to an array.
+
+    The engine's own lookup answers with a packed entry (one pointer to an array of pointers);
+    a module that takes the address of its functions is the way to the raw ones.
+    """
+    pointer = llvm.PointerType.get()
+    signature = ir.Type.parse("!llvm.func<void (ptr)>")
+    with ir.InsertionPoint(module.body):
+        function = llvm.LLVMFuncOp(_ADDRESSES, ir.TypeAttr.get(signature))
+    block = function.body.blocks.append(pointer)
+    with ir.InsertionPoint(block):
+        for i, name in enumerate(names):
+            slot = llvm.getelementptr(
+                pointer, block.arguments[0], [], [i], ir.IntegerType.get_signless(64), None
+            )
+            llvm.store(llvm.mlir_addressof(pointer, name), slot)
+        llvm.return_()
+
+
+def _read_addresses(engine: ExecutionEngine, names: tuple[str, ...]) -> dict[str, int]:
+    found = (ctypes.c_uint64 * max(1, len(names)))()
+    argument = ctypes.c_void_p(ctypes.addressof(found))
+    packed = ctypes.c_void_p(ctypes.addressof(argument))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(_ADDRESSES))(ctypes.addressof(packed))
+    return {name: found[i] for i, name in enumerate(names)}

@@ -1,0 +1,183 @@
+"""Run kernels `void kernel(ptr args, i64 lo, i64 hi)` over tasks [0, n), on one thread or many.
+
+The parallel loop is compiled here once per process: a worker takes `grain` tasks at a time off an
+atomic counter, and the process's OpenMP runtime (`tiga.runtime.parallel`) starts it on each
+thread. What a task computes may not depend on the thread that takes it, so results do not either.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from torch_mlir import ir
+
+from tiga.backends.llvm.engine import Library, compile_module
+from tiga.runtime import parallel
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_PARALLEL_FOR = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3
+)
+_SEQUENCE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 2)
+
+# Slots of 8 bytes: kernel, args, tasks, grain; the counter has a cache line of its own.
+_MODULE = """
+llvm.func internal @worker(%loop: !llvm.ptr) {
+  %args_at = llvm.getelementptr %loop[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %tasks_at = llvm.getelementptr %loop[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %grain_at = llvm.getelementptr %loop[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %counter = llvm.getelementptr %loop[16] : (!llvm.ptr) -> !llvm.ptr, i64
+  %kernel = llvm.load %loop : !llvm.ptr -> !llvm.ptr
+  %args = llvm.load %args_at : !llvm.ptr -> !llvm.ptr
+  %tasks = llvm.load %tasks_at : !llvm.ptr -> i64
+  %grain = llvm.load %grain_at : !llvm.ptr -> i64
+  llvm.br ^take
+^take:
+  %lo = llvm.atomicrmw add %counter, %grain monotonic {alignment = 8 : i64} : !llvm.ptr, i64
+  %left = llvm.icmp "slt" %lo, %tasks : i64
+  llvm.cond_br %left, ^run, ^done
+^run:
+  %end = llvm.add %lo, %grain : i64
+  %hi = llvm.intr.smin(%end, %tasks) : (i64, i64) -> i64
+  llvm.call %kernel(%args, %lo, %hi) : !llvm.ptr, (!llvm.ptr, i64, i64) -> ()
+  llvm.br ^take
+^done:
+  llvm.return
+}
+
+llvm.func @parallel_for(%fork: !llvm.ptr, %kernel: !llvm.ptr, %args: !llvm.ptr,
+                        %tasks: i64, %grain: i64, %threads: i64) {
+  %none = llvm.mlir.constant(0 : i64) : i64
+  %flags = llvm.mlir.constant(0 : i32) : i32
+  %one = llvm.mlir.constant(1 : i64) : i64
+  %slots = llvm.mlir.constant(32 : i64) : i64
+  %beyond = llvm.add %tasks, %grain : i64
+  %rounded = llvm.sub %beyond, %one : i64
+  %chunks = llvm.sdiv %rounded, %grain : i64
+  %useful = llvm.intr.smin(%chunks, %threads) : (i64, i64) -> i64
+  %alone = llvm.icmp "sle" %useful, %one : i64
+  llvm.cond_br %alone, ^serial, ^parallel
+^serial:
+  llvm.call %kernel(%args, %none, %tasks) : !llvm.ptr, (!llvm.ptr, i64, i64) -> ()
+  llvm.return
+^parallel:
+  %stack = llvm.intr.stacksave : !llvm.ptr
+  %loop = llvm.alloca %slots x i64 {alignment = 128 : i64} : (i64) -> !llvm.ptr
+  %args_at = llvm.getelementptr %loop[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %tasks_at = llvm.getelementptr %loop[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %grain_at = llvm.getelementptr %loop[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %counter = llvm.getelementptr %loop[16] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %kernel, %loop : !llvm.ptr, !llvm.ptr
+  llvm.store %args, %args_at : !llvm.ptr, !llvm.ptr
+  llvm.store %tasks, %tasks_at : i64, !llvm.ptr
+  llvm.store %grain, %grain_at : i64, !llvm.ptr
+  llvm.store %none, %counter : i64, !llvm.ptr
+  %worker = llvm.mlir.addressof @worker : !llvm.ptr
+  %count = llvm.trunc %useful : i64 to i32
+  llvm.call %fork(%worker, %loop, %count, %flags)
+    : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
+  llvm.intr.stackrestore %stack : !llvm.ptr
+  llvm.return
+}
+
+llvm.func @sequence(%fork: !llvm.ptr, %records: !llvm.ptr, %count: i64, %threads: i64) {
+  %none = llvm.mlir.constant(0 : i64) : i64
+  %one = llvm.mlir.constant(1 : i64) : i64
+  %size = llvm.mlir.constant(4 : i64) : i64
+  llvm.br ^test(%none : i64)
+^test(%i: i64):
+  %left = llvm.icmp "slt" %i, %count : i64
+  llvm.cond_br %left, ^run, ^done
+^run:
+  %first = llvm.mul %i, %size : i64
+  %record = llvm.getelementptr %records[%first] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %args_at = llvm.getelementptr %record[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %tasks_at = llvm.getelementptr %record[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %grain_at = llvm.getelementptr %record[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %kernel = llvm.load %record : !llvm.ptr -> !llvm.ptr
+  %args = llvm.load %args_at : !llvm.ptr -> !llvm.ptr
+  %tasks = llvm.load %tasks_at : !llvm.ptr -> i64
+  %grain = llvm.load %grain_at : !llvm.ptr -> i64
+  llvm.call @parallel_for(%fork, %kernel, %args, %tasks, %grain, %threads)
+    : (!llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()
+  %next = llvm.add %i, %one : i64
+  llvm.br ^test(%next : i64)
+^done:
+  llvm.return
+}
+"""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel over tasks [0, num_tasks), `grain` of them at a time."""
+
+    kernel: int
+    args: int
+    num_tasks: int
+    grain: int = 1
+
+
+@dataclass(frozen=True)
+class _Loops:
+    library: Library
+    parallel_for: Any
+    sequence: Any
+
+
+@lru_cache(maxsize=1)
+def _loops() -> _Loops:
+    with ir.Context():
+        library = compile_module(ir.Module.parse(_MODULE))
+    return _Loops(
+        library,
+        _PARALLEL_FOR(library.address("parallel_for")),
+        _SEQUENCE(library.address("sequence")),
+    )
+
+
+# ctypes builds a function object in about a microsecond: the same kernels come again and again.
+_kernel_at = lru_cache(maxsize=4096)(_KERNEL)
+
+
+def launch(
+    kernel_address: int, args_pointer: int, num_tasks: int, threads: int, grain: int = 1
+) -> None:
+    """Call the kernel until every task in [0, num_tasks) is done; the GIL is free meanwhile.
+
+    Args:
+        kernel_address: a raw address, `void kernel(ptr args, i64 lo, i64 hi)`.
+        args_pointer: what the kernel takes first; alive until this returns.
+        num_tasks: 0 or more; 0 calls nothing.
+        threads: at most so many threads, the caller's included; 1 calls the kernel directly.
+        grain: tasks that a thread takes at a time.
+    """
+    if num_tasks <= grain or threads <= 1:
+        if num_tasks > 0:
+            _kernel_at(kernel_address)(args_pointer, 0, num_tasks)
+        return
+    fork = parallel.fork_address()
+    if not fork:
+        _kernel_at(kernel_address)(args_pointer, 0, num_tasks)
+        return
+    _loops().parallel_for(fork, kernel_address, args_pointer, num_tasks, grain, threads)
+
+
+def launch_sequence(records: ctypes.Array, count: int, threads: int) -> None:
+    """Launch `count` kernels one after the other, in one call; each ends before the next starts.
+
+    Args:
+        records: from `sequence_records`; its slots may be rewritten between calls.
+        count: records to run.
+        threads: as for `launch`.
+    """
+    fork = parallel.fork_address() if threads > 1 else 0
+    _loops().sequence(fork, records, count, threads if fork else 1)
+
+
+def sequence_records(launches: Sequence[Launch]) -> ctypes.Array:
+    """Four 8-byte slots per launch: kernel, args, tasks, grain."""
+    slots = [s for one in launches for s in (one.kernel, one.args, one.num_tasks, one.grain)]
+    return (ctypes.c_int64 * max(4, len(slots)))(*slots)
