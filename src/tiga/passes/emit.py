@@ -1,0 +1,92 @@
+"""Write programs as a module of the `gf` dialect, one function each; `read` is the inverse.
+
+An op of the trace is an operation with the op's fields as attributes, its type is the result's
+type, its user's line the location. Inputs are arguments, with their label as an attribute.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import func
+
+from tiga.ir.context import location
+from tiga.ir.encoding import RELATION_OP, encode_type
+from tiga.ops import Op
+from tiga.passes.domain import PREFIX, fields_of
+from tiga.trace.node import Node
+from tiga.trace.program import Program
+from tiga.types import Relation, Type
+
+LABEL = "gf.label"
+
+
+class Writer:
+    """Writes ops at the current insertion point, encoding each type and op once."""
+
+    def __init__(self) -> None:
+        self._types: dict[tuple[Type, bool], ir.Type] = {}
+        self._attributes: dict[Op, dict[str, ir.Attribute]] = {}
+
+    def type(self, type: Type, *, one: bool = False) -> ir.Type:
+        """The tensor type of `type` at all entities of its space, or at `one`."""
+        found = self._types.get((type, one))
+        if found is None:
+            found = self._types[type, one] = encode_type(type, one=one)
+        return found
+
+    def attributes(self, op: Op) -> dict[str, ir.Attribute]:
+        """The op's fields as attributes."""
+        found = self._attributes.get(op)
+        if found is None:
+            kinds = fields_of(type(op)).kinds
+            found = {name: kind.encode(getattr(op, name)) for name, kind in kinds.items()}
+            self._attributes[op] = found
+        return found
+
+    def op(self, node: Node, operands: Sequence[ir.Value], *, one: bool = False) -> ir.Value:
+        """The operation of `node`, whose result is of all entities or of `one`."""
+        return ir.Operation.create(
+            PREFIX + node.op.name,
+            results=[self.type(node.type, one=one)],
+            operands=operands,
+            attributes=self.attributes(node.op),
+            loc=location(node.where),
+        ).result
+
+    def relations(self, relations: Iterable[Relation]) -> None:
+        """Declarations of the relations, at the top of a module."""
+        named = {relation.name: relation for relation in relations}
+        for relation in named.values():
+            ends = {"sym_name": relation.name, "src": relation.src.name, "dst": relation.dst.name}
+            texts = {key: ir.StringAttr.get(text) for key, text in ends.items()}
+            ir.Operation.create(RELATION_OP, attributes=texts)
+
+    def function(self, name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> func.FuncOp:
+        """A public function of whole arrays whose body is still empty."""
+        types = [[self.type(node.type) for node in nodes] for nodes in (inputs, outputs)]
+        function = func.FuncOp(name, ir.FunctionType.get(*types))
+        function.add_entry_block([location(node.where) for node in inputs])
+        labels = ({LABEL: ir.StringAttr.get(node.op.label)} for node in inputs)
+        function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(label) for label in labels])
+        return function
+
+
+def _write_program(writer: Writer, name: str, program: Program) -> None:
+    function = writer.function(name, program.inputs, program.outputs)
+    values: dict[Node, ir.Value] = dict(zip(program.inputs, function.arguments, strict=True))
+    with ir.InsertionPoint(function.entry_block):
+        for node in program.order[len(program.inputs) :]:
+            values[node] = writer.op(node, [values[child] for child in node.inputs])
+        func.ReturnOp([values[output] for output in program.outputs])
+
+
+def emit(programs: Mapping[str, Program], context: ir.Context) -> ir.Module:
+    """The `gf` module of named programs, not verified yet."""
+    with context, ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            writer = Writer()
+            writer.relations(r for program in programs.values() for r in program.relations)
+            for name, program in programs.items():
+                _write_program(writer, name, program)
+    return module
