@@ -324,6 +324,9 @@ class Cast(Pointwise, name="cast"):
     def vjp(self, ct, out, x):
         return (cast(ct, x.type.dtype) if x.type.dtype.is_float else None,)
 
+    def jvp(self, tangents, out, x):
+        return [] if tangents[0] is None else [self(tangents[0])]
+
 
 def _holds(wide: DType, narrow: DType) -> bool:
     """Whether a round trip narrow -> wide -> narrow keeps every value."""
