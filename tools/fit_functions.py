@@ -8,7 +8,7 @@ to their format from the lowest degree up, each time refitting those that remain
 one coefficient is paid back by the next.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -178,15 +178,42 @@ def fits() -> list[Fit]:
     return found
 
 
+def split(value: mpf, single: bool) -> tuple[float, ...]:
+    """`value` as a sum of three numbers of the format, each the nearest to what is left."""
+    parts = []
+    for _ in range(3):
+        parts.append(rounded(value, single))
+        value -= parts[-1]
+    return tuple(float(part) for part in parts)
+
+
+def two_over_pi_words() -> list[int]:
+    """A zero word, then 2/pi in binary: words of 64 bits, enough for the largest float64."""
+    mp.dps = 500
+    words = 21
+    digits = int(mp.floor(2 / mp.pi * mpf(2) ** (64 * (words - 1))))
+    unsigned = [digits >> (64 * i) & (2**64 - 1) for i in reversed(range(words))]
+    return [word - 2**64 if word >= 2**63 else word for word in unsigned]
+
+
+def print_tuple(name: str, numbers: Iterable[float]) -> None:
+    print(f"{name} = (")
+    for number in numbers:
+        print(f"    {number!r},")
+    print(")")
+
+
 def main() -> None:
     print('"""Polynomial coefficients, lowest first: printed by tools/fit_functions.py."""\n')
     for fit in fits():
         coefficients, error = run(fit)
         print(f"# weighted error 2^{float(mp.log(error, 2)):.1f}")
-        print(f"{fit.name} = (")
-        for coefficient in coefficients:
-            print(f"    {float(coefficient)!r},")
-        print(")")
+        print_tuple(fit.name, map(float, coefficients))
+    print("# pi/2 as an unevaluated sum")
+    print_tuple("HALF_PI_F32", split(mp.pi / 2, True))
+    print_tuple("HALF_PI_F64", split(mp.pi / 2, False))
+    print("# bits of 2/pi after a zero word, as signed 64-bit words")
+    print_tuple("TWO_OVER_PI", two_over_pi_words())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
-from tiga.backends.llvm import conversions, functions
+from tiga.backends.llvm import conversions, functions, functions_pow, functions_trig
 from tiga.backends.llvm.lanes import Lanes, Number, constant_of, where
 from tiga.types import DType
 
@@ -114,11 +114,20 @@ class VectorArithmetic:
     def log1p(self, a: ir.Value) -> ir.Value:
         return functions.log1p(Lanes(a)).value
 
+    def sin(self, a: ir.Value) -> ir.Value:
+        return functions_trig.sin(Lanes(a)).value
+
+    def cos(self, a: ir.Value) -> ir.Value:
+        return functions_trig.cos(Lanes(a)).value
+
     def tanh(self, a: ir.Value) -> ir.Value:
         return functions.tanh(Lanes(a)).value
 
     def erf(self, a: ir.Value) -> ir.Value:
         return functions.erf(Lanes(a)).value
+
+    def pow(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return functions_pow.pow(Lanes(a), Lanes(b)).value
 
     def compare(self, predicate: str, a: ir.Value, b: ir.Value) -> ir.Value:
         return Lanes(a).compare(predicate, Lanes(b)).value

@@ -3,8 +3,8 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from tiga.backends.llvm.lanes import Lanes, integer, where, with_element
-from tiga.types import DType, bfloat16, bool_, float32, int32
+from tiga.backends.llvm.lanes import Lanes, integer, resized_integer, where, with_element
+from tiga.types import DType, bfloat16, bool_, float32
 
 
 def cast(a: Lanes, source: DType, target: DType) -> Lanes:
@@ -23,7 +23,7 @@ def cast(a: Lanes, source: DType, target: DType) -> Lanes:
         return _rounded(value, target) if target.is_float else _truncated(value, target)
     if target.is_float:
         return _from_integer(a, source, target)
-    return _resized(a, source, target.itemsize * 8)
+    return resized_integer(a, target.itemsize * 8, signed=source.kind == "i")
 
 
 def widened(a: Lanes, source: DType) -> Lanes:
@@ -84,7 +84,7 @@ def _truncated(a: Lanes, target: DType) -> Lanes:
     whole = Lanes(arith.fptosi(wide, where(inside, a, 0.0).value))
     whole = where(a >= bound, 2 ** (width - 1) - 1, whole)
     whole = where(a < -bound, -(2 ** (width - 1)), whole)
-    return _resized(whole, int32 if width == 32 else target, target.itemsize * 8)
+    return resized_integer(whole, target.itemsize * 8)
 
 
 def _from_integer(a: Lanes, source: DType, target: DType) -> Lanes:
@@ -92,13 +92,3 @@ def _from_integer(a: Lanes, source: DType, target: DType) -> Lanes:
     element = ir.F64Type.get() if target.itemsize == 8 else ir.F32Type.get()
     convert = arith.sitofp if source.kind == "i" else arith.uitofp
     return _rounded(Lanes(convert(with_element(a.type, element), a.value)), target)
-
-
-def _resized(a: Lanes, source: DType, width: int) -> Lanes:
-    """An integer or boolean of another width: the sign extends, bytes of uint8 and i1 do not."""
-    if a.width == width:
-        return a
-    element = with_element(a.type, integer(width))
-    if a.width > width:
-        return Lanes(arith.trunci(element, a.value))
-    return Lanes((arith.extsi if source.kind == "i" else arith.extui)(element, a.value))

@@ -69,6 +69,8 @@ def integer(width: int) -> ir.Type:
 def _attribute(number: Number, element: ir.Type) -> ir.Attribute:
     if isinstance(element, ir.FloatType):
         return ir.FloatAttr.get(element, float(number))
+    if isinstance(element, ir.IndexType):
+        return ir.IntegerAttr.get(element, int(number))
     half = 1 << (element.width - 1)
     wrapped = (int(number) + half) % (2 * half) - half if element.width > 1 else int(bool(number))
     return ir.IntegerAttr.get(element, wrapped)
@@ -201,6 +203,16 @@ class Lanes:
     def truncated(self) -> "Lanes":
         """f64 rounded to f32."""
         return Lanes(arith.truncf(with_element(self.type, ir.F32Type.get()), self.value))
+
+
+def resized_integer(a: Lanes, width: int, signed: bool = True) -> Lanes:
+    """Integers of another width: low bits when narrower, the sign or zeros when wider."""
+    if a.width == width:
+        return a
+    type_ = with_element(a.type, integer(width))
+    if a.width > width:
+        return Lanes(arith.trunci(type_, a.value))
+    return Lanes((arith.extsi if signed else arith.extui)(type_, a.value))
 
 
 def where(condition: Lanes, a: Operand, b: Operand) -> Lanes:
