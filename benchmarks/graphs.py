@@ -45,7 +45,7 @@ def uniform(num_nodes: int, degree: int) -> Csr:
 
 
 def heavy_tailed(num_nodes: int, degree: int) -> Csr:
-    """Degrees follow a power law from 1 up to hubs that hear from 1% of all nodes (at least 10 × mean).
+    """Degrees follow a power law from 1 to hubs that hear from 1% of all nodes (≥ 10 × mean).
 
     The exponent is the one that gives the mean `degree` (0.8 for N=200k and degree 16).
     """

@@ -1,21 +1,16 @@
 """Timing: every answer is checked first, then all contestants take turns in one process."""
 
-import gc
 import importlib.util
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from benchmarks.results import TIGA, Bar, Measured, spread
+from tiga._cli.measure import interleave
 
 Call = Callable[[], Sequence[object]]
 """Runs the program once and returns its outputs: arrays or tensors."""
-
-MIN_ROUNDS, MAX_ROUNDS = 3, 30
-SHORTEST_READING = 0.01
-"""Seconds; a faster call is repeated until one reading takes this long."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class TimedCase:
         reference, contestants = self.setup()
         present, notes = _present(contestants, options)
         calls = {c.name: _checked(c, reference, self.tolerance) for c in present}
-        rounds = _interleave(calls, options.seconds)
+        rounds = interleave(calls, options.seconds)
         scale = {"ms": 1e3, "µs": 1e6}[self.unit]
         readings = {name: spread([t * scale for t in times]) for name, times in rounds.items()}
         ratios = _ratios(rounds)
@@ -100,33 +95,6 @@ def relative_error(output: np.ndarray, expected: np.ndarray) -> float:
         return 0.0
     scale = float(np.abs(expected).max()) or 1.0
     return float(np.abs(output.astype(np.float64) - expected).max()) / scale
-
-
-def _seconds(call: Call, repeats: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - start) / repeats
-
-
-def _interleave(calls: Mapping[str, Call], budget: float) -> dict[str, list[float]]:
-    """One reading of each per round, each round starting with another contestant."""
-    gc.collect()
-    gc.disable()
-    try:
-        once = {name: _seconds(call, 1) for name, call in calls.items()}
-        repeats = {name: max(1, round(SHORTEST_READING / t)) for name, t in once.items()}
-        a_round = sum(max(t, SHORTEST_READING) for t in once.values())
-        count = min(max(round(budget / a_round), MIN_ROUNDS), MAX_ROUNDS)
-        names = list(calls)
-        times: dict[str, list[float]] = {name: [] for name in names}
-        for number in range(count):
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
-                times[name].append(_seconds(calls[name], repeats[name]))
-        return times
-    finally:
-        gc.enable()
 
 
 def _ratios(rounds: Mapping[str, Sequence[float]]) -> dict:

@@ -5,41 +5,19 @@ the transpose), resets the high-water mark, runs once and prints the rise in byt
 """
 
 import argparse
-import ctypes
-import gc
 import json
-import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
 
 from benchmarks.graphs import Csr, regular
 from benchmarks.plain import difference_scatter, difference_sum, with_gradient
+from tiga._cli.measure import Step, rise
 
 NUM_NODES, DEGREE, WIDTH = 20_000, 100, 64
 REDUCERS = ("sum", "mean", "max", "min", "prod")
 TORCH_NAME = {"max": "amax", "min": "amin", "prod": "prod", "mean": "mean", "sum": "sum"}
-
-Step = Callable[[], object]
-
-
-def _status(field: str) -> int:
-    text = Path("/proc/self/status").read_text()
-    found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024
-
-
-def rise(step: Step) -> int:
-    """Bytes by which the resident set's peak during `step` passes what is resident before."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again from VmRSS
-    before = _status("VmRSS")
-    step()
-    return _status("VmHWM") - before
 
 
 def _tensors(graph: Csr, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

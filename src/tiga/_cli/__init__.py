@@ -1,0 +1,1 @@
+"""The commands of `python -m tiga`, one file each: `add_arguments(parser)` and `run(options)`."""
