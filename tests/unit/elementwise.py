@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import llvm, scf
+from torch_mlir.dialects import arith, llvm, scf
 
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.lanes import constant_of
@@ -50,19 +50,16 @@ def _vector(element: ir.Type, lanes: int) -> ir.Type:
     return ir.VectorType.get([lanes], element) if lanes else element
 
 
-def _loaded(pointer, index, dtype: DType, lanes: int) -> ir.Value:
+def _loaded(base: ir.Value, index: ir.Value, dtype: DType, lanes: int) -> ir.Value:
     element = _mlir_element(dtype)
-    value = llvm.load(_vector(element, lanes), pointer(index, element), alignment=dtype.itemsize)
+    address = _address(base, index, element)
+    value = llvm.load(_vector(element, lanes), address, alignment=dtype.itemsize)
     if dtype != bool_:
         return value
-    from torch_mlir.dialects import arith
-
     return arith.trunci(_vector(ir.IntegerType.get_signless(1), lanes), value)
 
 
 def _store(value: ir.Value, address: ir.Value, dtype: DType, lanes: int) -> None:
-    from torch_mlir.dialects import arith
-
     if dtype == bool_:
         value = arith.extui(_vector(ir.IntegerType.get_signless(8), lanes), value)
     llvm.store(value, address, alignment=dtype.itemsize)
@@ -92,17 +89,21 @@ def compiled(body: Body, dtypes: Sequence[DType], result: DType, lanes: int) -> 
         return Compiled(compile_module(module), tuple(dtypes), result, lanes)
 
 
-def _loop_body(body, bases, index, dtypes, result, lanes) -> None:
+def _address(base: ir.Value, index: ir.Value, element: ir.Type) -> ir.Value:
     dynamic = -(2**31)
+    return llvm.getelementptr(llvm.PointerType.get(), base, [index], [dynamic], element, None)
 
-    def address(base):
-        return lambda at, element: llvm.getelementptr(
-            llvm.PointerType.get(), base, [at], [dynamic], element, None
-        )
 
+def _loop_body(
+    body: Body,
+    bases: Sequence[ir.Value],
+    index: ir.Value,
+    dtypes: Sequence[DType],
+    result: DType,
+    lanes: int,
+) -> None:
     values = [
-        _loaded(address(base), index, dtype, lanes)
-        for base, dtype in zip(bases[:-1], dtypes, strict=True)
+        _loaded(base, index, dtype, lanes) for base, dtype in zip(bases[:-1], dtypes, strict=True)
     ]
-    target = address(bases[-1])(index, _mlir_element(result))
+    target = _address(bases[-1], index, _mlir_element(result))
     _store(body(*values), target, result, lanes)

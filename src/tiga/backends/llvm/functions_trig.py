@@ -6,6 +6,7 @@ as it needs (M. H. Payne and R. N. Hanek, SIGNUM Newsletter 18, 1983), by one sc
 module. Which way a lane goes depends on its own value only.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -185,7 +186,7 @@ def _reduced_lanes(size: Lanes, large: Lanes, near: Angle) -> list[ir.Value]:
     return list(loop.results)
 
 
-def _reduced_at(at: ir.Value, size: Lanes, large: Lanes, carried) -> list[ir.Value]:
+def _reduced_at(at: ir.Value, size: Lanes, large: Lanes, carried: Sequence[ir.Value]) -> list[ir.Value]:
     """The carried vectors with lane `at` replaced, if it is large."""
     dynamic = [ir.ShapedType.get_dynamic_size()]
     chosen = vector.extract(large.value, [at], dynamic)
