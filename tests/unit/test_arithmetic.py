@@ -73,7 +73,7 @@ def test_binary_floats_are_ieee(name, lanes):
 
 @pytest.mark.parametrize("dtype", COMPUTE)
 @pytest.mark.parametrize(
-    "name, reference",
+    ("name", "reference"),
     [
         ("neg", np.negative),
         ("abs", np.abs),

@@ -89,7 +89,7 @@ def test_double_precision(name):
     assert worst <= BOUND["float64"]
 
 
-@pytest.mark.parametrize("dtype", (float32, float64), ids=str)
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_special_values(name, dtype):
     info = np.finfo(dtype.numpy)
@@ -173,7 +173,7 @@ def test_pow_double_precision():
     assert worst <= BOUND["float64"]
 
 
-@pytest.mark.parametrize("dtype", (float32, float64), ids=str)
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
 def test_pow_special_values(dtype):
     info = np.finfo(dtype.numpy)
     odd = 2.0 ** (info.nmant + 1) - 1
@@ -200,7 +200,7 @@ def _bits(array):
     return clean.view(np.int32 if array.dtype == np.float32 else np.int64)
 
 
-@pytest.mark.parametrize("dtype", (float32, float64), ids=str)
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
 @pytest.mark.parametrize("name", [*CASES, "pow"])
 def test_a_lane_has_the_same_bits_at_every_width(name, dtype):
     rng = np.random.default_rng(11)

@@ -1,0 +1,121 @@
+"""Compiling MLIR modules: addresses, outside symbols, dumps, lifetime."""
+
+import ctypes
+import gc
+
+import pytest
+from torch_mlir import ir
+
+from tiga.backends.llvm.engine import PIPELINE, compile_module, host_features
+
+BINARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+UNARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+
+TWO_FUNCTIONS = """
+func.func @plus(%a: i64, %b: i64) -> i64 {
+  %c = arith.addi %a, %b : i64
+  return %c : i64
+}
+func.func private @twice(%a: i64) -> i64 {
+  %c = arith.addi %a, %a : i64
+  return %c : i64
+}
+llvm.func internal @hidden(%a: i64) -> i64 {
+  llvm.return %a : i64
+}
+llvm.func @four_times(%a: i64) -> i64 {
+  %b = func.call @twice(%a) : (i64) -> i64
+  %c = func.call @twice(%b) : (i64) -> i64
+  llvm.return %c : i64
+}
+"""
+
+
+def library_of(text, **options):
+    with ir.Context():
+        return compile_module(ir.Module.parse(text), **options)
+
+
+def test_public_functions_have_addresses():
+    library = library_of(TWO_FUNCTIONS, verify=True)
+    assert set(library.names) == {"plus", "four_times"}
+    assert BINARY(library.address("plus"))(40, 2) == 42
+    assert UNARY(library.address("four_times"))(-3) == -12
+    with pytest.raises(KeyError):
+        library.address("absent")
+
+
+def test_code_lives_as_long_as_its_library():
+    libraries = [
+        library_of(f"func.func @f() -> i64 {{ %c = arith.constant {i} : i64 return %c : i64 }}")
+        for i in range(8)
+    ]
+    gc.collect()
+    call = ctypes.CFUNCTYPE(ctypes.c_int64)
+    assert [call(library.address("f"))() for library in libraries] == list(range(8))
+
+
+def test_symbols_are_resolved_to_addresses():
+    @BINARY
+    def minus(a, b):
+        return a - b
+
+    address = ctypes.cast(minus, ctypes.c_void_p).value
+    library = library_of(
+        """
+        llvm.func @outside(i64, i64) -> i64
+        llvm.func @f(%a: i64, %b: i64) -> i64 {
+          %c = llvm.call @outside(%a, %b) : (i64, i64) -> i64
+          llvm.return %c : i64
+        }""",
+        symbols={"outside": address},
+    )
+    assert library.names == ("f",)
+    assert BINARY(library.address("f"))(50, 8) == 42
+
+
+def test_dump_receives_every_stage():
+    stages = []
+    library_of(TWO_FUNCTIONS, dump=lambda name, text: stages.append((name, text)))
+    assert [name for name, _ in stages] == ["input", *PIPELINE, "llvm-ir"]
+    assert "arith.addi" in stages[0][1]
+    assert "arith.addi" not in stages[-2][1]
+    assert "define i64 @plus" in stages[-1][1]
+
+
+def test_llvm_ir_is_kept_on_request():
+    assert library_of(TWO_FUNCTIONS).llvm_ir() is None
+    assert "define i64 @plus" in library_of(TWO_FUNCTIONS, keep_llvm_ir=True).llvm_ir()
+
+
+def test_every_dialect_of_the_pipeline_lowers():
+    library = library_of("""
+      func.func @sum(%n: index) -> i64 {
+        %zero = arith.constant 0 : index
+        %one = arith.constant 1 : index
+        %none = arith.constant dense<0.0> : vector<5xf64>
+        %step = arith.constant dense<[0.5, 1.5, 2.0, 2.0, 4.0]> : vector<5xf64>
+        %total = scf.for %i = %zero to %n step %one iter_args(%s = %none) -> (vector<5xf64>) {
+          %next = arith.addf %s, %step : vector<5xf64>
+          scf.yield %next : vector<5xf64>
+        }
+        %root = math.absf %total : vector<5xf64>
+        %all = vector.reduction <add>, %root : vector<5xf64> into f64
+        %whole = arith.fptosi %all : f64 to i64
+        return %whole : i64
+      }""")
+    assert UNARY(library.address("sum"))(7) == 70
+
+
+def test_what_does_not_lower_is_an_error():
+    with pytest.raises((ir.MLIRError, RuntimeError)):
+        library_of("""
+          func.func @f(%m: memref<4xf32>) { return }
+          func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }
+        """)
+
+
+def test_host_features_are_plausible():
+    features = host_features()
+    assert features.machine
+    assert features.vector_bits in (128, 256, 512)
