@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from torch_mlir import ir
 
 from tiga.errors import InvalidValue
-from tiga.ir.dialects import Dialect
+from tiga.ir.dialects import Dialect, load_dialects
 
 _LINE = re.compile(r"(.+):(\d+)", re.DOTALL)
 
@@ -18,8 +18,7 @@ def make_context(dialects: Iterable[Dialect]) -> ir.Context:
     it, and contexts are not safe to use from several threads.
     """
     context = ir.Context()
-    for dialect in dialects:
-        dialect.load(context)
+    load_dialects(dialects, context)
     return context
 
 

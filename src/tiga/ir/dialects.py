@@ -6,9 +6,11 @@ classes keeps a fresh context cheap (about 3 ms with every dialect, against 13 m
 and lets the op registry be the one place where an op is declared.
 """
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 from torch_mlir import ir
 from torch_mlir.dialects import ext, irdl
@@ -34,10 +36,11 @@ TRAITS = {
 
 @dataclass(frozen=True)
 class OpSpec:
-    """One op. `operands` and `results` are counts, None for any number, of `values`.
+    """One op. `operands` and `results` are counts; None for any number, all of one type.
 
-    `attributes` maps names to constraints (`STRING`, `INTEGER`, ...), all of them required;
-    `regions` names the op's regions; `traits` are keys of `TRAITS`; `check` is its own verifier.
+    `values` constrains operands, `outcome` results (by default as operands). `attributes` maps
+    names to constraints (`STRING`, `INTEGER`, ...), all of them required; `regions` names the
+    op's regions; `traits` are keys of `TRAITS`; `check` is its own verifier.
     """
 
     name: str
@@ -46,29 +49,54 @@ class OpSpec:
     attributes: Mapping[str, str] | None = None
     regions: tuple[str, ...] = ()
     values: str = TENSOR
+    outcome: str | None = None
     traits: tuple[str, ...] = ()
     check: Check | None = None
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """A named set of ops."""
+    """A named set of ops, and of types without parameters."""
 
     name: str
     ops: tuple[OpSpec, ...]
+    types: tuple[str, ...] = ()
 
     @cached_property
     def irdl(self) -> str:
         """The IRDL text that declares the dialect."""
-        body = "\n".join(_irdl_of(op) for op in self.ops)
+        types = (f"  irdl.type @{name}" for name in self.types)
+        body = "\n".join((*types, *map(_irdl_of, self.ops)))
         return f"irdl.dialect @{self.name} {{\n{body}\n}}"
 
-    def load(self, context: ir.Context) -> None:
-        """Make the dialect known to `context`; once per context."""
-        with context, ir.Location.unknown():
-            irdl.load_dialects(ir.Module.parse(self.irdl))
-            for op in self.ops:
-                _attach_traits(f"{self.name}.{op.name}", op)
+
+def load_dialects(dialects: Iterable[Dialect], context: ir.Context) -> None:
+    """Make dialects known to `context`, all at once as they may name one another's types."""
+    dialects = tuple(dialects)
+    for dialect in dialects:
+        _name_module(dialect)
+    with context, ir.Location.unknown():
+        irdl.load_dialects(ir.Module.parse("\n".join(dialect.irdl for dialect in dialects)))
+        for dialect in dialects:
+            for op in dialect.ops:
+                _attach_traits(f"{dialect.name}.{op.name}", op)
+
+
+def _name_module(dialect: Dialect) -> None:
+    """Give the dialect a Python module, if only an empty one.
+
+    The bindings import a dialect's module when Python first looks at one of its ops; while there
+    is none they try again at every look, which costs fifty times the look itself.
+    """
+    name = f"torch_mlir.dialects.{dialect.name}"
+    sys.modules.setdefault(name, ModuleType(name, f"The dialect {dialect.name}."))
+
+
+def _constraint(kind: str) -> str:
+    """The IRDL op for a constraint: any, a builtin `!` or `#` base, or a type `@dialect::@type`."""
+    if kind == ANY:
+        return "irdl.any"
+    return f"irdl.base {kind}" if kind.startswith("@") else f'irdl.base "{kind}"'
 
 
 def _irdl_of(op: OpSpec) -> str:
@@ -76,23 +104,24 @@ def _irdl_of(op: OpSpec) -> str:
     lines: list[str] = []
 
     def constraint(kind: str) -> str:
-        name = f"%{len(lines)}"
-        lines.append(f'{name} = irdl.base "{kind}"' if kind != ANY else f"{name} = irdl.any")
-        return name
+        lines.append(f"%{len(lines)} = {_constraint(kind)}")
+        return f"%{len(lines) - 1}"
 
-    def values(label: str, count: int | None) -> str:
+    def values(label: str, count: int | None, kind: str) -> str:
         if count is None:
-            return f"{label}s: variadic {constraint(op.values)}"
-        return ", ".join(f"{label}{i}: {constraint(op.values)}" for i in range(count))
+            return f"{label}s: variadic {constraint(kind)}"
+        return ", ".join(f"{label}{i}: {constraint(kind)}" for i in range(count))
 
-    parts = [f"irdl.operands({values('operand', op.operands)})"]
-    attributes = (f'"{n}" = {constraint(kind)}' for n, kind in (op.attributes or {}).items())
-    parts.append(f"irdl.attributes {{{', '.join(attributes)}}}" if op.attributes else "")
-    parts.append(f"irdl.results({values('result', op.results)})")
+    operands = values("operand", op.operands, op.values)
+    results = values("result", op.results, op.outcome or op.values)
+    named = (f'"{name}" = {constraint(kind)}' for name, kind in (op.attributes or {}).items())
+    attributes = ", ".join(named)
     regions = ", ".join(f"{name}: %region_{name}" for name in op.regions)
     lines.extend(f"%region_{name} = irdl.region" for name in op.regions)
-    parts.append(f"irdl.regions({regions})" if regions else "")
-    body = "\n".join(f"    {line}" for line in (*lines, *filter(None, parts)))
+    lines += [f"irdl.operands({operands})", f"irdl.results({results})"]
+    lines += [f"irdl.attributes {{{attributes}}}"] if attributes else []
+    lines += [f"irdl.regions({regions})"] if regions else []
+    body = "\n".join(f"    {line}" for line in lines)
     return f"  irdl.operation @{op.name} {{\n{body}\n  }}"
 
 
@@ -104,7 +133,10 @@ def _verifier(name: str, op: OpSpec) -> type:
         if undeclared:
             allowed = ", ".join(sorted(declared)) or "none"
             return f"attribute {undeclared[0]!r} is not declared (declared: {allowed})"
-        return op.check(operation) if op.check is not None else None
+        try:
+            return op.check(operation) if op.check is not None else None
+        except Exception as error:  # a check reads what may be ill-formed, and inference asserts
+            return str(error) or f"{type(error).__name__} in its verifier"
 
     def verify_invariants(view: ir.OpView) -> bool:
         found = problem(view.operation)

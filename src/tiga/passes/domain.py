@@ -1,4 +1,10 @@
-"""The `gf` dialect: one op per class of the registry, verified by the class's own inference."""
+"""The `gf` dialect: one op per class of the registry, verified by the class's own inference.
+
+IRDL wants all of a variadic op's operands to be of one type. Those of `gf.concat` need not be, so
+each goes through `gf.part`, whose result hides the type:
+
+    %p = "gf.part"(%x) : (tensor<?x4xf32, "src">) -> !gf.hidden
+"""
 
 import dataclasses
 from functools import cache, lru_cache
@@ -6,7 +12,7 @@ from typing import Any, get_type_hints
 
 from torch_mlir import ir
 
-from tiga.ir.dialects import STRING, Dialect, OpSpec
+from tiga.ir.dialects import STRING, TENSOR, Dialect, OpSpec
 from tiga.ir.encoding import (
     FIELD_KINDS,
     FieldKind,
@@ -32,9 +38,14 @@ class Fields:
     names_relation: bool
 
 
-@cache
-def fields_of(op_class: Any) -> Fields:
+def fields_of(op_class: type[Op]) -> Fields:
     """The fields of an op class, by their annotations."""
+    key: Any = op_class  # typing sees no hash in a class whose instances define their own
+    return _fields_of(key)
+
+
+@cache
+def _fields_of(op_class: type[Op]) -> Fields:
     hints = get_type_hints(op_class)
     used = {field.name: hints[field.name] for field in dataclasses.fields(op_class)}
     return Fields(
@@ -58,40 +69,55 @@ def decode_op(operation: ir.Operation, relations: Relations) -> Op:
     return op_class(**values)
 
 
-def _infer(operation: ir.Operation) -> Type:
+def unwrap(value: ir.Value) -> ir.Value:
+    """What a `gf.part` hides, or the value itself."""
+    if str(value.type) != HIDDEN:
+        return value
+    return value.owner.operation.operands[0]
+
+
+def _operand_types(operation: ir.Operation) -> list[ir.Type]:
     op_class = REGISTRY[operation.name.removeprefix(PREFIX)]
-    relations = relations_of(operation) if fields_of(op_class).names_relation else {}
-    op = decode_op(operation, relations)
-    return op.infer(*(decode_type(value.type) for value in operation.operands))
-
-
-def _mixes_one_and_all(operation: ir.Operation) -> bool:
-    types = [value.type for value in (*operation.operands, *operation.results)]
-    return len({is_one(type) for type in types if type.encoding is not None}) > 1
+    if op_class.arity is not None:
+        return [value.type for value in operation.operands]
+    return [unwrap(value).type for value in operation.operands]
 
 
 def check(operation: ir.Operation) -> str | None:
     """What is wrong with a `gf` operation by its op's inference, or None."""
-    if _mixes_one_and_all(operation):
+    result, operands = operation.results[0].type, _operand_types(operation)
+    if len({is_one(type) for type in (result, *operands) if type.encoding is not None}) > 1:
         return "operands and result are all of one entity, or all of whole spaces"
-    try:
-        expected, got = _infer(operation), decode_type(operation.results[0].type)
-    except Exception as error:  # inference raises what it likes: assertions, numpy's errors
-        return str(error) or f"{type(error).__name__} in inference"
+    op_class = REGISTRY[operation.name.removeprefix(PREFIX)]
+    relations = relations_of(operation) if fields_of(op_class).names_relation else {}
+    expected = decode_op(operation, relations).infer(*map(decode_type, operands))
+    got = decode_type(result)
     return None if expected == got else f"expected result {expected}, got {got}"
 
 
 def _spec(name: str, op_class: type[Op]) -> OpSpec:
     attributes = {field: kind.constraint for field, kind in fields_of(op_class).kinds.items()}
-    return OpSpec(name, op_class.arity, 1, attributes, traits=("pure",), check=check)
+    values = TENSOR if op_class.arity is not None else _HIDDEN_CONSTRAINT
+    return OpSpec(
+        name, op_class.arity, 1, attributes, values=values, outcome=TENSOR, traits=("pure",),
+        check=check,
+    )  # fmt: skip
 
 
-RELATION = OpSpec("relation", 0, 0, {"sym_name": STRING, "src": STRING, "dst": STRING})
+PART = "gf.part"
+HIDDEN = "!gf.hidden"
+_HIDDEN_CONSTRAINT = "@gf::@hidden"
+_PART = OpSpec("part", 1, 1, outcome=_HIDDEN_CONSTRAINT, traits=("pure",))
+_RELATION = OpSpec("relation", 0, 0, {"sym_name": STRING, "src": STRING, "dst": STRING})
 
 
 @lru_cache(maxsize=8)
 def _dialect(classes: tuple[tuple[str, type[Op]], ...]) -> Dialect:
-    return Dialect("gf", (RELATION, *(_spec(*item) for item in classes if item[0] != INPUT)))
+    return Dialect(
+        "gf",
+        (_RELATION, _PART, *(_spec(*item) for item in classes if item[0] != INPUT)),
+        types=("hidden",),
+    )
 
 
 def gf() -> Dialect:

@@ -12,7 +12,7 @@ from torch_mlir.dialects import func
 from tiga.ir.context import location
 from tiga.ir.encoding import RELATION_OP, encode_type
 from tiga.ops import Op
-from tiga.passes.domain import PREFIX, fields_of
+from tiga.passes.domain import HIDDEN, PART, PREFIX, fields_of
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Relation, Type
@@ -45,6 +45,8 @@ class Writer:
 
     def op(self, node: Node, operands: Sequence[ir.Value], *, one: bool = False) -> ir.Value:
         """The operation of `node`, whose result is of all entities or of `one`."""
+        if node.op.arity is None:
+            operands = [self._part(value) for value in operands]
         return ir.Operation.create(
             PREFIX + node.op.name,
             results=[self.type(node.type, one=one)],
@@ -52,6 +54,10 @@ class Writer:
             attributes=self.attributes(node.op),
             loc=location(node.where),
         ).result
+
+    def _part(self, value: ir.Value) -> ir.Value:
+        hidden = ir.Type.parse(HIDDEN)
+        return ir.Operation.create(PART, results=[hidden], operands=[value]).result
 
     def relations(self, relations: Iterable[Relation]) -> None:
         """Declarations of the relations, at the top of a module."""

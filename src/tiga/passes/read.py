@@ -12,7 +12,7 @@ from tiga.errors import InvalidValue
 from tiga.ir.context import where_of
 from tiga.ir.encoding import Relations, decode_type, relations_of
 from tiga.ops.leaf import Input
-from tiga.passes.domain import PREFIX, decode_op
+from tiga.passes.domain import PART, PREFIX, decode_op
 from tiga.passes.emit import LABEL
 from tiga.trace.node import Node, intern
 from tiga.trace.program import Program
@@ -49,7 +49,9 @@ def read_inputs(function: ir.OpView) -> tuple[Node, ...]:
 def read_op(
     operation: ir.Operation, value: Callable[[ir.Value], Node], relations: Relations
 ) -> Node:
-    """The node of a `gf` operation on the nodes of its operands."""
+    """The node of a `gf` operation on the nodes of its operands; a part is its operand's node."""
+    if operation.name == PART:
+        return value(operation.operands[0])
     if not operation.name.startswith(PREFIX):
         raise InvalidValue(f"expected an op of the gf dialect, got {place(operation)}")
     op = decode_op(operation, relations)

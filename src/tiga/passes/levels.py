@@ -1,0 +1,13 @@
+"""All levels of the IR in one context: `gf`, `gf_iter`, `gf_kernel`."""
+
+from torch_mlir import ir
+
+from tiga.ir.context import make_context
+from tiga.passes.domain import gf
+from tiga.passes.iteration import GF_ITER
+from tiga.passes.kernel import GF_KERNEL
+
+
+def new_context() -> ir.Context:
+    """A fresh context that knows the dialects of every level."""
+    return make_context((gf(), GF_ITER, GF_KERNEL))

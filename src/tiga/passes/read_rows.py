@@ -1,0 +1,131 @@
+"""Read plans, and their schedules, back from modules of `gf_iter` and `gf_kernel`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from tiga.ir.encoding import Relations, relations_of
+from tiga.passes import iteration, kernel
+from tiga.passes.domain import PART, PREFIX
+from tiga.passes.iteration import slot_of
+from tiga.passes.read import functions, read_inputs, read_op
+from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, Step
+from tiga.passes.schedule import Schedule
+from tiga.trace.node import Node
+
+Stores = dict[int, Node]
+
+
+@dataclass
+class WalkReader:
+    """Reads the body of one walk into nodes of the program. `values` begins as its arrays."""
+
+    relations: Relations
+    values: dict[ir.Value, Node]
+    reads: list[Node] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    stores: Stores = field(default_factory=dict)
+    totals: Stores = field(default_factory=dict)
+
+    def read(self, operation: ir.Operation) -> None:
+        if operation.name == iteration.PHASE:
+            self._read_phase(operation)
+        elif operation.name == iteration.STORE:
+            stores = self.totals if _is_total(operation.operands[0]) else self.stores
+            stores[slot_of(operation)] = self.values[operation.operands[0]]
+        elif operation.name == iteration.ARRAY:
+            self.reads.append(self.values[operation.operands[0]])
+            self.values[operation.result] = self.reads[-1]
+        elif operation.name == iteration.READ:
+            self.values[operation.result] = self.values[operation.operands[0]]
+        elif operation.name == iteration.RESULT:
+            phase = self.phases[self._position(operation.operands[0].owner.operation)]
+            self.values[operation.result] = phase.reductions[slot_of(operation)]
+        else:
+            node = read_op(operation, self.values.__getitem__, self.relations)
+            self.values[operation.result] = node
+
+    def _position(self, phase: ir.Operation) -> int:
+        siblings = iteration.body_of(phase.parent.operation)
+        return [inner for inner in siblings if inner.name == iteration.PHASE].index(phase)
+
+    def _read_phase(self, operation: ir.Operation) -> None:
+        inside = WalkReader(self.relations, self.values)
+        carried: Stores = {}
+        for inner in iteration.body_of(operation):
+            if inner.name == iteration.CARRY:
+                carried[slot_of(inner)] = self.values[inner.operands[0]]
+            else:
+                inside.read(inner)
+        self.phases.append(Phase(_in_order(carried), _in_order(inside.stores)))
+
+
+def _is_total(value: ir.Value) -> bool:
+    return value.owner.operation.name == PREFIX + "reduce_all"
+
+
+def _in_order(stores: Stores) -> tuple[Node, ...]:
+    return tuple(stores[slot] for slot in sorted(stores))
+
+
+def _read_walk(
+    operation: ir.Operation, values: Mapping[ir.Value, Node], relations: Relations
+) -> RowProgram:
+    reader = WalkReader(relations, dict(values))
+    for inner in iteration.body_of(operation):
+        reader.read(inner)
+    space, relation, side = iteration.rows_of(operation)
+    return RowProgram(
+        space, relation, side, tuple(reader.phases), _in_order(reader.stores),
+        _in_order(reader.totals), tuple(reader.reads),
+    )  # fmt: skip
+
+
+@dataclass
+class PlanReader:
+    """Reads the body of one function: walks, launches, library calls, and what they write."""
+
+    relations: Relations
+    values: dict[ir.Value, Node]
+    steps: list[Step] = field(default_factory=list)
+    schedules: dict[Step, Schedule] = field(default_factory=dict)
+    written: dict[ir.Value, tuple[Node, ...]] = field(default_factory=dict)
+
+    def read(self, operation: ir.Operation) -> None:
+        if operation.name == iteration.RESULT:
+            writes = self.written[operation.operands[0]]
+            self.values[operation.result] = writes[slot_of(operation)]
+        elif operation.name in (iteration.WALK, iteration.ROWS, iteration.LAUNCH):
+            step = _read_walk(iteration.walk_of(operation), self.values, self.relations)
+            self.written[operation.result] = step.writes
+            self.steps.append(step)
+            if operation.name == iteration.LAUNCH:
+                self.schedules[step] = kernel.decode_schedule(operation)
+        else:
+            node = read_op(operation, self.values.__getitem__, self.relations)
+            self.values[operation.result] = node
+            self.steps.extend(() if operation.name == PART else (LibraryCall(node),))
+
+
+def _read_plan(function: ir.OpView, relations: Relations, schedules: dict[Step, Schedule]) -> Plan:
+    inputs = read_inputs(function)
+    reader = PlanReader(relations, dict(zip(function.arguments, inputs, strict=True)))
+    *steps, last = (view.operation for view in function.entry_block.operations)
+    for operation in steps:
+        reader.read(operation)
+    schedules.update(reader.schedules)
+    outputs = tuple(reader.values[value] for value in last.operands)
+    return Plan(inputs, outputs, tuple(reader.steps))
+
+
+def read_rows(module: ir.Module) -> tuple[dict[str, Plan], dict[Step, Schedule]]:
+    """The plans of a verified module by function name, and the schedules of their launches.
+
+    Raises:
+        InvalidValue: a function or a walk holds an op of another dialect.
+    """
+    relations = relations_of(module.operation)
+    schedules: dict[Step, Schedule] = {}
+    plans = {name: _read_plan(body, relations, schedules) for name, body in functions(module)}
+    return plans, schedules
