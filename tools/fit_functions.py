@@ -1,6 +1,6 @@
 """Fit the polynomial tables of `tiga/backends/llvm/coefficients.py`.
 
-Run `python tools/fit_functions.py > src/tiga/backends/llvm/coefficients.py` (needs mpmath; about a
+Run `python tools/fit_functions.py > src/tiga/backends/llvm/coefficients.py` (needs mpmath; half a
 minute). Each polynomial is the weighted minimax fit of its function: Remez exchange (E. Y. Remez,
 1934; see W. J. Cody, "A survey of practical rational and polynomial approximation of functions",
 SIAM Review 12, 1970) on Chebyshev-spaced points in 50-digit arithmetic. Coefficients are rounded

@@ -197,6 +197,26 @@ assert live_threads() == threads, "a second pool was started"
 """)
 
 
+@linux_only
+def test_the_systems_libgomp_serves_torch_as_well():
+    pytest.importorskip("torch")
+    if not parallel._entry_of("libgomp.so.1"):
+        pytest.skip("no libgomp on this system")
+    run_script("""
+parallel._torch_files = lambda: []
+work(2)
+threads = live_threads()
+assert "system" in parallel.openmp().reason
+import torch
+torch.set_num_threads(2)
+x = torch.ones(1 << 22)
+(x + x).sum()
+work(2)
+assert "already loaded" in parallel.openmp().reason
+assert live_threads() <= threads + 1, "a second pool was started"
+""")
+
+
 FORK = """
 work(2)
 child = os.fork()
