@@ -86,10 +86,10 @@ class Reduce(Op, name="reduce"):
         return Gather(self.relation, self.side)(x)
 
     def _winners(self, out: Node, m: Node) -> tuple[Node, Node]:
-        """Which messages equal the row's result (0 or 1), and how many do, at least 1."""
-        kind = m.type.dtype.compute
-        wins = cast(eq(m, self._gather(out)), kind)
-        count = Reduce(self.relation, self.side, "sum")(wins)
+        """Which messages equal the row's result, and how many do, at least 1."""
+        wins = eq(m, self._gather(out))
+        ones = cast(wins, m.type.dtype.compute)
+        count = Reduce(self.relation, self.side, "sum")(ones)
         return wins, maximum(count, ones_like(count))
 
     def vjp(self, ct, out, m):
@@ -99,9 +99,8 @@ class Reduce(Op, name="reduce"):
             return (mul(self._gather(ct), ExclusiveProd(self.relation, self.side)(m)),)
         wins, count = self._winners(out, m)
         share = cast(div(cast(ct, count.type.dtype), count), ct.type.dtype)
-        is_winner = eq(wins, ones_like(wins))
         gathered = self._gather(share)
-        return (where(is_winner, gathered, zeros_like(gathered)),)
+        return (where(wins, gathered, zeros_like(gathered)),)
 
     def jvp(self, tangents, out, m):
         (t,) = tangents
@@ -113,7 +112,7 @@ class Reduce(Op, name="reduce"):
         if self.kind == "prod":
             return [total(mul(t, ExclusiveProd(self.relation, self.side)(m)))]
         wins, count = self._winners(out, m)
-        picked = where(eq(wins, ones_like(wins)), t, zeros_like(t))
+        picked = where(wins, t, zeros_like(t))
         return [cast(div(total(cast(picked, count.type.dtype)), count), out.type.dtype)]
 
 

@@ -1,6 +1,7 @@
 """Walks: a relation seen from one side, cut into the pieces of work that kernels take."""
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -67,6 +68,18 @@ class Walk(Plan):
     @property
     def num_chunks(self) -> int:
         return self.chunk_row.shape[0]
+
+    @cached_property
+    def chunk_hub(self) -> np.ndarray:
+        """int64 `[C]`: the position in `hub_rows` of each chunk's row."""
+        return np.repeat(np.arange(len(self.hub_rows)), np.diff(self.hub_ptr)).astype(np.int64)
+
+    @cached_property
+    def addresses(self) -> dict[str, int]:
+        """The address of every array by name, 0 for one that is absent."""
+        names = ("row_ptr", "index", "edge_id", *(f.name for f in fields(Plan)), "chunk_hub")
+        arrays = {name: getattr(self, name) for name in names}
+        return {name: 0 if a is None else a.ctypes.data for name, a in arrays.items()}
 
     def plan_arrays(self) -> list[np.ndarray]:
         """The arrays of the decomposition."""

@@ -1,0 +1,226 @@
+"""Run a plan: bind arrays to kernels' slots and launch step by step."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from torch_mlir import ir
+
+from tiga.backends.llvm.engine import Library, compile_module
+from tiga.backends.llvm.kernel import Kernels
+from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
+from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
+from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
+from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
+from tiga.passes.schedule import Schedule, schedule
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Relation, Space
+
+HUB_DEGREE = 4096
+ROWS_PER_TASK = 256
+MAX_TASKS = 512
+
+
+class Walk(Protocol):
+    """What kernels need of one orientation of a relation."""
+
+    num_rows: int
+    num_edges: int
+    num_tasks: int
+    num_chunks: int
+    hub_rows: np.ndarray
+    index: np.ndarray
+    addresses: Mapping[str, int]
+
+
+class Graph(Protocol):
+    """What a run needs of a relation."""
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+
+    def walk(self, side: str) -> Walk: ...
+
+
+@lru_cache(maxsize=256)
+def row_tasks(num_rows: int) -> np.ndarray:
+    """Row boundaries of the tasks over rows without edges: fixed by their number."""
+    size = max(ROWS_PER_TASK, -(-num_rows // MAX_TASKS))
+    return np.minimum(np.arange(0, num_rows + size, size, dtype=np.int64), num_rows)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The kernels of a row program for one index width, with or without split rows."""
+
+    library: Library
+    functions: tuple[str, ...]
+
+    def address(self, name: str) -> int:
+        return self.library.address(f"step_{name}")
+
+
+@dataclass
+class RowStep:
+    """A row program with its schedule and the variants compiled so far."""
+
+    program: RowProgram
+    schedule: Schedule
+    slots: Slots
+    variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
+
+    def variant(self, index_bits: int, hub_degree: int) -> Variant:
+        key = (index_bits, hub_degree)
+        if key not in self.variants:
+            self.variants[key] = self._compile(index_bits, hub_degree)
+        return self.variants[key]
+
+    def module(self, index_bits: int, hub_degree: int) -> tuple[ir.Module, tuple[str, ...]]:
+        """The kernels as a module of upstream dialects, in a context of its own."""
+        with ir.Context(), ir.Location.unknown():
+            module = ir.Module.create()
+            kernels = Kernels(self.program, self.schedule, index_bits, hub_degree)
+            with ir.InsertionPoint(module.body):
+                names = kernels.emit("step")
+        return module, names
+
+    def _compile(self, index_bits: int, hub_degree: int) -> Variant:
+        module, names = self.module(index_bits, hub_degree)
+        return Variant(compile_module(module), names)
+
+
+@dataclass
+class Run:
+    """One execution: the address of every value, and scratch that lives as long as it runs."""
+
+    graphs: Mapping[Relation, Graph]
+    extents: Mapping[Space, int]
+    addresses: dict[Node, int]
+    threads: int
+    matmul: Matmul
+    scratch: list[np.ndarray] = field(default_factory=list)
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of `nbytes` of scratch."""
+        block = np.empty(max(nbytes, 1), np.uint8)
+        self.scratch.append(block)
+        return block.ctypes.data
+
+    def execute(self, step: "RowStep | LibraryCall") -> None:
+        if isinstance(step, LibraryCall):
+            call_library(step.node, self.addresses, self.extents, self.matmul)
+        elif step.program.relation is None:
+            self._rows(step)
+        else:
+            self._walk(step)
+
+    def _rows(self, step: RowStep) -> None:
+        extent = self.extents[step.program.space]
+        tasks = row_tasks(extent)
+        count = len(tasks) - 1
+        walk = [0, 0, 0, tasks.ctypes.data]
+        self._launch(step, step.variant(32, 0), walk, [0] * len(HUB_SLOTS), [extent, 0], count)
+
+    def _walk(self, step: RowStep) -> None:
+        program = step.program
+        walk = self.graphs[program.relation].walk(program.side)
+        hubs = len(walk.hub_rows)
+        bits = walk.index.dtype.itemsize * 8
+        variant = step.variant(bits, HUB_DEGREE if hubs else 0)
+        at = walk.addresses
+        sizes = [walk.num_rows, walk.num_edges]
+        self._launch(
+            step, variant, [at[n] for n in WALK_SLOTS], [at[n] for n in HUB_SLOTS], sizes,
+            walk.num_tasks, hubs, walk.num_chunks,
+        )  # fmt: skip
+
+    def _launch(
+        self,
+        step: RowStep,
+        variant: Variant,
+        walk: list[int],
+        hub_slots: list[int],
+        sizes: list[int],
+        tasks: int,
+        hubs: int = 0,
+        chunks: int = 0,
+    ) -> None:
+        program = step.program
+        values = [*walk, *hub_slots, *sizes, tasks, tasks + hubs]
+        for relation, side in step.slots.degrees:
+            values.append(self.graphs[relation].walk(side).addresses["row_ptr"])
+        values += [self.addresses[n] for n in step.slots.nodes]
+        values += [self._state(n, tasks + hubs) for n in program.totals]
+        if hubs and program.phases:
+            values += [self._state(n, chunks) for n in step.slots.reductions]
+            values += [self._state(n, hubs) for n in step.slots.reductions]
+        table = (ctypes.c_int64 * len(values))(*values)
+        counts = {"rows": tasks, "totals": 1, "finish": hubs}
+        pointer = ctypes.addressof(table)
+        if len(variant.functions) == 1:
+            launch(variant.address("rows"), pointer, tasks, self.threads)
+            return
+        launches = [
+            Launch(variant.address(n), pointer, counts.get(n, chunks if n[0] == "c" else hubs))
+            for n in variant.functions
+        ]
+        launch_sequence(sequence_records(launches), len(launches), self.threads)
+
+    def _state(self, node: Node, pieces: int) -> int:
+        return self.allocate(pieces * node.type.size * node.type.dtype.compute.itemsize)
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A plan compiled for the CPU. Kernels are compiled when a graph first needs them."""
+
+    plan: Plan
+    relations: tuple[Relation, ...]
+    steps: tuple[RowStep | LibraryCall, ...]
+
+    def run(
+        self,
+        graphs: Sequence[Graph],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        threads: int,
+        extents: Mapping[Space, int] | None = None,
+        matmul: Matmul = numpy_matmul,
+    ) -> None:
+        """Compute the outputs.
+
+        Args:
+            graphs: one per relation of the program, in order.
+            inputs, outputs: addresses of contiguous arrays, row-major with the entity axis first.
+            threads: at most so many threads; results do not depend on it.
+            extents: sizes of spaces that no relation of the program fixes.
+            matmul: the library product to use.
+        """
+        sizes = {GLOBAL: 1, **(extents or {})}
+        for relation, graph in zip(self.relations, graphs, strict=True):
+            sizes[relation.src], sizes[relation.dst] = graph.num_src, graph.num_dst
+            sizes[relation.edge] = graph.num_edges
+        addresses = dict(zip(self.plan.inputs, inputs, strict=True))
+        for node, address in zip(self.plan.outputs, outputs, strict=True):
+            addresses[node] = address
+        bound = dict(zip(self.relations, graphs, strict=True))
+        run = Run(bound, sizes, addresses, threads, matmul)
+        for node in self.plan.intermediates:
+            addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
+        for step in self.steps:
+            run.execute(step)
+
+
+def prepare(plan: Plan, relations: tuple[Relation, ...]) -> Executable:
+    """The executable of a plan: schedules chosen, kernels not compiled yet."""
+    return Executable(plan, relations, tuple(_step(s) for s in plan.steps))
+
+
+def _step(step: Step) -> RowStep | LibraryCall:
+    if isinstance(step, LibraryCall):
+        return step
+    return RowStep(step, schedule(step), Slots(step))

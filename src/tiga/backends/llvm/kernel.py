@@ -1,0 +1,260 @@
+"""Kernels of one row program: the walk over tasks of rows, and the pieces for split rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, func, llvm
+
+from tiga.backends.llvm.edges import EdgeLoop
+from tiga.backends.llvm.lanes import constant_of, integer
+from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
+from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
+from tiga.backends.llvm.scope import KernelScope, RowScope
+from tiga.backends.llvm.slots import Slots, SlotTable
+from tiga.ops.monoid import MONOIDS
+from tiga.passes.rows import Phase, RowProgram
+from tiga.passes.schedule import Schedule
+from tiga.trace.node import Node
+
+Body = Callable[[KernelScope], None]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Emits the functions of a row program into the module at the insertion point.
+
+    `index_bits` is the width of the walk's indices; `hub_degree` splits rows with more edges
+    than that, 0 where the graph has none.
+    """
+
+    program: RowProgram
+    schedule: Schedule
+    index_bits: int
+    hub_degree: int = 0
+
+    def emit(self, prefix: str) -> tuple[str, ...]:
+        """All functions, named after `prefix`, in launch order."""
+        emitters = {"rows": self._rows}
+        if self.hub_degree and self.program.phases:
+            for i, phase in enumerate(self.program.phases):
+                emitters[f"chunks{i}"] = lambda table, c, i=i: self._chunk(table, c, i)
+                emitters[f"hubs{i}"] = lambda table, h, p=phase: self._combine(table, h, p)
+            emitters["finish"] = self._finish_hub
+        if self.program.totals:
+            emitters["totals"] = self._totals
+        for name, body in emitters.items():
+            self._function(f"{prefix}_{name}", body)
+        return tuple(emitters)
+
+    def _function(self, name: str, body: Callable[[SlotTable, ir.Value], None]) -> None:
+        """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
+        types = [llvm.PointerType.get(), integer(64), integer(64)]
+        function = func.FuncOp(name, (types, []))
+        with ir.InsertionPoint(function.add_entry_block()):
+            table, low, high = function.arguments
+            slots = SlotTable(Slots(self.program), table)
+
+            def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+                body(slots, position)
+                return carried
+
+            loop(low, high, 1, [], task)
+            func.ReturnOp([])
+
+    # scopes
+
+    def _scope(self, table: SlotTable, layout: FeatureLanes, window: ir.Value | None):
+        program = self.program
+        arrays = {node: table.array(node) for node in program.reads}
+        degrees = {ends: table.pointer(("degree", *ends)) for ends in table.slots.degrees}
+        return KernelScope(program, arrays, degrees, layout, window)
+
+    def _windows(self, table: SlotTable, body: Body) -> None:
+        """Run `body` for every window of features."""
+        window, whole = self.schedule.window, self.schedule.whole
+        if not window:
+            body(self._scope(table, FeatureLanes(), None))
+            return
+        full = whole - whole % window
+
+        def step(start: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            body(self._scope(table, FeatureLanes(whole, window), start))
+            return carried
+
+        loop(i64(0), i64(full), window, [], step)
+        if whole > full:
+            body(self._scope(table, FeatureLanes(whole, whole - full), i64(full)))
+
+    # the walk
+
+    def _rows(self, table: SlotTable, task: ir.Value) -> None:
+        task_ptr = table.pointer("task_ptr")
+        first = load_word(task_ptr, task)
+        last = load_word(task_ptr, arith.addi(task, i64(1)))
+
+        def window(scope: KernelScope) -> None:
+            totals = self._zero_totals(scope)
+            totals = loop(first, last, 1, totals, lambda r, t: self._row(table, scope, r, t))
+            self._store_totals(table, scope, task, totals)
+
+        self._windows(table, window)
+
+    def _row(
+        self, table: SlotTable, scope: KernelScope, row: ir.Value, totals: Sequence[ir.Value]
+    ) -> Sequence[ir.Value]:
+        values = RowScope(scope, row)
+        is_hub = None
+        if self.program.phases:
+            low, high = self._range(table, row)
+            if self.hub_degree:
+                is_hub = arith.cmpi(_GT, arith.subi(high, low), i64(self.hub_degree))
+                high = arith.select(is_hub, low, high)
+            for phase in self.program.phases:
+                self._run_phase(table, phase, values, low, high)
+        return self._finish_row(table, values, totals, is_hub)
+
+    def _range(self, table: SlotTable, row: ir.Value) -> tuple[ir.Value, ir.Value]:
+        row_ptr = table.pointer("row_ptr")
+        return load_word(row_ptr, row), load_word(row_ptr, arith.addi(row, i64(1)))
+
+    def _run_phase(
+        self, table: SlotTable, phase: Phase, row: RowScope, low: ir.Value, high: ir.Value
+    ) -> None:
+        edges = EdgeLoop(table, self.schedule, self.index_bits, phase)
+        row.values.update(edges.run(row, low, high))
+
+    def _finish_row(
+        self,
+        table: SlotTable,
+        row: RowScope,
+        totals: Sequence[ir.Value],
+        is_hub: ir.Value | None = None,
+    ) -> Sequence[ir.Value]:
+        """Store the row's values; the totals with its share added."""
+        for node in self.program.stores:
+            self._store(table.array(node), row.kernel, node, row.entity, row.value(node))
+        shares = [row.value(node.inputs[0]) for node in self.program.totals]
+        if is_hub is not None:
+            shares = [arith.select(is_hub, constant_of(0, s.type), s) for s in shares]
+        return [ARITHMETIC.add(t, s) for t, s in zip(totals, shares, strict=True)]
+
+    def _store(
+        self, array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value
+    ) -> None:
+        start = array.start(entity)
+        if scope.window is not None and node.type.size == scope.layout.whole:
+            start = arith.addi(start, scope.window)
+        array.store(value, start)
+
+    def _load(self, array: Array, scope: KernelScope, node: Node, entity: ir.Value) -> ir.Value:
+        start = array.start(entity)
+        if scope.window is not None and node.type.size == scope.layout.whole:
+            start = arith.addi(start, scope.window)
+        return array.load(start, scope.layout.width(node.type))
+
+    # totals
+
+    def _zero_totals(self, scope: KernelScope) -> list[ir.Value]:
+        return [self._filled(scope, node, 0) for node in self.program.totals]
+
+    @staticmethod
+    def _filled(scope: KernelScope, node: Node, number: float) -> ir.Value:
+        element = register_element(node.type.dtype)
+        return constant_of(number, lanes_type(element, scope.layout.width(node.type)))
+
+    def _store_totals(
+        self, table: SlotTable, scope: KernelScope, piece: ir.Value, totals: Sequence[ir.Value]
+    ) -> None:
+        for node, value in zip(self.program.totals, totals, strict=True):
+            self._store(table.state("partial", node), scope, node, piece, value)
+
+    def _totals(self, table: SlotTable, task: ir.Value) -> None:
+        """Add the pieces of every total in their order."""
+
+        def window(scope: KernelScope) -> None:
+            for node in self.program.totals:
+                pieces = table.state("partial", node)
+                total = self._fold(scope, node, pieces, i64(0), table.number("num_partials"), "sum")
+                self._store(table.array(node), scope, node, i64(0), total)
+
+        self._windows(table, window)
+
+    def _fold(
+        self,
+        scope: KernelScope,
+        node: Node,
+        pieces: Array,
+        low: ir.Value,
+        high: ir.Value,
+        kind: str,
+    ) -> ir.Value:
+        """The pieces [low, high) of a value combined in their order."""
+        monoid = MONOIDS[kind]
+        start = self._filled(scope, node, monoid.identity(node.type.dtype))
+
+        def step(piece: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            value = self._load(pieces, scope, node, piece)
+            return [monoid.combine(ARITHMETIC, carried[0], value)]
+
+        return loop(low, high, 1, [start], step)[0]
+
+    # split rows
+
+    def _reductions(self, before: int) -> Iterator[Node]:
+        """The reductions of the phases before number `before`."""
+        return (node for phase in self.program.phases[:before] for node in phase.reductions)
+
+    def _restore(
+        self, table: SlotTable, scope: KernelScope, row: ir.Value, hub: ir.Value, phases: int
+    ) -> RowScope:
+        """A row with the combined states of its first phases."""
+        values = RowScope(scope, row)
+        for node in self._reductions(phases):
+            values.values[node] = self._load(table.state("hub", node), scope, node, hub)
+        return values
+
+    def _chunk(self, table: SlotTable, chunk: ir.Value, phase: int) -> None:
+        """One phase over one chunk of a split row; its states are stored by chunk."""
+        row = load_word(table.pointer("chunk_row"), chunk)
+        hub = load_word(table.pointer("chunk_hub"), chunk)
+        low = load_word(table.pointer("chunk_lo"), chunk)
+        high = load_word(table.pointer("chunk_hi"), chunk)
+
+        def window(scope: KernelScope) -> None:
+            values = self._restore(table, scope, row, hub, phase)
+            self._run_phase(table, self.program.phases[phase], values, low, high)
+            for node in self.program.phases[phase].reductions:
+                states = table.state("chunk", node)
+                self._store(states, scope, node, chunk, values.value(node))
+
+        self._windows(table, window)
+
+    def _combine(self, table: SlotTable, hub: ir.Value, phase: Phase) -> None:
+        """The states of a split row's chunks combined in their order."""
+        hub_ptr = table.pointer("hub_ptr")
+        low = load_word(hub_ptr, hub)
+        high = load_word(hub_ptr, arith.addi(hub, i64(1)))
+
+        def window(scope: KernelScope) -> None:
+            for node in phase.reductions:
+                pieces = table.state("chunk", node)
+                total = self._fold(scope, node, pieces, low, high, node.op.kind)
+                self._store(table.state("hub", node), scope, node, hub, total)
+
+        self._windows(table, window)
+
+    def _finish_hub(self, table: SlotTable, hub: ir.Value) -> None:
+        row = load_word(table.pointer("hub_rows"), hub)
+
+        def window(scope: KernelScope) -> None:
+            values = self._restore(table, scope, row, hub, len(self.program.phases))
+            totals = self._finish_row(table, values, self._zero_totals(scope))
+            piece = arith.addi(table.number("num_tasks"), hub)
+            self._store_totals(table, scope, piece, totals)
+
+        self._windows(table, window)
+
+
+_GT = arith.CmpIPredicate.sgt

@@ -1,0 +1,68 @@
+"""Dense products of node values and global matrices, by a library, in fixed blocks of rows."""
+
+import ctypes
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Space
+
+BLOCK_ROWS = 4096
+"""Rows per call: results depend neither on the threads nor on how many rows there are beside."""
+
+Matmul = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+"""`matmul(a, b, out)` stores a @ b in out."""
+
+
+def numpy_matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    np.matmul(a, b, out=out)
+
+
+def _view(node: Node, address: int, extent: int) -> np.ndarray:
+    """The matrix at `address`: entities and leading axes by the last axis."""
+    rows = extent * node.type.size // max(node.type.shape[-1], 1)
+    nbytes = extent * node.type.row_bytes
+    buffer = (ctypes.c_char * nbytes).from_address(address)
+    return np.frombuffer(buffer, node.type.dtype.numpy).reshape(rows, node.type.shape[-1])
+
+
+def call_library(
+    node: Node, addresses: Mapping[Node, int], extents: Mapping[Space, int], matmul: Matmul
+) -> None:
+    """Compute a `contract` or `outer_sum` node into its array."""
+
+    def view(n: Node) -> np.ndarray:
+        return _view(n, addresses[n], extents[n.type.space])
+
+    compute = node.type.dtype.compute.numpy
+    a, b = (view(n) for n in node.inputs)
+    out = view(node)
+    if node.op.name == "contract":
+        _contract(a, b.astype(compute), out, matmul)
+    else:
+        assert node.type.space == GLOBAL
+        _outer_sum(a, b, out, matmul)
+
+
+def _contract(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) -> None:
+    for start in range(0, len(a), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        if out.dtype == b.dtype:
+            matmul(a[rows], b, out[rows])
+            continue
+        wide = np.empty((len(a[rows]), b.shape[1]), b.dtype)
+        matmul(a[rows].astype(b.dtype), b, wide)
+        out[rows] = wide
+
+
+def _outer_sum(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) -> None:
+    """Per block, then the blocks in order."""
+    dtype = np.promote_types(out.dtype, np.float32)
+    total, piece = np.zeros(out.shape, dtype), np.empty(out.shape, dtype)
+    for start in range(0, len(a), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        left = np.ascontiguousarray(a[rows].T.astype(dtype))
+        matmul(left, b[rows].astype(dtype), piece)
+        total += piece
+    out[...] = total

@@ -1,0 +1,21 @@
+"""Counted loops that carry values."""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import scf
+
+from tiga.backends.llvm.memory import i64
+
+Step = Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]]
+
+
+def loop(
+    low: ir.Value, high: ir.Value, step: int, carried: Sequence[ir.Value], body: Step
+) -> list[ir.Value]:
+    """For positions low, low + step, ... below high: `carried = body(position, carried)`."""
+    op = scf.ForOp(low, high, i64(step), list(carried))
+    with ir.InsertionPoint(op.body):
+        results = body(op.induction_variable, list(op.inner_iter_args))
+        scf.YieldOp(list(results))
+    return list(op.results)

@@ -1,0 +1,135 @@
+"""Loads and stores: typed arrays behind raw pointers, with 64-bit offsets throughout."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, llvm, vector
+
+from tiga.backends.llvm.arithmetic import VectorArithmetic
+from tiga.backends.llvm.lanes import constant_of, integer
+from tiga.types import DType, bool_
+
+CACHE_LINE = 64
+_DYNAMIC = -(2**31)
+_ARITHMETIC = VectorArithmetic()
+
+
+def i64(number: int) -> ir.Value:
+    """A 64-bit integer constant."""
+    return constant_of(number, integer(64))
+
+
+def lanes_type(element: ir.Type, count: int) -> ir.Type:
+    """`count` lanes of `element`: a scalar when there is one."""
+    return element if count == 1 else ir.VectorType.get([count], element)
+
+
+def stored_element(dtype: DType) -> ir.Type:
+    """The element type in memory (booleans are bytes)."""
+    if dtype.kind in "bu":
+        return integer(8)
+    return ir.Type.parse(dtype.mlir)
+
+
+def register_element(dtype: DType) -> ir.Type:
+    """The element type in registers: 16-bit floats are widened, booleans are i1."""
+    return ir.Type.parse("i8" if dtype.kind == "u" else dtype.compute.mlir)
+
+
+def to_register(value: ir.Value, dtype: DType) -> ir.Value:
+    """A value as loaded, in its register form."""
+    if dtype == bool_:
+        return arith.cmpi(arith.CmpIPredicate.ne, value, constant_of(0, value.type))
+    return _ARITHMETIC.cast(value, dtype, dtype.compute)
+
+
+def to_memory(value: ir.Value, dtype: DType) -> ir.Value:
+    """A register value in the form that is stored."""
+    if dtype == bool_:
+        like = value.type
+        shape = like.shape if isinstance(like, ir.VectorType) else None
+        byte = integer(8) if shape is None else ir.VectorType.get(shape, integer(8))
+        return arith.extui(byte, value)
+    return _ARITHMETIC.cast(value, dtype.compute, dtype)
+
+
+def element_pointer(base: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
+    """The address of element number `offset` (i64, or lanes of i64) after `base`."""
+    result = base.type
+    if isinstance(offset.type, ir.VectorType):
+        result = ir.VectorType.get(offset.type.shape, base.type)
+    return llvm.getelementptr(result, base, [offset], [_DYNAMIC], element, None)
+
+
+def load_word(base: ir.Value, offset: ir.Value, bits: int = 64) -> ir.Value:
+    """An integer of an index array, widened to 64 bits."""
+    word = llvm.load(integer(bits), element_pointer(base, offset, integer(bits)))
+    return word if bits == 64 else arith.extsi(integer(64), word)
+
+
+@dataclass(frozen=True)
+class Array:
+    """Row-major elements of `dtype` at a raw pointer, `row` elements per entity."""
+
+    base: ir.Value
+    dtype: DType
+    row: int
+
+    def start(self, entity: ir.Value) -> ir.Value:
+        """The element offset of an entity (lanes of entities give lanes of offsets)."""
+        return arith.muli(entity, constant_of(self.row, entity.type))
+
+    def load(self, offset: ir.Value, count: int) -> ir.Value:
+        """`count` consecutive elements from element `offset`, in register form."""
+        element = stored_element(self.dtype)
+        pointer = element_pointer(self.base, offset, element)
+        raw = llvm.load(lanes_type(element, count), pointer, alignment=self.dtype.itemsize)
+        return to_register(raw, self.dtype)
+
+    def store(self, value: ir.Value, offset: ir.Value) -> None:
+        """Store a register value at element `offset`."""
+        pointer = element_pointer(self.base, offset, stored_element(self.dtype))
+        llvm.store(to_memory(value, self.dtype), pointer, alignment=self.dtype.itemsize)
+
+    def _masked_type(self, mask: ir.Value) -> ir.Type:
+        return ir.VectorType.get(mask.type.shape, stored_element(self.dtype))
+
+    def load_run(self, offset: ir.Value, mask: ir.Value) -> ir.Value:
+        """Consecutive elements from scalar `offset`, one per lane; zero where masked."""
+        type_ = self._masked_type(mask)
+        pointer = element_pointer(self.base, offset, stored_element(self.dtype))
+        raw = llvm.intr_masked_load(
+            type_, pointer, mask, self.dtype.itemsize, pass_thru=constant_of(0, type_)
+        )
+        return to_register(raw, self.dtype)
+
+    def load_lanes(self, offsets: ir.Value, mask: ir.Value) -> ir.Value:
+        """The elements at lanes of offsets; zero where masked."""
+        type_ = self._masked_type(mask)
+        pointers = element_pointer(self.base, offsets, stored_element(self.dtype))
+        raw = llvm.intr_masked_gather(
+            type_, pointers, mask, [constant_of(0, type_)], self.dtype.itemsize
+        )
+        return to_register(raw, self.dtype)
+
+    def store_run(self, value: ir.Value, offset: ir.Value, mask: ir.Value) -> None:
+        """Store lanes to consecutive elements from scalar `offset`."""
+        pointer = element_pointer(self.base, offset, stored_element(self.dtype))
+        llvm.intr_masked_store(to_memory(value, self.dtype), pointer, mask, self.dtype.itemsize)
+
+    def store_lanes(self, value: ir.Value, offsets: ir.Value, mask: ir.Value) -> None:
+        """Store lanes to lanes of offsets, which are distinct."""
+        pointers = element_pointer(self.base, offsets, stored_element(self.dtype))
+        llvm.intr_masked_scatter(to_memory(value, self.dtype), pointers, mask, self.dtype.itemsize)
+
+    def prefetch(self, offset: ir.Value, count: int) -> None:
+        """Ask for the cache lines of `count` elements from element `offset`."""
+        for element in range(0, count, CACHE_LINE // self.dtype.itemsize):
+            at = arith.addi(offset, i64(element))
+            pointer = element_pointer(self.base, at, stored_element(self.dtype))
+            llvm.intr_prefetch(pointer, 0, 3, 1)
+
+
+def splat(value: ir.Value, count: int) -> ir.Value:
+    """A scalar in `count` lanes."""
+    return vector.broadcast(ir.VectorType.get([count], value.type), value)

@@ -1,0 +1,99 @@
+"""The arguments of a kernel: one table of 8-byte slots, by name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from torch_mlir import ir
+from torch_mlir.dialects import llvm
+
+from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.memory import Array, element_pointer, i64
+from tiga.passes.rows import RowProgram
+from tiga.passes.schedule import cone
+from tiga.trace.node import Node
+from tiga.types import DType
+
+WALK_SLOTS = ("row_ptr", "index", "edge_id", "task_ptr")
+HUB_SLOTS = ("hub_rows", "hub_ptr", "chunk_row", "chunk_lo", "chunk_hi", "chunk_hub")
+SIZE_SLOTS = ("num_rows", "num_edges", "num_tasks", "num_partials")
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Which slot holds what, for one row program.
+
+    Names are strings for the walk and sizes, `("degree", relation, side)` for row pointers of
+    degrees, nodes for the arrays read and written, `("partial", node)` for the pieces of a total,
+    `("chunk", node)` and `("hub", node)` for the states of split rows.
+    """
+
+    program: RowProgram
+
+    @cached_property
+    def names(self) -> tuple[object, ...]:
+        return tuple(dict.fromkeys(self._all()))
+
+    def _all(self) -> Iterator[object]:
+        yield from WALK_SLOTS
+        yield from HUB_SLOTS
+        yield from SIZE_SLOTS
+        yield from (("degree", *ends) for ends in self.degrees)
+        yield from self.nodes
+        yield from (("partial", node) for node in self.program.totals)
+        yield from ((kind, node) for kind in ("chunk", "hub") for node in self.reductions)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The arrays read and written."""
+        return tuple(dict.fromkeys((*self.program.reads, *self.program.writes)))
+
+    @cached_property
+    def reductions(self) -> tuple[Node, ...]:
+        """Every reduction of the program."""
+        return tuple(node for phase in self.program.phases for node in phase.reductions)
+
+    @cached_property
+    def degrees(self) -> tuple[tuple[object, str], ...]:
+        """The relations and sides whose degrees the program reads."""
+        found = (n.op for n in cone(self.program) if n.op.name == "degree")
+        return tuple(dict.fromkeys((op.relation, op.side) for op in found))
+
+    @cached_property
+    def position(self) -> dict[object, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True)
+class SlotTable:
+    """The slots of a kernel under construction, each loaded once at its entry."""
+
+    slots: Slots
+    table: ir.Value
+    loaded: dict[object, ir.Value] = field(default_factory=dict)
+
+    def _load(self, name: object, type_: ir.Type) -> ir.Value:
+        if name not in self.loaded:
+            with ir.InsertionPoint.at_block_begin(self.table.owner):
+                position = i64(self.slots.position[name])
+                address = element_pointer(self.table, position, integer(64))
+                self.loaded[name] = llvm.load(type_, address)
+        return self.loaded[name]
+
+    def pointer(self, name: object) -> ir.Value:
+        return self._load(name, llvm.PointerType.get())
+
+    def number(self, name: str) -> ir.Value:
+        return self._load(name, integer(64))
+
+    def array(self, node: Node) -> Array:
+        """The array of a value that the program reads or writes."""
+        return Array(self.pointer(node), node.type.dtype, node.type.size)
+
+    def state(self, kind: str, node: Node) -> Array:
+        """The array of a reduction's states or of a total's pieces, in register dtype."""
+        return Array(self.pointer((kind, node)), self.state_dtype(node), node.type.size)
+
+    @staticmethod
+    def state_dtype(node: Node) -> DType:
+        return node.type.dtype.compute

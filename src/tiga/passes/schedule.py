@@ -1,0 +1,114 @@
+"""Schedule a row program: what lies across vector lanes, and how wide a window of features is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tiga.errors import Unfusable
+from tiga.ops.base import Pointwise
+from tiga.passes.rows import RowProgram
+from tiga.trace.node import Node
+
+VECTOR_BYTES = 64
+"""One AVX-512 register; narrower machines split it."""
+
+NARROW = 4
+"""Up to so many elements per edge value, edges lie across lanes; above it, features do."""
+
+WINDOW_BYTES = 512
+"""A window of features: 8 registers of the widest value."""
+
+MAX_ELEMENTS = 4096
+"""Straight-line code for wider values that cannot be windowed would take seconds to compile."""
+
+PREFETCH_DISTANCE = 12
+"""Edges ahead whose rows are asked for: about the latency of memory over the work of an edge."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the edges of one row program are walked.
+
+    `lanes` is `"features"` or `"edges"` (then `edge_lanes` edges at a time); `window` elements of
+    the `whole` per pass, 0 where values are taken whole; `prefetch` edges ahead, 0 for none.
+    """
+
+    lanes: str
+    edge_lanes: int = 0
+    whole: int = 0
+    window: int = 0
+    prefetch: int = 0
+
+    def __str__(self) -> str:
+        if self.lanes == "edges":
+            return f"{self.edge_lanes} edges across lanes"
+        if self.window:
+            return f"features across lanes, {self.window} of {self.whole} at a time"
+        return "features across lanes"
+
+
+def cone(program: RowProgram) -> list[Node]:
+    """Every node that the program evaluates or reads, each once."""
+    reads = set(program.reads)
+    seen: dict[Node, None] = {}
+    goals = [m for phase in program.phases for n in phase.reductions for m in (n, *n.inputs)]
+    goals += [n for phase in program.phases for n in phase.stores]
+    goals += [*program.stores, *program.totals]
+    stack = list(goals)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen[node] = None
+        own_total = node.op.name == "reduce_all" and node in program.totals
+        if node not in reads and (node.op.name != "reduce_all" or own_total):
+            stack.extend(node.inputs)
+    return list(seen)
+
+
+def _whole(nodes: list[Node]) -> int:
+    """The one size above 1 that all nodes share if a window of features may be taken, else 0."""
+    sizes = {n.type.size for n in nodes} - {1}
+    return sizes.pop() if len(sizes) == 1 and all(map(_is_window_safe, nodes)) else 0
+
+
+MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", "constant")
+
+
+def _is_window_safe(node: Node) -> bool:
+    """Whether an element of the result depends on the same element of wide operands only."""
+    op = node.op
+    if isinstance(op, Pointwise) or op.name in MOVES_BETWEEN:
+        return True
+    if op.name == "broadcast":
+        (source,) = node.inputs
+        return source.type.size in (1, node.type.size)
+    return op.name == "reshape"
+
+
+def _edge_values(program: RowProgram) -> Iterator[Node]:
+    relation = program.relation
+    return (n for n in cone(program) if relation is not None and n.type.space == relation.edge)
+
+
+def _takes_lanes_of_edges(program: RowProgram) -> bool:
+    """Narrow values that hardware can gather: 4 or 8 bytes an element."""
+    values = list(_edge_values(program))
+    read = [n for n in values if n.op.name in ("gather", "input")]
+    wide_enough = all(n.type.dtype.itemsize >= 4 for n in read)
+    return bool(values) and wide_enough and max(n.type.size for n in values) <= NARROW
+
+
+def schedule(program: RowProgram) -> Schedule:
+    """The schedule of a row program, from its widths alone."""
+    nodes = cone(program)
+    itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
+    if _takes_lanes_of_edges(program):
+        return Schedule("edges", edge_lanes=VECTOR_BYTES // itemsize)
+    whole, window = _whole(nodes), WINDOW_BYTES // itemsize
+    widest = max((n.type.size for n in nodes), default=1)
+    prefetch = PREFETCH_DISTANCE if program.relation is not None else 0
+    if whole > window:
+        return Schedule("features", whole=whole, window=window, prefetch=prefetch)
+    if widest > MAX_ELEMENTS:
+        raise Unfusable(f"values of {widest} elements that mix features")
+    return Schedule("features", prefetch=prefetch)
