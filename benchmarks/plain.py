@@ -1,9 +1,12 @@
 """The measured programs in plain torch: what a user writes without tiga."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.nn.functional import leaky_relu
+
+SLOPE = 0.2
 
 
 def weighted_sum(
@@ -43,6 +46,46 @@ def difference_mean_by_count(
         0, destination, torch.ones_like(destination, dtype=x.dtype)[:, None]
     )
     return difference_sum(x, source, destination) / count.clamp(min=1)
+
+
+def softmax_over_destinations(
+    score: torch.Tensor, destination: torch.Tensor, num_nodes: int
+) -> torch.Tensor:
+    """Softmax of `score` [E, H] among the edges of each destination."""
+    index = destination[:, None].expand_as(score)
+    empty = score.new_zeros(num_nodes, score.shape[1])
+    largest = empty.scatter_reduce(0, index, score.detach(), "amax", include_self=False)
+    weight = torch.exp(score - largest[destination])
+    return weight / empty.index_add(0, destination, weight)[destination]
+
+
+def gat(
+    x: torch.Tensor,
+    weights: Mapping[str, torch.Tensor],
+    source: torch.Tensor,
+    destination: torch.Tensor,
+) -> torch.Tensor:
+    """Graph attention: score lrelu(a_src · h_src + a_dst · h_dst), value h_src; [N, H, C]."""
+    heads, width = weights["att_src"].shape
+    h = (x @ weights["lin"]).view(-1, heads, width)
+    from_src, from_dst = (h * weights["att_src"]).sum(-1), (h * weights["att_dst"]).sum(-1)
+    score = leaky_relu(from_src[source] + from_dst[destination], SLOPE)
+    alpha = softmax_over_destinations(score, destination, len(x))
+    return torch.zeros_like(h).index_add_(0, destination, alpha[..., None] * h[source])
+
+
+def gatv2(
+    x: torch.Tensor,
+    weights: Mapping[str, torch.Tensor],
+    source: torch.Tensor,
+    destination: torch.Tensor,
+) -> torch.Tensor:
+    """Graph attention v2: score a · lrelu(l_src + r_dst), value l_src; [N, H, C]."""
+    heads, width = weights["att"].shape
+    left, right = ((x @ weights[side]).view(-1, heads, width) for side in ("lin_l", "lin_r"))
+    score = (leaky_relu(left[source] + right[destination], SLOPE) * weights["att"]).sum(-1)
+    alpha = softmax_over_destinations(score, destination, len(x))
+    return torch.zeros_like(left).index_add_(0, destination, alpha[..., None] * left[source])
 
 
 def with_gradient(run: Callable[..., torch.Tensor]) -> Callable[..., tuple[torch.Tensor, ...]]:

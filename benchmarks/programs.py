@@ -1,11 +1,14 @@
 """The measured programs as a user of tiga writes them."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.nn.functional import leaky_relu
 
 import tiga as tg
 from benchmarks.graphs import Csr
+from benchmarks.plain import SLOPE
 
 
 class WeightedSum(tg.MessagePassing):
@@ -25,6 +28,53 @@ class EdgeDifference(tg.MessagePassing):
 
     def edge(self, src: Any, dst: Any, edge: Any) -> torch.Tensor:
         return torch.relu(src.x - dst.x)
+
+
+class Attention(tg.MessagePassing):
+    """Scores and values of GAT: `lrelu(a_src + a_dst)` [H] and `h_src` [H, C]."""
+
+    def __init__(self) -> None:
+        self.reducer = tg.softmax()
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return self.reducer(leaky_relu(src.score + dst.score, SLOPE), src.value)
+
+
+class AttentionV2(tg.MessagePassing):
+    """Scores and values of GATv2: `Σ att · lrelu(l_src + r_dst)` [H] and `l_src` [H, C]."""
+
+    def __init__(self, att: torch.Tensor) -> None:
+        self.reducer = tg.softmax()
+        self.att = att
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        score = (leaky_relu(src.left + dst.right, SLOPE) * self.att).sum(-1)
+        return self.reducer(score, src.left)
+
+
+def attention(name: str, weights: Mapping[str, torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The `gat` or `gatv2` layer with these weights, as a function of graph and features."""
+    if name == "gat":
+        kernel: Any = Attention()
+
+        def gat(graph: Any, x: torch.Tensor) -> torch.Tensor:
+            h = (x @ weights["lin"]).view(-1, *weights["att_src"].shape)
+            src = {"score": (h * weights["att_src"]).sum(-1), "value": h}
+            dst = {"score": (h * weights["att_dst"]).sum(-1)}
+            out: torch.Tensor = kernel(graph=graph, src=src, dst=dst)
+            return out
+
+        return gat
+    kernel = AttentionV2(weights["att"])
+
+    def gatv2(graph: Any, x: torch.Tensor) -> torch.Tensor:
+        left, right = (x @ weights[key] for key in ("lin_l", "lin_r"))
+        shape = (-1, *weights["att"].shape)
+        src, dst = {"left": left.view(shape)}, {"right": right.view(shape)}
+        out: torch.Tensor = kernel(graph=graph, src=src, dst=dst)
+        return out
+
+    return gatv2
 
 
 def tiga_graph(graph: Csr) -> Any:

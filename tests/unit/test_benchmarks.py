@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from benchmarks import graphs, report
-from benchmarks.harness import Contestant, Options, TimedCase, WrongAnswer, relative_error
+from benchmarks.harness import (
+    Contestant,
+    Options,
+    TimedCase,
+    WrongAnswer,
+    relative_error,
+    relative_norm,
+)
 from benchmarks.results import AtLeast, AtMost, Measured, spread
 
 
@@ -57,8 +64,10 @@ def test_nan_is_a_wrong_answer() -> None:
         _case({"tiga": float("nan")}).run(Options(seconds=0.1))
 
 
-def test_relative_error_wants_equal_shapes() -> None:
+def test_errors_are_relative_and_want_equal_shapes() -> None:
     assert relative_error(np.zeros(3), np.zeros((3, 1))) == float("inf")
+    assert relative_norm(np.zeros(3), np.zeros((3, 1))) == float("inf")
+    assert relative_norm(np.array([3.0, 8.0]), np.array([3.0, 4.0])) == 0.8
     assert relative_error(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == 0.5
 
 
@@ -67,12 +76,16 @@ def test_missing_and_skipped_contestants_are_left_out() -> None:
     contestants = [
         Contestant("here", lambda: lambda: answer),
         Contestant("absent", lambda: lambda: answer, requires="no_such_package"),
+        Contestant("nameless", lambda: lambda: answer, requires="tiga:no_such_name"),
         Contestant("skipped", lambda: lambda: answer),
     ]
     case = TimedCase("trial", {}, lambda: (answer, contestants), ())
     measured = case.run(Options(seconds=0.1, skip=frozenset({"skipped"})))
     assert list(measured.readings) == ["here"]
-    assert measured.notes == ("absent: no_such_package is not installed",)
+    assert measured.notes == (
+        "absent: there is no no_such_package here",
+        "nameless: there is no tiga:no_such_name here",
+    )
 
 
 def test_bar_takes_the_better_peer() -> None:
