@@ -1,11 +1,13 @@
 # Everything runs in a virtual environment that the targets make themselves.
 #   make test PYTHON=python3.12       another interpreter (3.10 or newer)
+#   make bench BENCH=all             every case, not only the quick ones
 #   make test PIP_ARGS='--extra-index-url URL'   another package index, say torch's CPU builds
 
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 PYTEST_ARGS ?=
+BENCH ?= weighted_sum edge_difference peak_memory call_overhead first_call
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
@@ -56,7 +58,7 @@ format: $(VENV)/.test ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.test ## measure against torch and SciPy: under five minutes
-	$(RUN) -m benchmarks all --out build/bench
+	$(RUN) -m benchmarks $(BENCH) --out build/bench
 
 golden: $(VENV)/.test ## rewrite the golden kernel texts after a wanted change; read the diff
 	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden $(PYTEST_ARGS)

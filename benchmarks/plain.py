@@ -1,7 +1,6 @@
 """The measured programs in plain torch: what a user writes without tiga."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch.nn.functional import leaky_relu
@@ -48,6 +47,35 @@ def difference_mean_by_count(
     return difference_sum(x, source, destination) / count.clamp(min=1)
 
 
+def difference_std(
+    x: torch.Tensor, source: torch.Tensor, destination: torch.Tensor
+) -> torch.Tensor:
+    """Population standard deviation of `relu(x_src − x_dst)` from its first two moments."""
+    message = torch.relu(x[source] - x[destination])
+    index = destination[:, None].expand_as(message)
+    mean, square = (
+        torch.zeros_like(x).scatter_reduce(0, index, part, "mean", include_self=False)
+        for part in (message, message * message)
+    )
+    return torch.sqrt(torch.relu(square - mean * mean) + 1e-12)
+
+
+def edge_linear(
+    x: torch.Tensor, weight: torch.Tensor, source: torch.Tensor, destination: torch.Tensor
+) -> torch.Tensor:
+    """Sum of `relu(relu(x_src − x_dst) @ weight)`: a product that must be done per edge."""
+    message = torch.relu(torch.relu(x[source] - x[destination]) @ weight)
+    return torch.zeros_like(x).index_add_(0, destination, message)
+
+
+def pushed_linear(
+    x: torch.Tensor, weight: torch.Tensor, source: torch.Tensor, destination: torch.Tensor
+) -> torch.Tensor:
+    """Sum of `relu(x_src − x_dst) @ weight`: a product that may be done per node, after the sum."""
+    message = torch.relu(x[source] - x[destination]) @ weight
+    return torch.zeros_like(x).index_add_(0, destination, message)
+
+
 def softmax_over_destinations(
     score: torch.Tensor, destination: torch.Tensor, num_nodes: int
 ) -> torch.Tensor:
@@ -89,11 +117,11 @@ def gatv2(
 
 
 def with_gradient(run: Callable[..., torch.Tensor]) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """Forward, then the gradient to the first argument under the cotangent `seed`."""
+    """Forward, then the gradients to all arguments that want one, under the cotangent `seed`."""
 
-    def both(x: torch.Tensor, *rest: Any, seed: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        out = run(x, *rest)
-        (dx,) = torch.autograd.grad(out, x, seed)
-        return out.detach(), dx
+    def both(*inputs: torch.Tensor, seed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        out = run(*inputs)
+        wanted = [tensor for tensor in inputs if tensor.requires_grad]
+        return out.detach(), *torch.autograd.grad(out, wanted, seed)
 
     return both

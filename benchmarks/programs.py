@@ -30,6 +30,21 @@ class EdgeDifference(tg.MessagePassing):
         return torch.relu(src.x - dst.x)
 
 
+class EdgeLinear(tg.MessagePassing, torch.nn.Module):
+    """`relu(relu(x_src − x_dst) @ weight)`, or without the outer relu, summed."""
+
+    reducer = tg.sum()
+
+    def __init__(self, weight: torch.Tensor, outer: bool) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight.detach())
+        self.outer = outer
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> torch.Tensor:
+        message = torch.relu(src.x - dst.x) @ self.weight
+        return torch.relu(message) if self.outer else message
+
+
 class Attention(tg.MessagePassing):
     """Scores and values of GAT: `lrelu(a_src + a_dst)` [H] and `h_src` [H, C]."""
 

@@ -1,4 +1,4 @@
-"""`relu(x_src − x_dst)` reduced by sum, mean and max: forward and backward."""
+"""`relu(x_src − x_dst)` reduced by sum, mean, max and std: forward and backward."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,37 +13,21 @@ from benchmarks.plain import (
     Torch,
     difference_mean_by_count,
     difference_scatter,
+    difference_std,
     difference_sum,
     with_gradient,
 )
 from benchmarks.programs import EdgeDifference, tiga_graph
+from benchmarks.reference import outputs_and_gradients
 from benchmarks.results import AtLeast
 
 NUM_NODES, DEGREE, WIDTH = 20_000, 100, 64
-ROWS_AT_ONCE = 500
-"""Destinations per block of the reference, which computes in float64."""
-
 PLAIN: dict[str, dict[str, Torch]] = {
     "sum": {"": difference_sum},
     "mean": {"": difference_scatter("mean"), " (sum / count)": difference_mean_by_count},
     "max": {"": difference_scatter("amax")},
+    "std": {"": difference_std},
 }
-
-
-def _reference(
-    graph: Csr, x: torch.Tensor, seed: torch.Tensor, run: Torch
-) -> tuple[np.ndarray, ...]:
-    """Outputs and gradients in float64, block of rows by block of rows."""
-    wide = x.detach().double().requires_grad_()
-    out, dx = torch.zeros_like(wide), torch.zeros_like(wide)
-    source, destination = torch.from_numpy(graph.source), torch.from_numpy(graph.destination)
-    for first in range(0, graph.num_nodes, ROWS_AT_ONCE):
-        rows = slice(first, min(first + ROWS_AT_ONCE, graph.num_nodes))
-        edges = slice(graph.row_ptr[rows.start], graph.row_ptr[rows.stop])
-        part = run(wide, source[edges], destination[edges])
-        out[rows] = part.detach()[rows]
-        dx += torch.autograd.grad(part[rows], wide, seed[rows].double())[0]
-    return out.detach().numpy(), dx.numpy()
 
 
 def _tiga(graph: Csr, x: torch.Tensor, seed: torch.Tensor, reducer: str) -> Call:
@@ -64,17 +48,17 @@ def _setup(reducer: str) -> tuple[Sequence[np.ndarray], Sequence[Contestant]]:
     graph = regular(NUM_NODES, DEGREE)
     x = torch.randn(NUM_NODES, WIDTH, requires_grad=True)
     seed = torch.randn(NUM_NODES, WIDTH)
-    contestants = [Contestant("tiga", partial(_tiga, graph, x, seed, reducer))]
+    contestants = [Contestant("tiga", partial(_tiga, graph, x, seed, reducer), f"tiga:{reducer}")]
     for suffix, run in PLAIN[reducer].items():
         compiled = partial(_torch, graph, x, seed, run, compiled=True)
         contestants.append(Contestant(f"torch.compile{suffix}", compiled))
     if reducer == "sum":  # eager takes seconds a call, so one reducer stands for it
         eager = partial(_torch, graph, x, seed, PLAIN[reducer][""], compiled=False)
         contestants.append(Contestant("eager", eager))
-    return _reference(graph, x, seed, PLAIN[reducer][""]), contestants
+    return outputs_and_gradients(PLAIN[reducer][""], graph, [x], seed), contestants
 
 
-BARS = {"sum": 4.0, "mean": 8.0, "max": 8.0}
+BARS = {"sum": 4.0, "mean": 8.0, "max": 8.0, "std": 6.0}
 
 CASES = tuple(
     TimedCase(

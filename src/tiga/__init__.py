@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from tiga import knobs as knobs
     from tiga.frontends.message_passing import MessagePassing as MessagePassing
     from tiga.frontends.message_passing import mask as mask
+    from tiga.reducers import LogSumExp as logsumexp
+    from tiga.reducers import Max as max
+    from tiga.reducers import Mean as mean
+    from tiga.reducers import Min as min
+    from tiga.reducers import Prod as prod
     from tiga.reducers import Reducer as Reducer
-    from tiga.reducers import max as max
-    from tiga.reducers import mean as mean
-    from tiga.reducers import min as min
-    from tiga.reducers import prod as prod
-    from tiga.reducers import sum as sum
+    from tiga.reducers import Softmax as softmax
+    from tiga.reducers import Std as std
+    from tiga.reducers import Sum as sum
+    from tiga.reducers import Var as var
     from tiga.relations import Graph as Graph
 
 try:
@@ -37,15 +41,19 @@ except PackageNotFoundError:  # the source tree is on the path, but nothing was 
 # Where each public name lives. Names are looked up on first use, so that `import tiga` loads
 # neither torch, nor triton, nor the MLIR bindings.
 _HOME = {
-    "Graph": "tiga.relations",
-    "MessagePassing": "tiga.frontends.message_passing",
-    "mask": "tiga.frontends.message_passing",
-    "Reducer": "tiga.reducers",
-    "sum": "tiga.reducers",
-    "mean": "tiga.reducers",
-    "max": "tiga.reducers",
-    "min": "tiga.reducers",
-    "prod": "tiga.reducers",
+    "Graph": ("tiga.relations", "Graph"),
+    "MessagePassing": ("tiga.frontends.message_passing", "MessagePassing"),
+    "mask": ("tiga.frontends.message_passing", "mask"),
+    "Reducer": ("tiga.reducers", "Reducer"),
+    "sum": ("tiga.reducers", "Sum"),
+    "mean": ("tiga.reducers", "Mean"),
+    "max": ("tiga.reducers", "Max"),
+    "min": ("tiga.reducers", "Min"),
+    "prod": ("tiga.reducers", "Prod"),
+    "std": ("tiga.reducers", "Std"),
+    "var": ("tiga.reducers", "Var"),
+    "logsumexp": ("tiga.reducers", "LogSumExp"),
+    "softmax": ("tiga.reducers", "Softmax"),
 }
 _MODULES = ("errors", "knobs")
 
@@ -54,7 +62,8 @@ __all__ = ["__version__", *_MODULES, *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
+        module, attribute = _HOME[name]
+        value = getattr(import_module(module), attribute)
     elif name in _MODULES:
         value = import_module(f"tiga.{name}")
     else:
