@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.results import TIGA, Measured
 
 PACKAGES = ("tiga-lang", "torch", "torch-mlir", "numpy", "scipy", "torch_sparse", "torch_geometric")
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 MARK = {True: "met", False: "NOT met", None: "not measured"}
 
 
@@ -116,12 +117,16 @@ def write_plot(results: Sequence[Measured], path: Path) -> None:
         )
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    ticks = [tick for tick in TICKS if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
+    axes.minorticks_off()
     axes.set_yticks(range(len(timed)), [measured.name for measured in timed])
     axes.invert_yaxis()
     axes.set_xlabel(
         "peer's time ÷ tiga's time (median; whiskers: 10th and 90th percentile of rounds)"
     )
-    axes.legend(loc="lower right", fontsize="small")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)
