@@ -39,14 +39,23 @@ def where_of(place: ir.Location) -> str | None:
     return place.name_str if isinstance(place, ir.NameLoc) else None
 
 
-def _describe(diagnostic: ir.DiagnosticInfo) -> str:
-    where = where_of(diagnostic.location)
-    return diagnostic.message if where is None else f"{where}: {diagnostic.message}"
+_TEXT = "-:"
+"""How locations name the text that is parsed: it has no file."""
 
 
-def _explain(error: ir.MLIRError) -> str:
-    found = [_describe(diagnostic) for diagnostic in error.error_diagnostics]
-    return "\n  ".join(found) or error.message
+def _describe(diagnostic: ir.DiagnosticInfo, source: str) -> str:
+    given = diagnostic.location
+    where = where_of(ir.Location.from_attr(given.attr, given.context))
+    if where is None:
+        return diagnostic.message
+    if where.startswith(_TEXT):
+        where = f"{source}:{where.removeprefix(_TEXT)}"
+    return f"{where}: {diagnostic.message}"
+
+
+def _explain(error: ir.MLIRError, source: str) -> str:
+    found = [_describe(diagnostic, source) for diagnostic in error.error_diagnostics]
+    return "\n  ".join([f"{source}: expected a valid module", *(found or [error.message])])
 
 
 def parse(text: str, context: ir.Context, source: str = "text") -> ir.Module:
@@ -58,7 +67,7 @@ def parse(text: str, context: ir.Context, source: str = "text") -> ir.Module:
     try:
         return ir.Module.parse(text, context)
     except ir.MLIRError as error:
-        raise InvalidValue(f"{source}: expected a valid module\n  {_explain(error)}") from None
+        raise InvalidValue(_explain(error, source)) from None
 
 
 def verify(module: ir.Module, source: str = "module") -> None:
@@ -70,7 +79,7 @@ def verify(module: ir.Module, source: str = "module") -> None:
     try:
         module.operation.verify()
     except ir.MLIRError as error:
-        raise InvalidValue(f"{source}: expected a valid module\n  {_explain(error)}") from None
+        raise InvalidValue(_explain(error, source)) from None
 
 
 def text_of(module: ir.Module, *, locations: bool = True) -> str:

@@ -26,6 +26,15 @@ INTEGERS = "#builtin.dense_array"
 SYMBOL = "#builtin.symbol_ref"
 TYPE = "#builtin.type"
 
+_ATTRIBUTES: dict[str, type[ir.Attribute]] = {
+    STRING: ir.StringAttr,
+    INTEGER: ir.IntegerAttr,
+    INTEGERS: ir.DenseI64ArrayAttr,
+    SYMBOL: ir.FlatSymbolRefAttr,
+    TYPE: ir.TypeAttr,
+    ANY: ir.Attribute,
+}
+
 TRAITS = {
     "pure": ext.Pure,
     "terminator": ir.IsTerminatorTrait,
@@ -125,18 +134,35 @@ def _irdl_of(op: OpSpec) -> str:
     return f"  irdl.operation @{op.name} {{\n{body}\n  }}"
 
 
+def _wrong_attribute(
+    declared: Mapping[str, type[ir.Attribute]], attributes: ir.OpAttributeMap
+) -> str | None:
+    """Said here, as Python verifiers run before the native one."""
+    for name, kind in declared.items():
+        if name not in attributes:
+            return f"attribute {name!r} is missing"
+        if not isinstance(attributes[name], kind):
+            return f"attribute {name!r} is of kind {kind.__name__}, got {attributes[name]}"
+    undeclared = sorted(set(attributes) - set(declared))
+    if not undeclared:
+        return None
+    allowed = ", ".join(sorted(declared)) or "none"
+    return f"attribute {undeclared[0]!r} is not declared (declared: {allowed})"
+
+
 def _verifier(name: str, op: OpSpec) -> type:
-    declared = set(op.attributes or ())
+    declared = {key: _ATTRIBUTES[kind] for key, kind in (op.attributes or {}).items()}
 
     def problem(operation: ir.Operation) -> str | None:
-        undeclared = sorted(set(operation.attributes) - declared)
-        if undeclared:
-            allowed = ", ".join(sorted(declared)) or "none"
-            return f"attribute {undeclared[0]!r} is not declared (declared: {allowed})"
+        wrong = _wrong_attribute(declared, operation.attributes)
+        if wrong is not None:
+            return wrong
         try:
             return op.check(operation) if op.check is not None else None
-        except Exception as error:  # a check reads what may be ill-formed, and inference asserts
-            return str(error) or f"{type(error).__name__} in its verifier"
+        except (AssertionError, ValueError) as error:
+            return str(error) or "its operands do not fit"
+        except Exception as error:  # a check reads what may be ill-formed in any way
+            return f"{type(error).__name__}: {error}"
 
     def verify_invariants(view: ir.OpView) -> bool:
         found = problem(view.operation)

@@ -1,0 +1,88 @@
+"""Run passes on the text of a program: `python -m tiga.opt file.mlir -p gf-hoist,gf-form-rows`.
+
+Reads a module of any level, runs the passes on each of its functions, and prints the verified
+result. `-` reads standard input; `--list` shows the passes; a pass may have options, as in
+`gf-vjp{wanted=x,w}`. Files that `TIGA_DUMP` wrote start with the command that repeats a stage.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tiga.errors import InvalidValue, TigaError
+from tiga.ir.context import parse, text_of, verify
+from tiga.passes.base import Form, Pass
+from tiga.passes.levels import new_context
+from tiga.passes.pipeline import PASSES, run_pass
+from tiga.passes.spelling import parse_passes
+from tiga.passes.text import forms_of, module_of
+
+
+def optimize(
+    text: str, passes: Sequence[Pass], *, source: str = "text", locations: bool = False
+) -> str:
+    """The text of a module after `passes` on each of its functions.
+
+    Raises:
+        InvalidValue: the text is no valid module, or a pass fails; the message says which.
+        Unfusable: a pass meets what the compiler cannot fuse.
+    """
+    context = new_context()
+    forms = forms_of(parse(text, context, source))
+    for step in passes:
+        forms = {name: _run(step, name, form) for name, form in forms.items()}
+    module = module_of(forms, context)
+    verify(module, f"the result of {', '.join(map(str, passes)) or 'no pass'}")
+    return text_of(module, locations=locations)
+
+
+def _run(step: Pass, function: str, form: Form) -> Form:
+    try:
+        return run_pass(step, form)
+    except TigaError as error:
+        error.args = (f"@{function}: {error.args[0]}", *error.args[1:])
+        raise
+
+
+def _list() -> str:
+    lines = [f"{kind.name:18} {(kind.__doc__ or '').splitlines()[0]}" for kind in PASSES]
+    return "\n".join(lines)
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text()
+    except OSError as error:
+        raise InvalidValue(f"expected a file to read, got {file}: {error.strerror}") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tiga.opt", description=__doc__)
+    parser.add_argument("file", nargs="?", default="-", help="a module, or - for standard input")
+    parser.add_argument("-p", "--passes", default="", help="passes, in order, with commas between")
+    parser.add_argument("--list", action="store_true", help="list the passes")
+    parser.add_argument("--locations", action="store_true", help="print the users' lines too")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    options = _parser().parse_args(arguments)
+    if options.list:
+        print(_list())
+        return 0
+    try:
+        passes = parse_passes(options.passes, PASSES)
+        text = _read(options.file)
+        print(optimize(text, passes, source=options.file, locations=options.locations))
+    except TigaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

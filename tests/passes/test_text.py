@@ -1,0 +1,59 @@
+"""Every pass on text: module in, module out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.passes.checker import Case, check, load
+from tiga.errors import TigaError
+from tiga.opt import optimize
+from tiga.passes.pipeline import PASSES
+from tiga.passes.spelling import parse_passes
+
+FOLDER = Path(__file__).parent
+CASES = [case for path in sorted(FOLDER.glob("*.mlir")) for case in load(path)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_text(case: Case) -> None:
+    passes = parse_passes(case.passes, PASSES)
+    if case.error is not None:
+        with pytest.raises(TigaError, match=re.escape(case.error)):
+            optimize(case.text, passes)
+        return
+    output = optimize(case.text, passes)
+    check(case.checks, output)
+    assert optimize(output, []) == output, "printing and parsing again changes the text"
+
+
+@pytest.mark.parametrize("kind", PASSES, ids=lambda kind: kind.name)
+def test_every_pass_has_a_text_test(kind: type) -> None:
+    path = FOLDER / f"{kind.name}.mlir"
+    assert any(kind.name in case.passes for case in load(path))
+
+
+@pytest.mark.parametrize(
+    ("directives", "output"),
+    [
+        ([("CHECK", "b")], "a\nc"),
+        ([("CHECK", "b"), ("CHECK", "a")], "a\nb"),
+        ([("CHECK", "a"), ("CHECK-NEXT", "c")], "a\nb\nc"),
+        ([("CHECK", "a"), ("CHECK-NEXT", "b")], "a"),
+        ([("CHECK", "a"), ("CHECK-NOT", "b")], "a\nb"),
+        ([("CHECK", "a"), ("CHECK-NOT", "b"), ("CHECK", "c")], "a\nb\nc"),
+        ([("CHECK", "[[X:%\\w+]] = a"), ("CHECK", "b([[X]])")], "%1 = a\nb(%2)"),
+        ([("CHECK", "a({{[0-9]+}})")], "a(x)"),
+    ],
+)
+def test_the_checker_can_fail(directives: list[tuple[str, str]], output: str) -> None:
+    with pytest.raises(AssertionError):
+        check(tuple(directives), output)
+
+
+def test_the_checker_can_pass() -> None:
+    directives = (
+        ("CHECK", "[[X:%\\w+]] = a"), ("CHECK-NEXT", "b([[X]], {{.*}})"), ("CHECK-NOT", "d"),
+        ("CHECK", "c"),
+    )  # fmt: skip
+    check(directives, "%1 = a\nb(%1, %2)\ne\nc\nd")
