@@ -22,12 +22,28 @@ from tiga.passes.text import forms_of, module_of
 def optimize(
     text: str, passes: Sequence[Pass], *, source: str = "text", locations: bool = False
 ) -> str:
-    """The text of a module after `passes` on each of its functions.
+    '''The text of a module after `passes` on each of its functions.
+
+    Args:
+        text: a module of `gf`, `gf_iter` or `gf_kernel`.
+        passes: in order; each takes the form that the one before it gives.
+        source: names the text in errors.
+        locations: whether to print the users' lines too.
 
     Raises:
         InvalidValue: the text is no valid module, or a pass fails; the message says which.
         Unfusable: a pass meets what the compiler cannot fuse.
-    """
+
+    Example:
+        >>> from tiga.passes.fold import Fold
+        >>> text = """func.func @f(%x: tensor<?xf32, "src">) -> tensor<?xf32, "src"> {
+        ...   %0 = "gf.neg"(%x) : (tensor<?xf32, "src">) -> tensor<?xf32, "src">
+        ...   %1 = "gf.neg"(%0) : (tensor<?xf32, "src">) -> tensor<?xf32, "src">
+        ...   return %1 : tensor<?xf32, "src">
+        ... }"""
+        >>> "gf.neg" in optimize(text, [Fold()])
+        False
+    '''
     context = new_context()
     forms = forms_of(parse(text, context, source))
     for step in passes:

@@ -12,6 +12,7 @@ from tiga.passes.pipeline import PASSES
 from tiga.passes.spelling import parse_passes
 
 FOLDER = Path(__file__).parent
+DOCS = FOLDER.parents[1] / "docs"
 CASES = [case for path in sorted(FOLDER.glob("*.mlir")) for case in load(path)]
 
 
@@ -31,6 +32,17 @@ def test_text(case: Case) -> None:
 def test_every_pass_has_a_text_test(kind: type) -> None:
     path = FOLDER / f"{kind.name}.mlir"
     assert any(kind.name in case.passes for case in load(path))
+
+
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r"^```mlir\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_modules_in_the_documentation_are_valid() -> None:
+    blocks = [block for page in sorted(DOCS.rglob("*.md")) for block in _blocks(page)]
+    assert blocks
+    for block in blocks:
+        optimize(block, parse_passes("gf-form-rows,gf-iter-schedule", PASSES))
 
 
 @pytest.mark.parametrize(
