@@ -1,9 +1,13 @@
 """Canonical form: derived ops expanded, sums over edges taken by rows, signs outside sums."""
 
+from tiga.ops.contract import contract
 from tiga.ops.message import ExclusiveProd, reduce, reduce_all
-from tiga.ops.pointwise import neg
+from tiga.ops.pointwise import cast, neg
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
+
+WIDENING = 4
+"""Summing before a product may widen the summed messages by this factor."""
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -19,10 +23,24 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 
 def _sum_rows(total: Node) -> Node:
-    """A sum of negated messages as the negated sum: the same bits, and one sum for both signs."""
-    if total.op.name != "reduce" or total.inputs[0].op.name != "neg":
+    """A sum with what commutes with it taken out.
+
+    Negation: the same bits, and one sum for both signs. A product with a matrix: one product per
+    row instead of one per edge, unless that makes the summed messages much wider.
+    """
+    if total.op.name != "reduce":
         return total
-    return neg(total.op(total.inputs[0].inputs[0]))
+    (message,) = total.inputs
+    if message.op.name == "neg":
+        return neg(total.op(message.inputs[0]))
+    wide = message.inputs[0] if message.op.name == "cast" else message
+    if wide.op.name != "contract":
+        return total
+    x, matrix = wide.inputs
+    if x.type.shape[-1] > WIDENING * matrix.type.shape[1]:
+        return total
+    dtype = message.type.dtype
+    return contract(total.op(cast(x, dtype)), cast(matrix, dtype))
 
 
 def _relation_of(edge_value: Node):

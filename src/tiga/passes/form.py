@@ -8,11 +8,10 @@ are recomputed where they are read, or stored first where recomputing costs more
 
 from dataclasses import dataclass, field
 
-from tiga.errors import Unfusable
 from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, Step
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
-from tiga.types import Relation, Space
+from tiga.types import GLOBAL, Relation, Space
 
 FREE = -1
 """The home of inputs, constants and of values computed from them without a walk."""
@@ -21,6 +20,21 @@ RECOMPUTE_COST = 4
 """A free value with an op of at least this cost is stored before it is read across edges."""
 
 LIBRARY_OPS = ("contract", "outer_sum")
+
+IN_REGISTERS = 64
+"""Global values of more elements are not rearranged in registers but by a library call."""
+
+
+TOTALS = ("reduce_all", "outer_sum")
+"""Ops whose result is complete only after all rows of a step."""
+
+
+def _is_library(node: Node) -> bool:
+    if node.op.name in LIBRARY_OPS:
+        return True
+    rearranges = hasattr(node.op, "lanes") or hasattr(node.op, "combine")
+    sizes = (node.type.size, *(n.type.size for n in node.inputs))
+    return node.type.space == GLOBAL and rearranges and max(sizes) > IN_REGISTERS
 
 
 @dataclass
@@ -33,6 +47,7 @@ class Draft:
     library: Node | None = None
     phases: dict[int, list[Node]] = field(default_factory=dict)
     edge_stores: dict[int, list[Node]] = field(default_factory=dict)
+    outer_sums: dict[int, list[Node]] = field(default_factory=dict)
     totals: list[Node] = field(default_factory=list)
     stores: dict[Node, None] = field(default_factory=dict)
     reads: dict[Node, None] = field(default_factory=dict)
@@ -61,19 +76,23 @@ class Former:
     def place(self, node: Node) -> None:
         if node.type.space.kind == "edge":
             self.leaves[node] = self._edge_leaves(node)
+        elif node.op.name == "outer_sum" and node.inputs[0].type.space.kind == "edge":
+            self._place_edge_sum(node)
         elif node.op.name == "reduce":
             self._place_reduce(node)
         elif node.op.name == "reduce_all":
             self._place_total(node)
-        elif node.op.name in LIBRARY_OPS:
+        elif _is_library(node):
             self._place_library(node)
         else:
             self._place_row_value(node)
 
     def _edge_leaves(self, node: Node) -> tuple[Node, ...]:
-        """The gathers, spreads and edge inputs that an edge value is made of."""
-        if node.op.name in LIBRARY_OPS:
-            raise Unfusable(f"{node.op.name} of an edge value", node.where)
+        """The gathers, spreads, matrices and edge inputs that an edge value is made of."""
+        if node.op.name == "contract":
+            x, matrix = node.inputs
+            self._store(matrix)
+            return tuple(dict.fromkeys((*self.leaves[x], matrix)))
         if node.op.name in ("gather", "spread", "input"):
             return (node,)
         found = (leaf for child in node.inputs for leaf in self.leaves[child])
@@ -83,6 +102,9 @@ class Former:
         """The first step index at which a walk may evaluate an edge value."""
         bound = 0
         for leaf in self.leaves[edge_value]:
+            if leaf.type.space == GLOBAL:
+                bound = max(bound, self.home[leaf] + 1)
+                continue
             if leaf.op.name == "input":
                 continue
             (source,) = leaf.inputs
@@ -126,7 +148,8 @@ class Former:
 
     def _edge_phase(self, edge_value: Node, index: int) -> int:
         """The first phase of step `index` that can evaluate an edge value."""
-        sources = (leaf.inputs[0] for leaf in self.leaves[edge_value] if leaf.inputs)
+        read = (n for n in self.leaves[edge_value] if n.op.name in ("gather", "spread"))
+        sources = (leaf.inputs[0] for leaf in read)
         inside = [self.phase[s] for s in sources if self.home[s] == index]
         return max((p + 1 for p in inside), default=0)
 
@@ -177,7 +200,7 @@ class Former:
             if home == FREE:
                 continue
             draft = self.drafts[home]
-            local = draft.library is None and draft.space == space and child.op.name != "reduce_all"
+            local = draft.library is None and draft.space == space and child.op.name not in TOTALS
             bound = max(bound, home if local else home + 1)
         return bound
 
@@ -189,8 +212,22 @@ class Former:
             self.phase[node] = 0
 
     def _place_edge_output(self, node: Node) -> None:
-        relation = next(r for r in self.program.relations if r.edge == node.type.space)
-        bounds = {side: self._earliest(node, relation, side) for side in ("dst", "src")}
+        index, phase = self._place_edge_values((node,))
+        self.drafts[index].edge_stores.setdefault(phase, []).append(node)
+
+    def _place_edge_sum(self, node: Node) -> None:
+        index, phase = self._place_edge_values(node.inputs)
+        self.drafts[index].outer_sums.setdefault(phase, []).append(node)
+        self.home[node], self.phase[node] = index, FREE
+
+    def _place_edge_values(self, values: tuple[Node, ...]) -> tuple[int, int]:
+        """A walk, and its last phase that is ready, for edge values that no reduction takes."""
+        space = values[0].type.space
+        relation = next(r for r in self.program.relations if r.edge == space)
+        bounds = {
+            side: max(self._earliest(value, relation, side) for value in values)
+            for side in ("dst", "src")
+        }
         fits = [
             index
             for side, bound in bounds.items()
@@ -198,9 +235,8 @@ class Former:
             if self._walks(index, relation, side)
         ]
         index = fits[0] if fits else self._walk_step(relation, "dst", bounds["dst"])
-        phase = self._edge_phase(node, index)
-        phase = max(phase, max(self.drafts[index].phases, default=0))
-        self.drafts[index].edge_stores.setdefault(phase, []).append(node)
+        ready = max(self._edge_phase(value, index) for value in values)
+        return index, max(ready, max(self.drafts[index].phases, default=0))
 
     # collecting
 
@@ -214,13 +250,19 @@ class Former:
 
     def _need(self, node: Node) -> None:
         draft = self.drafts[self.home[node]]
-        if draft.library is None and node.op.name != "reduce_all":
+        if draft.library is None and node.op.name not in TOTALS:
             draft.stores[node] = None
 
     def _goals(self, draft: Draft) -> list[Node]:
         if draft.library is not None:
             return list(draft.library.inputs)
-        loops = [m for nodes in draft.phases.values() for n in nodes for m in n.inputs]
+        loops = [
+            m
+            for reading in (draft.phases, draft.outer_sums)
+            for nodes in reading.values()
+            for n in nodes
+            for m in n.inputs
+        ]
         edges = [n for nodes in draft.edge_stores.values() for n in nodes]
         totals = [n.inputs[0] for n in draft.totals]
         return [*loops, *edges, *draft.stores, *totals]
@@ -236,7 +278,7 @@ class Former:
                 continue
             seen.add(node)
             home = self.home.get(node, FREE)
-            is_total = node.op.name == "reduce_all"
+            is_total = node.op.name in TOTALS
             if node.op.name == "input":
                 draft.reads[node] = None
             elif home not in (FREE, index) or (is_total and home != index):
@@ -246,16 +288,16 @@ class Former:
                 stack.extend(reversed(node.inputs))
 
     def _is_live(self, draft: Draft) -> bool:
-        walks = draft.phases or draft.edge_stores
+        walks = draft.phases or draft.edge_stores or draft.outer_sums
         return bool(draft.library is not None or draft.stores or draft.totals or walks)
 
     def _finish(self, draft: Draft) -> Step:
         if draft.library is not None:
             return LibraryCall(draft.library)
-        last = max((*draft.phases, *draft.edge_stores), default=FREE)
+        parts = (draft.phases, draft.edge_stores, draft.outer_sums)
+        last = max((phase for part in parts for phase in part), default=FREE)
         phases = tuple(
-            Phase(tuple(draft.phases.get(p, ())), tuple(draft.edge_stores.get(p, ())))
-            for p in range(last + 1)
+            Phase(*(tuple(part.get(phase, ())) for part in parts)) for phase in range(last + 1)
         )
         return RowProgram(
             draft.space, draft.relation, draft.side, phases, tuple(draft.stores),

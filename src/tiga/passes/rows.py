@@ -9,10 +9,18 @@ from tiga.types import Relation, Space
 
 @dataclass(frozen=True)
 class Phase:
-    """One loop over a row's edges: the reductions it accumulates and the edge values it stores."""
+    """One loop over a row's edges: the reductions it accumulates, the edge values it stores and
+    the `outer_sum` nodes of edge values to which it adds."""
 
     reductions: tuple[Node, ...]
     stores: tuple[Node, ...] = ()
+    outer_sums: tuple[Node, ...] = ()
+
+    @property
+    def edge_values(self) -> tuple[Node, ...]:
+        """The edge values that the loop evaluates."""
+        summed = (n for node in self.outer_sums for n in node.inputs)
+        return (*(n.inputs[0] for n in self.reductions), *self.stores, *summed)
 
 
 @dataclass(frozen=True)
@@ -37,12 +45,18 @@ class RowProgram:
     def writes(self) -> tuple[Node, ...]:
         """Every node that the program stores, in a fixed order."""
         edge_stores = (node for phase in self.phases for node in phase.stores)
-        return (*self.stores, *edge_stores, *self.totals)
+        return (*self.stores, *edge_stores, *self.totals, *self.outer_sums)
+
+    @cached_property
+    def outer_sums(self) -> tuple[Node, ...]:
+        """The `outer_sum` nodes of all phases."""
+        return tuple(node for phase in self.phases for node in phase.outer_sums)
 
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """One op that goes to a library whole: a dense product of node values and a matrix."""
+    """One op that goes to a library whole: a dense product of node values and a matrix, or the
+    rearrangement of a global value."""
 
     node: Node
 

@@ -50,10 +50,8 @@ def cone(program: RowProgram) -> list[Node]:
     """Every node that the program evaluates or reads, each once."""
     reads = set(program.reads)
     seen: dict[Node, None] = {}
-    goals = [m for phase in program.phases for n in phase.reductions for m in (n, *n.inputs)]
-    goals += [n for phase in program.phases for n in phase.stores]
-    goals += [*program.stores, *program.totals]
-    stack = list(goals)
+    stack = [n for phase in program.phases for n in (*phase.reductions, *phase.edge_values)]
+    stack += [*program.stores, *program.totals]
     while stack:
         node = stack.pop()
         if node in seen:
@@ -63,6 +61,13 @@ def cone(program: RowProgram) -> list[Node]:
         if node not in reads and (node.op.name != "reduce_all" or own_total):
             stack.extend(node.inputs)
     return list(seen)
+
+
+def _in_registers(program: RowProgram) -> list[Node]:
+    """The nodes that kernels hold in registers: all but the matrices of products."""
+    nodes = cone(program)
+    matrices = {n.inputs[1] for n in nodes if n.op.name == "contract"}
+    return [n for n in nodes if n not in matrices]
 
 
 def _whole(nodes: list[Node]) -> int:
@@ -95,16 +100,17 @@ def _takes_lanes_of_edges(program: RowProgram) -> bool:
     values = list(_edge_values(program))
     read = [n for n in values if n.op.name in ("gather", "input")]
     wide_enough = all(n.type.dtype.itemsize >= 4 for n in read)
-    return bool(values) and wide_enough and max(n.type.size for n in values) <= NARROW
+    simple = not program.outer_sums and all(n.op.name != "contract" for n in values)
+    return bool(values) and wide_enough and simple and max(n.type.size for n in values) <= NARROW
 
 
 def schedule(program: RowProgram) -> Schedule:
     """The schedule of a row program, from its widths alone."""
-    nodes = cone(program)
+    nodes = _in_registers(program)
     itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
     if _takes_lanes_of_edges(program):
         return Schedule("edges", edge_lanes=VECTOR_BYTES // itemsize)
-    whole, window = _whole(nodes), WINDOW_BYTES // itemsize
+    whole, window = 0 if program.outer_sums else _whole(nodes), WINDOW_BYTES // itemsize
     widest = max((n.type.size for n in nodes), default=1)
     prefetch = PREFETCH_DISTANCE if program.relation is not None else 0
     if whole > window:

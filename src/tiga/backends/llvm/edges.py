@@ -19,6 +19,7 @@ from tiga.backends.llvm.memory import (
     register_element,
     splat,
 )
+from tiga.backends.llvm.products import OuterSums
 from tiga.backends.llvm.scope import EdgeLanesScope, EdgeScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
 from tiga.passes.rows import Phase, RowProgram
@@ -35,6 +36,7 @@ class EdgeLoop:
     schedule: Schedule
     index_bits: int
     phase: Phase
+    outer_sums: OuterSums
 
     @property
     def program(self) -> RowProgram:
@@ -63,7 +65,7 @@ class EdgeLoop:
     def _edge_nodes(self) -> tuple[Node, ...]:
         """The edge values of the phase."""
         seen: dict[Node, None] = {}
-        stack = [n.inputs[0] for n in self.phase.reductions] + list(self.phase.stores)
+        stack = list(self.phase.edge_values)
         while stack:
             node = stack.pop()
             if node in seen or node.type.space.kind != "edge":
@@ -110,12 +112,19 @@ class EdgeLoop:
             values = EdgeScope(row, other, place)
             for node in self.phase.stores:
                 values.store(node, self.table.array(node))
+            for node in self.phase.outer_sums:
+                self._add_outer(node, values)
             return [
                 node.op.monoid.combine(ARITHMETIC, state, values.value(node.inputs[0]))
                 for node, state in zip(self.phase.reductions, states, strict=True)
             ]
 
         return loop(low, high, 1, starts, step)
+
+    def _add_outer(self, node: Node, values: EdgeScope) -> None:
+        x, y = node.inputs
+        lead = x.type.size // node.type.shape[0]
+        self.outer_sums[node].add(values.value(x), values.value(y), lead)
 
     def _prefetch(self, row: RowScope, index: ir.Value, edge: ir.Value) -> None:
         layout, distance = row.kernel.layout, self.schedule.prefetch

@@ -150,11 +150,12 @@ class Run:
         chunks: int = 0,
     ) -> None:
         program = step.program
-        values = [*walk, *hub_slots, *sizes, tasks, tasks + hubs]
+        values = [*walk, *hub_slots, *sizes, tasks, hubs, chunks]
         for relation, side in step.slots.degrees:
             values.append(self.graphs[relation].walk(side).addresses["row_ptr"])
         values += [self.addresses[n] for n in step.slots.nodes]
         values += [self._state(n, tasks + hubs) for n in program.totals]
+        values += [self._state(n, tasks + chunks) for n in program.outer_sums]
         if hubs and program.phases:
             values += [self._state(n, chunks) for n in step.slots.reductions]
             values += [self._state(n, hubs) for n in step.slots.reductions]

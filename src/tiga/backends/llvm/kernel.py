@@ -1,6 +1,7 @@
 """Kernels of one row program: the walk over tasks of rows, and the pieces for split rows."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -11,6 +12,7 @@ from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
+from tiga.backends.llvm.products import OuterAccumulator, OuterSums, add_pieces
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.ops.monoid import MONOIDS
@@ -42,7 +44,7 @@ class Kernels:
                 emitters[f"chunks{i}"] = lambda table, c, i=i: self._chunk(table, c, i)
                 emitters[f"hubs{i}"] = lambda table, h, p=phase: self._combine(table, h, p)
             emitters["finish"] = self._finish_hub
-        if self.program.totals:
+        if self.program.totals or self.program.outer_sums:
             emitters["totals"] = self._totals
         for name, body in emitters.items():
             self._function(f"{prefix}_{name}", body)
@@ -69,7 +71,7 @@ class Kernels:
         program = self.program
         arrays = {node: table.array(node) for node in program.reads}
         degrees = {ends: table.pointer(("degree", *ends)) for ends in table.slots.degrees}
-        return KernelScope(program, arrays, degrees, layout, window)
+        return KernelScope(program, arrays, degrees, layout, table.allocate, window)
 
     def _windows(self, table: SlotTable, body: Body) -> None:
         """Run `body` for every window of features."""
@@ -96,13 +98,21 @@ class Kernels:
 
         def window(scope: KernelScope) -> None:
             totals = self._zero_totals(scope)
-            totals = loop(first, last, 1, totals, lambda r, t: self._row(table, scope, r, t))
+            with self._outer_sums(table, task) as sums:
+                totals = loop(
+                    first, last, 1, totals, lambda r, t: self._row(table, scope, sums, r, t)
+                )
             self._store_totals(table, scope, task, totals)
 
         self._windows(table, window)
 
     def _row(
-        self, table: SlotTable, scope: KernelScope, row: ir.Value, totals: Sequence[ir.Value]
+        self,
+        table: SlotTable,
+        scope: KernelScope,
+        sums: OuterSums,
+        row: ir.Value,
+        totals: Sequence[ir.Value],
     ) -> Sequence[ir.Value]:
         values = RowScope(scope, row)
         is_hub = None
@@ -112,7 +122,7 @@ class Kernels:
                 is_hub = arith.cmpi(_GT, arith.subi(high, low), i64(self.hub_degree))
                 high = arith.select(is_hub, low, high)
             for phase in self.program.phases:
-                self._run_phase(table, phase, values, low, high)
+                self._run_phase(table, phase, sums, values, low, high)
         return self._finish_row(table, values, totals, is_hub)
 
     def _range(self, table: SlotTable, row: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -120,10 +130,30 @@ class Kernels:
         return load_word(row_ptr, row), load_word(row_ptr, arith.addi(row, i64(1)))
 
     def _run_phase(
-        self, table: SlotTable, phase: Phase, row: RowScope, low: ir.Value, high: ir.Value
+        self,
+        table: SlotTable,
+        phase: Phase,
+        sums: OuterSums,
+        row: RowScope,
+        low: ir.Value,
+        high: ir.Value,
     ) -> None:
-        edges = EdgeLoop(table, self.schedule, self.index_bits, phase)
+        edges = EdgeLoop(table, self.schedule, self.index_bits, phase, sums)
         row.values.update(edges.run(row, low, high))
+
+    @contextmanager
+    def _outer_sums(self, table: SlotTable, piece: ir.Value) -> Iterator[OuterSums]:
+        """The sums of outer products into one piece of their totals."""
+        nodes = self.program.outer_sums
+        sums = {
+            node: OuterAccumulator.make(node, table.state("partial", node), piece, table.allocate)
+            for node in nodes
+        }
+        for one in sums.values():
+            one.begin()
+        yield sums
+        for one in sums.values():
+            one.end()
 
     def _finish_row(
         self,
@@ -174,12 +204,17 @@ class Kernels:
         """Add the pieces of every total in their order."""
 
         def window(scope: KernelScope) -> None:
+            pieces = arith.addi(table.number("num_tasks"), table.number("num_hubs"))
             for node in self.program.totals:
-                pieces = table.state("partial", node)
-                total = self._fold(scope, node, pieces, i64(0), table.number("num_partials"), "sum")
+                states = table.state("partial", node)
+                total = self._fold(scope, node, states, i64(0), pieces, "sum")
                 self._store(table.array(node), scope, node, i64(0), total)
 
-        self._windows(table, window)
+        if self.program.totals:
+            self._windows(table, window)
+        pieces = arith.addi(table.number("num_tasks"), table.number("num_chunks"))
+        for node in self.program.outer_sums:
+            add_pieces(table.state("partial", node), pieces, table.array(node))
 
     def _fold(
         self,
@@ -224,7 +259,9 @@ class Kernels:
 
         def window(scope: KernelScope) -> None:
             values = self._restore(table, scope, row, hub, phase)
-            self._run_phase(table, self.program.phases[phase], values, low, high)
+            piece = arith.addi(table.number("num_tasks"), chunk)
+            with self._outer_sums(table, piece) as sums:
+                self._run_phase(table, self.program.phases[phase], sums, values, low, high)
             for node in self.program.phases[phase].reductions:
                 states = table.state("chunk", node)
                 self._store(states, scope, node, chunk, values.value(node))

@@ -30,7 +30,10 @@ def _view(node: Node, address: int, extent: int) -> np.ndarray:
 def call_library(
     node: Node, addresses: Mapping[Node, int], extents: Mapping[Space, int], matmul: Matmul
 ) -> None:
-    """Compute a `contract` or `outer_sum` node into its array."""
+    """Compute a product of node values, or a rearranged global value, into its array."""
+    if node.op.name not in ("contract", "outer_sum"):
+        _rearrange(node, addresses)
+        return
 
     def view(n: Node) -> np.ndarray:
         return _view(n, addresses[n], extents[n.type.space])
@@ -66,3 +69,17 @@ def _outer_sum(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) ->
         matmul(left, b[rows].astype(dtype), piece)
         total += piece
     out[...] = total
+
+
+def _rearrange(node: Node, addresses: Mapping[Node, int]) -> None:
+    """A global value by its op's numpy reference."""
+
+    def whole(n: Node) -> np.ndarray:
+        buffer = (ctypes.c_char * n.type.row_bytes).from_address(addresses[n])
+        return np.frombuffer(buffer, n.type.dtype.numpy).reshape(1, *n.type.shape)
+
+    compute = node.type.dtype.compute.numpy
+    wide = [whole(n).astype(n.type.dtype.compute.numpy, copy=False) for n in node.inputs]
+    result = node.op.reference(*wide)
+    assert result.dtype == compute
+    whole(node)[...] = result

@@ -13,6 +13,7 @@ from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, evaluate_op
 from tiga.backends.llvm.memory import Array, i64, load_word
+from tiga.backends.llvm.products import Allocate, multiply
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
 from tiga.types import int64
@@ -29,6 +30,7 @@ class KernelScope:
     arrays: Mapping[Node, Array]
     row_ptrs: Mapping[tuple[Any, str], ir.Value]
     layout: FeatureLanes
+    allocate: Allocate
     window: ir.Value | None = None
     values: dict[Node, Any] = field(default_factory=dict)
 
@@ -119,6 +121,9 @@ class EdgeScope:
             return kernel.value(node.inputs[0])
         if node in kernel.arrays:
             return kernel.load(node, self.edge_id)
+        if node.op.name == "contract":
+            x, matrix = node.inputs
+            return multiply(node, self.value(x), kernel.arrays[matrix], kernel.allocate)
         return evaluate_op(kernel.layout, node, [self.value(n) for n in node.inputs])
 
     def store(self, node: Node, array: Array) -> None:

@@ -16,7 +16,7 @@ from tiga.types import DType
 
 WALK_SLOTS = ("row_ptr", "index", "edge_id", "task_ptr")
 HUB_SLOTS = ("hub_rows", "hub_ptr", "chunk_row", "chunk_lo", "chunk_hi", "chunk_hub")
-SIZE_SLOTS = ("num_rows", "num_edges", "num_tasks", "num_partials")
+SIZE_SLOTS = ("num_rows", "num_edges", "num_tasks", "num_hubs", "num_chunks")
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,18 @@ class Slots:
         yield from SIZE_SLOTS
         yield from (("degree", *ends) for ends in self.degrees)
         yield from self.nodes
-        yield from (("partial", node) for node in self.program.totals)
+        yield from (("partial", node) for node in self.pieces)
         yield from ((kind, node) for kind in ("chunk", "hub") for node in self.reductions)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """The arrays read and written."""
         return tuple(dict.fromkeys((*self.program.reads, *self.program.writes)))
+
+    @property
+    def pieces(self) -> tuple[Node, ...]:
+        """The totals that are summed in pieces."""
+        return (*self.program.totals, *self.program.outer_sums)
 
     @cached_property
     def reductions(self) -> tuple[Node, ...]:
@@ -79,6 +84,11 @@ class SlotTable:
                 address = element_pointer(self.table, position, integer(64))
                 self.loaded[name] = llvm.load(type_, address)
         return self.loaded[name]
+
+    def allocate(self, element: ir.Type, count: int) -> ir.Value:
+        """Scratch of `count` elements on the kernel's stack."""
+        with ir.InsertionPoint.at_block_begin(self.table.owner):
+            return llvm.alloca(llvm.PointerType.get(), i64(count), element, alignment=64)
 
     def pointer(self, name: object) -> ir.Value:
         return self._load(name, llvm.PointerType.get())

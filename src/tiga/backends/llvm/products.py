@@ -1,0 +1,247 @@
+"""Products of edge values with a matrix in memory, and sums of outer products of edge values.
+
+Both keep the matrix in memory and the edge's vectors in scratch, and loop over the shared axis
+with columns across lanes. The order of every sum is fixed by the shapes alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch_mlir import ir
+from torch_mlir.dialects import arith, llvm, scf
+
+from tiga.backends.llvm.lanes import constant_of, integer
+from tiga.backends.llvm.layout import ARITHMETIC, join, round_to, select_lanes
+from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, splat
+from tiga.trace.node import Node
+from tiga.types import DType
+
+COLUMNS = 64
+"""Columns held in registers at a time: four 64-byte vectors of float32."""
+
+FEW_COLUMNS = 4
+"""Up to so many columns, the shared axis lies across lanes and is summed by halves."""
+
+TILE_EDGES = 16
+"""Edges whose outer products are added at once: the sum is loaded and stored once per tile."""
+
+TILE_ROWS = 4
+"""Rows of an outer product held in registers at a time."""
+
+Allocate = Callable[[ir.Type, int], ir.Value]
+"""`allocate(element, count)`: scratch of the kernel's own, the same at every use."""
+
+
+def scratch_array(allocate: Allocate, dtype: DType, count: int, row: int) -> Array:
+    """Scratch in register dtype, `row` elements per entity."""
+    compute = dtype.compute
+    return Array(allocate(register_element(dtype), count), compute, row)
+
+
+def _columns(total: int) -> Iterator[tuple[int, int]]:
+    """Blocks of columns: first column and width."""
+    for first in range(0, total, COLUMNS):
+        yield first, min(COLUMNS, total - first)
+
+
+def multiply(node: Node, x: ir.Value, matrix: Array, allocate: Allocate) -> ir.Value:
+    """x [..., K] times a matrix [K, M], for one edge."""
+    inner, outer = node.inputs[1].type.shape
+    dtype = node.type.dtype
+    lead = node.type.size // outer
+    parts = [select_lanes(x, np.arange(i * inner, (i + 1) * inner)) for i in range(lead)]
+    if outer <= FEW_COLUMNS:
+        products = [_few_columns(part, matrix, inner, outer) for part in parts]
+    else:
+        scratch = scratch_array(allocate, dtype, inner, inner)
+        products = [_many_columns(part, matrix, scratch, inner, outer) for part in parts]
+    return round_to(join(products), dtype)
+
+
+def _few_columns(x: ir.Value, matrix: Array, inner: int, outer: int) -> ir.Value:
+    whole = matrix.load(i64(0), inner * outer)
+    columns = (select_lanes(whole, np.arange(j, inner * outer, outer)) for j in range(outer))
+    return join([_sum_lanes(ARITHMETIC.mul(x, column), inner) for column in columns])
+
+
+def _sum_lanes(value: ir.Value, count: int) -> ir.Value:
+    """The sum of all lanes, by halves."""
+    while count > 1:
+        half = count // 2
+        low = select_lanes(value, np.arange(half))
+        high = select_lanes(value, np.arange(half, 2 * half))
+        total = ARITHMETIC.add(low, high)
+        if count % 2:
+            total = join([total, select_lanes(value, np.array([count - 1]))])
+        value, count = total, half + count % 2
+    return value
+
+
+def _many_columns(
+    x: ir.Value, matrix: Array, scratch: Array, inner: int, outer: int
+) -> ir.Value:
+    scratch.store(x, i64(0))
+    blocks = [_block(matrix, scratch, inner, outer, *block) for block in _columns(outer)]
+    return join(blocks)
+
+
+def _block(
+    matrix: Array, scratch: Array, inner: int, outer: int, first: int, width: int
+) -> ir.Value:
+    """Columns [first, first + width): the two halves of the shared axis are summed side by side,
+    to have twice the independent sums in flight."""
+    zero = constant_of(0, lanes_type(register_element(matrix.dtype), width))
+    half = inner // 2
+
+    def term(k: ir.Value, total: ir.Value) -> ir.Value:
+        factor = scratch.load(k, 1)
+        offset = arith.addi(arith.muli(k, i64(outer)), i64(first))
+        factors = factor if width == 1 else splat(factor, width)
+        return ARITHMETIC.fma(factors, matrix.load(offset, width), total)
+
+    def step(k: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
+        low, high = totals
+        return [term(k, low), term(arith.addi(k, i64(half)), high)]
+
+    low, high = loop(i64(0), i64(half), 1, [zero, zero], step)
+    if inner % 2:
+        high = term(i64(inner - 1), high)
+    return ARITHMETIC.add(low, high)
+
+
+@dataclass(frozen=True)
+class OuterAccumulator:
+    """Adds outer products of edge vectors x [..., K] and y [..., M] to a matrix [K, M].
+
+    Edges are gathered in a tile, across rows, and added tile by tile; `begin` clears the matrix
+    and `end` adds what the last tile holds.
+    """
+
+    total: Array
+    piece: ir.Value
+    inner: int
+    outer: int
+    left: Array
+    right: Array
+    counter: ir.Value
+
+    @staticmethod
+    def make(
+        node: Node, total: Array, piece: ir.Value, allocate: Allocate
+    ) -> "OuterAccumulator":
+        """The accumulator of an `outer_sum` node into a piece of `total`."""
+        inner, outer = node.type.shape
+        dtype = node.inputs[0].type.dtype
+        left = scratch_array(allocate, dtype, TILE_EDGES * inner, inner)
+        right = scratch_array(allocate, dtype, TILE_EDGES * outer, outer)
+        counter = allocate(integer(64), 1)
+        return OuterAccumulator(total, piece, inner, outer, left, right, counter)
+
+    def begin(self) -> None:
+        """Clear the piece of the total."""
+        llvm.store(i64(0), self.counter)
+        start = self.total.start(self.piece)
+        for first, width in _columns(self.outer):
+            zero = constant_of(0, lanes_type(register_element(self.total.dtype), width))
+
+            def clear(row: ir.Value, carried: Sequence[ir.Value], zero=zero, first=first):
+                at = arith.addi(arith.muli(row, i64(self.outer)), i64(first))
+                self.total.store(zero, arith.addi(start, at))
+                return carried
+
+            loop(i64(0), i64(self.inner), 1, [], clear)
+
+    def add(self, x: ir.Value, y: ir.Value, lead: int) -> None:
+        """Add one edge, `lead` pairs of vectors, to the tile."""
+        for i in range(lead):
+            at = llvm.load(integer(64), self.counter)
+            pair = (
+                (self.left, select_lanes(x, np.arange(i * self.inner, (i + 1) * self.inner))),
+                (self.right, select_lanes(y, np.arange(i * self.outer, (i + 1) * self.outer))),
+            )
+            for scratch, value in pair:
+                scratch.store(value, scratch.start(at))
+            count = arith.addi(at, i64(1))
+            llvm.store(count, self.counter)
+            self._flush_if(arith.cmpi(arith.CmpIPredicate.eq, count, i64(TILE_EDGES)))
+
+    def end(self) -> None:
+        """Add what is left in the tile."""
+        self._flush()
+
+    def _flush_if(self, full: ir.Value) -> None:
+        branch = scf.IfOp(full)
+        with ir.InsertionPoint(branch.then_block):
+            self._flush()
+            scf.YieldOp([])
+
+    def _flush(self) -> None:
+        count = llvm.load(integer(64), self.counter)
+        start = self.total.start(self.piece)
+        full = self.inner - self.inner % TILE_ROWS
+
+        def rows(k: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self._add_rows(start, k, TILE_ROWS, count)
+            return carried
+
+        loop(i64(0), i64(full), TILE_ROWS, [], rows)
+        if self.inner > full:
+            self._add_rows(start, i64(full), self.inner - full, count)
+        llvm.store(i64(0), self.counter)
+
+    def _add_rows(self, start: ir.Value, k: ir.Value, rows: int, count: ir.Value) -> None:
+        for first, width in _columns(self.outer):
+            offsets = [
+                arith.addi(
+                    start,
+                    arith.addi(arith.muli(arith.addi(k, i64(r)), i64(self.outer)), i64(first)),
+                )
+                for r in range(rows)
+            ]
+            totals = [self.total.load(offset, width) for offset in offsets]
+            totals = loop(i64(0), count, 1, totals, self._add_edge(k, first, width))
+            for offset, total in zip(offsets, totals, strict=True):
+                self.total.store(total, offset)
+
+    def _add_edge(self, k: ir.Value, first: int, width: int):
+        def step(edge: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
+            y = self.right.load(arith.addi(self.right.start(edge), i64(first)), width)
+            x_at = arith.addi(self.left.start(edge), k)
+            results = []
+            for r, total in enumerate(totals):
+                x = self.left.load(arith.addi(x_at, i64(r)), 1)
+                factors = x if width == 1 else splat(x, width)
+                results.append(ARITHMETIC.fma(factors, y, total))
+            return results
+
+        return step
+
+
+OuterSums = Mapping[Node, OuterAccumulator]
+"""The accumulators of a kernel by their `outer_sum` node."""
+
+
+def add_pieces(pieces: Array, count: ir.Value, total: Array) -> None:
+    """Store the sum of `count` pieces, in their order, in `total`."""
+    rest = total.row % COLUMNS
+    full = total.row - rest
+
+    def window(at: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        total.store(_sum_pieces(pieces, count, at, COLUMNS), at)
+        return carried
+
+    loop(i64(0), i64(full), COLUMNS, [], window)
+    if rest:
+        total.store(_sum_pieces(pieces, count, i64(full), rest), i64(full))
+
+
+def _sum_pieces(pieces: Array, count: ir.Value, at: ir.Value, width: int) -> ir.Value:
+    zero = constant_of(0, lanes_type(register_element(pieces.dtype), width))
+
+    def step(piece: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        value = pieces.load(arith.addi(pieces.start(piece), at), width)
+        return [ARITHMETIC.add(carried[0], value)]
+
+    return loop(i64(0), count, 1, [zero], step)[0]
