@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class DType:
-    """An element type: its name, its size in bytes and its kind (`f`, `i`, `u` or `b`)."""
+    """An element type: its name, its size in bytes and its kind (`f`, `c`, `i`, `u` or `b`)."""
 
     name: str
     itemsize: int
@@ -24,6 +24,15 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether values of this type have derivatives."""
+        return self.kind in "fc"
 
     @property
     def compute(self) -> "DType":
@@ -50,8 +59,14 @@ DTYPES = {
     for d in (float16, bfloat16, float32, float64, int8, int16, int32, int64, uint8, bool_)
 }
 FLOATS = (float16, bfloat16, float32, float64)
-_BY_MLIR = {d.mlir: d for d in DTYPES.values()}
-_BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
+
+# Whole tensors may be complex; values of nodes and edges, whose types are `DTYPES`, are not.
+complex64 = DType("complex64", 8, "c", "complex<f32>")
+complex128 = DType("complex128", 16, "c", "complex<f64>")
+COMPLEX = (complex64, complex128)
+_ALL = (*DTYPES.values(), *COMPLEX)
+_BY_MLIR = {d.mlir: d for d in _ALL}
+_BY_NUMPY = {d.numpy: d for d in _ALL}
 
 
 def dtype_of_mlir(text: str) -> DType:

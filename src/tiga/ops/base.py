@@ -21,11 +21,13 @@ class Op:
 
     Laws: `infer` raises for types the op cannot take; `reference` is the meaning, on numpy arrays
     whose first axis is the entity axis (of extent 1 when the space is global); `vjp` returns one cotangent or
-    None per input, made of registered ops; `jvp` agrees with `vjp`.
+    None per input, made of registered ops; `jvp` agrees with `vjp`. `holomorphic` says that on
+    complex operands `vjp` multiplies by a complex derivative (`trace.autodiff` conjugates it).
     """
 
     name: ClassVar[str]
     arity: ClassVar[int | None] = None
+    holomorphic: ClassVar[bool] = True
 
     def __init_subclass__(cls, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)

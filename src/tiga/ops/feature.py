@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +21,13 @@ def _lanes(shape: Shape) -> np.ndarray:
 @dataclass(frozen=True)
 class Movement(Linear):
     """Moves elements within an entity. `lanes(shape)` gives, per output element in row-major
-    order, the input element that it copies, or -1 for zero."""
+    order, the input element that it copies, or -1 for zero.
+
+    Shapes of whole tensors may be huge: only per-entity code asks for lanes. `fills` says that
+    some of them are -1, `keeps_order` that a shape stays as it is.
+    """
+
+    fills: ClassVar[bool] = False
 
     def target(self, shape: Shape) -> Shape:
         raise NotImplementedError
@@ -33,12 +40,14 @@ class Movement(Linear):
 
     def fold(self, inputs):
         (x,) = inputs
-        if x.op.name == "constant" and (is_constant(x, 0.0) or self.lanes(x.type.shape).min() >= 0):
+        if x.op.name == "constant" and (is_constant(x, 0.0) or not self.fills):
             return constant(x.op.value, self.infer(x.type))
-        return x if self.target(x.type.shape) == x.type.shape and self._keeps_order(x) else None
+        shape = x.type.shape
+        return x if self.target(shape) == shape and self.keeps_order(shape) else None
 
-    def _keeps_order(self, x: Node) -> bool:
-        return bool((self.lanes(x.type.shape).ravel() == np.arange(x.type.size)).all())
+    def keeps_order(self, shape: Shape) -> bool:
+        """Whether elements of `shape`, which is also the target, all stay in place."""
+        return True
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         shape = x.shape[1:]
@@ -58,6 +67,10 @@ class Broadcast(Movement, name="broadcast"):
 
     def lanes(self, shape: Shape) -> np.ndarray:
         return np.broadcast_to(_lanes(shape), self.to)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        lead = (1,) * (len(self.to) - x.ndim + 1)
+        return np.broadcast_to(x.reshape(len(x), *lead, *x.shape[1:]), (len(x), *self.to))
 
     def vjp(self, ct, out, x):
         shape = x.type.shape
@@ -87,6 +100,9 @@ class Reshape(Movement, name="reshape"):
     def lanes(self, shape: Shape) -> np.ndarray:
         return _lanes(self.to)
 
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x.reshape(len(x), *self.to)
+
     def fold(self, inputs):
         if inputs[0].op.name == "reshape":
             return reshape(inputs[0].inputs[0], self.to)
@@ -108,6 +124,13 @@ class Permute(Movement, name="permute"):
     def lanes(self, shape: Shape) -> np.ndarray:
         return _lanes(shape).transpose(self.axes)
 
+    def keeps_order(self, shape: Shape) -> bool:
+        moved = [axis for axis in self.axes if shape[axis] != 1]
+        return moved == sorted(moved)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x.transpose(0, *(axis + 1 for axis in self.axes))
+
     def vjp(self, ct, out, x):
         return (permute(ct, tuple(int(a) for a in np.argsort(self.axes))),)
 
@@ -124,6 +147,12 @@ class Take(Movement, name="take"):
 
     def lanes(self, shape: Shape) -> np.ndarray:
         return _lanes(shape).take(self.positions, axis=self.axis)
+
+    def keeps_order(self, shape: Shape) -> bool:
+        return self.positions == tuple(range(len(self.positions)))
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x.take(self.positions, axis=self.axis + 1)
 
     def vjp(self, ct, out, x):
         total = zeros_like(x)
@@ -148,9 +177,14 @@ def _unique_runs(positions: Shape) -> list[tuple[int, Shape]]:
 class Put(Movement, name="put"):
     """Zeros of a given extent along one axis, with the operand at distinct positions."""
 
+    fills = True
+
     axis: int
     positions: Shape
     extent: int
+
+    def keeps_order(self, shape: Shape) -> bool:
+        return self.positions == tuple(range(self.extent))
 
     def target(self, shape: Shape) -> Shape:
         return _with_axis(shape, self.axis, self.extent)

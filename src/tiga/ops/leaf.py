@@ -33,9 +33,11 @@ class Constant(Op, name="constant"):
         return self.of
 
     @property
-    def value(self) -> float | int | bool:
+    def value(self) -> float | int | bool | complex:
         if self.of.dtype.kind == "f":
             return float.fromhex(self.text)
+        if self.of.dtype.kind == "c":
+            return complex(*map(float.fromhex, self.text.split(",")))
         return bool(int(self.text)) if self.of.dtype.kind == "b" else int(self.text)
 
     def reference(self) -> np.ndarray:
@@ -59,8 +61,11 @@ class StopGradient(Pointwise, name="stop_gradient"):
         return (None,)
 
 
-def constant(value: float | int | bool, type: Type) -> Node:
+def constant(value: float | int | bool | complex, type: Type) -> Node:
     """The constant node of `value`, rounded to the type's dtype."""
+    if type.dtype.kind == "c":
+        rounded = np.asarray(value, type.dtype.numpy)
+        return Constant(f"{float(rounded.real).hex()},{float(rounded.imag).hex()}", type)()
     if type.dtype.kind == "f":
         return Constant(float(np.asarray(value, type.dtype.numpy)).hex(), type)()
     return Constant(str(int(value)), type)()
@@ -78,7 +83,11 @@ def is_constant(node: Node, value: float) -> bool:
     """Whether `node` is the constant `value`, the sign of zero included."""
     if node.op.name != "constant" or node.op.value != value:
         return False
-    return np.signbit(node.op.value) == np.signbit(value)
+    held = node.op.value
+    if isinstance(held, complex):
+        # Adding a zero changes the sign of a complex zero's parts, whatever its own signs.
+        return value != 0
+    return bool(np.signbit(held) == np.signbit(value))
 
 
 stop_gradient = StopGradient()

@@ -6,24 +6,43 @@ from functools import reduce
 from tiga.trace.node import Node, topological
 
 Sum = Callable[[Node, Node], Node]
+Conjugate = Callable[[Node], Node]
 
 
 def _reaching(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
     """Nodes of `order` through which a derivative can flow to one of `targets`."""
     reached: set[Node] = set(targets)
     for node in order:
-        if node.type.dtype.is_float and any(child in reached for child in node.inputs):
+        if node.type.dtype.is_differentiable and any(child in reached for child in node.inputs):
             reached.add(node)
     return reached
 
 
+def _local(node: Node, cotangent: Node, conjugate: Conjugate | None) -> Sequence[Node | None]:
+    """The op's cotangents of its inputs.
+
+    Complex cotangents are conjugate Wirtinger derivatives. An op's rule multiplies the cotangent
+    by the derivative, so where the op is holomorphic, conjugating before and after the rule
+    multiplies by the derivative's conjugate.
+    """
+    if not node.type.dtype.is_complex or not node.op.holomorphic:
+        return node.op.vjp(cotangent, node, *node.inputs)
+    assert conjugate is not None, "complex traces need a conjugate"
+    parts = node.op.vjp(conjugate(cotangent), node, *node.inputs)
+    return [None if part is None else conjugate(part) for part in parts]
+
+
 def vjp(
-    outputs: Sequence[Node], cotangents: Sequence[Node], inputs: Sequence[Node], add: Sum
+    outputs: Sequence[Node],
+    cotangents: Sequence[Node],
+    inputs: Sequence[Node],
+    add: Sum,
+    conjugate: Conjugate | None = None,
 ) -> list[Node | None]:
     """Gradients of `sum(outputs * cotangents)` with respect to `inputs`.
 
     `inputs` may be any nodes of the trace; None where no derivative flows. `add` builds the sum
-    of two cotangents of one type.
+    of two cotangents of one type, `conjugate` the complex conjugate (of complex traces).
     """
     order = topological(outputs)
     reached = _reaching(order, inputs)
@@ -45,7 +64,7 @@ def vjp(
             continue
         if node in wanted and not any(c in wanted or c in reached for c in node.inputs):
             continue
-        for child, part in zip(node.inputs, node.op.vjp(cotangent, node, *node.inputs), strict=True):
+        for child, part in zip(node.inputs, _local(node, cotangent, conjugate), strict=True):
             accumulate(child, part)
     return [sums.get(node) for node in inputs]
 
@@ -57,7 +76,7 @@ def jvp(outputs: Sequence[Node], tangents: Mapping[Node, Node], add: Sum) -> lis
         if node in known:
             continue
         parts = [known.get(child) for child in node.inputs]
-        live = node.type.dtype.is_float and any(part is not None for part in parts)
+        live = node.type.dtype.is_differentiable and any(part is not None for part in parts)
         terms = node.op.jvp(parts, node, *node.inputs) if live else []
         known[node] = reduce(add, terms) if terms else None
     return [known.get(output) for output in outputs]
