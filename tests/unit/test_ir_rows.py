@@ -1,5 +1,7 @@
 """Plans and schedules written as modules and read back are the same plans."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.unit.test_ir_round_trip import EDGES, REDUCERS, RULES, make_input
@@ -72,6 +74,21 @@ def test_library_calls_survive() -> None:
         round_trip(form)
 
 
+def test_matrices_on_edges_survive() -> None:
+    """A product on edges that cannot move, and the sum that is the gradient of its matrix."""
+    of = Type(float32, (8,), EDGES.src)
+    x, y = make_input("x", of), make_input("y", of.with_space(EDGES.dst))
+    w = make_input("w", Type(float32, (8, 5), GLOBAL))
+    ends = pointwise.sub(message.gather(EDGES, "src", x), message.gather(EDGES, "dst", y))
+    hidden = functions.tanh(contract(functions.tanh(ends), w))
+    program = Program((x, y, w), (message.reduce(EDGES, "dst", "sum", hidden),))
+    forms = [run_pipeline(form) for form in _gradients(program)]
+    summed = [step for step, _ in forms[1].schedules if step.outer_sums]
+    assert summed, "the gradient of the matrix is a sum in a walk"
+    for form in forms:
+        round_trip(form)
+
+
 def test_one_node_set_at_both_ends() -> None:
     """The places of a walk tell the two ends apart where the space cannot."""
     loops = Relation("bonds", Space("atom", "node"), Space("atom", "node"))
@@ -99,3 +116,9 @@ def test_rows_without_edges_and_global_rows_survive() -> None:
     total = message.reduce_all(functions.exp(x))
     outputs = (total, functions.exp(x), functions.tanh(s), pointwise.add(functions.exp(total), s))
     round_trip(run_pipeline(Program((x, s), outputs)))
+
+
+def test_threads_do_not_share_contexts() -> None:
+    forms = [run_pipeline(p) for reducer in REDUCERS for p in _gradients(_program(reducer))]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(round_trip, forms))

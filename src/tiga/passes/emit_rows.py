@@ -141,32 +141,37 @@ def _body(operation: ir.Operation) -> ir.InsertionPoint:
     return ir.InsertionPoint(operation.regions[0].blocks[0])
 
 
-def _write_phase(walk: WalkWriter, phase: Phase, first_slot: int) -> None:
+def _write_phase(walk: WalkWriter, phase: Phase, slots: Mapping[Node, int]) -> None:
     operation = _open(iteration.PHASE)
     inside = PhaseWriter(operation, _body(operation))
-    for slot, node in enumerate(phase.reductions):
-        message = walk.value(node.inputs[0], EDGE, inside)
+
+    def fill(name: str, node: Node, slot: int) -> None:
+        values = [walk.value(child, EDGE, inside) for child in node.inputs]
         with inside.point:
-            _fill(iteration.CARRY, walk.writer.op(node, [message], one=True), slot)
-    for slot, node in enumerate(phase.stores, first_slot):
+            _fill(name, walk.writer.op(node, values, one=True), slot)
+
+    for slot, node in enumerate(phase.reductions):
+        fill(iteration.CARRY, node, slot)
+    for node in phase.stores:
         value = walk.value(node, EDGE, inside)
         with inside.point:
-            _fill(iteration.STORE, value, slot)
+            _fill(iteration.STORE, value, slots[node])
+    for node in phase.outer_sums:
+        fill(iteration.STORE, node, slots[node])
     for slot, node in enumerate(phase.reductions):
         walk.values[node, ROW] = _take(operation, slot, walk.writer.type(node.type, one=True))
 
 
 def _write_body(walk: WalkWriter) -> None:
     program = walk.program
-    slot = len(program.stores)
+    slots = {node: slot for slot, node in enumerate(program.writes)}
     for phase in program.phases:
-        _write_phase(walk, phase, slot)
-        slot += len(phase.stores)
-    for at, node in enumerate(program.stores):
-        _fill(iteration.STORE, walk.value(node, ROW), at)
-    for at, node in enumerate(program.totals, slot):
-        value = walk.value(node.inputs[0], ROW)
-        _fill(iteration.STORE, walk.writer.op(node, [value], one=True), at)
+        _write_phase(walk, phase, slots)
+    for node in program.stores:
+        _fill(iteration.STORE, walk.value(node, ROW), slots[node])
+    for node in program.totals:
+        values = [walk.value(child, ROW) for child in node.inputs]
+        _fill(iteration.STORE, walk.writer.op(node, values, one=True), slots[node])
 
 
 def _walk_attributes(program: RowProgram) -> tuple[str, dict[str, ir.Attribute]]:

@@ -26,13 +26,13 @@ class WalkReader:
     reads: list[Node] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     stores: Stores = field(default_factory=dict)
-    totals: Stores = field(default_factory=dict)
+    sums: Stores = field(default_factory=dict)
 
     def read(self, operation: ir.Operation) -> None:
         if operation.name == iteration.PHASE:
             self._read_phase(operation)
         elif operation.name == iteration.STORE:
-            stores = self.totals if _is_total(operation.operands[0]) else self.stores
+            stores = self.sums if _is_sum(operation.operands[0]) else self.stores
             stores[slot_of(operation)] = self.values[operation.operands[0]]
         elif operation.name == iteration.ARRAY:
             self.reads.append(self.values[operation.operands[0]])
@@ -58,11 +58,17 @@ class WalkReader:
                 carried[slot_of(inner)] = self.values[inner.operands[0]]
             else:
                 inside.read(inner)
-        self.phases.append(Phase(_in_order(carried), _in_order(inside.stores)))
+        self.phases.append(
+            Phase(_in_order(carried), _in_order(inside.stores), _in_order(inside.sums))
+        )
 
 
-def _is_total(value: ir.Value) -> bool:
-    return value.owner.operation.name == PREFIX + "reduce_all"
+_SUMS = (PREFIX + "reduce_all", PREFIX + "outer_sum")
+
+
+def _is_sum(value: ir.Value) -> bool:
+    """Whether a stored value is a sum over all turns of its loop, complete after the last."""
+    return value.owner.operation.name in _SUMS
 
 
 def _in_order(stores: Stores) -> tuple[Node, ...]:
@@ -78,7 +84,7 @@ def _read_walk(
     space, relation, side = iteration.rows_of(operation)
     return RowProgram(
         space, relation, side, tuple(reader.phases), _in_order(reader.stores),
-        _in_order(reader.totals), tuple(reader.reads),
+        _in_order(reader.sums), tuple(reader.reads),
     )  # fmt: skip
 
 
