@@ -39,15 +39,36 @@ class Gradient:
     wanted: tuple[int, ...]
 
 
-def _needs_walk(order: Sequence[Node]) -> set[Node]:
-    """Nodes off the edges that cannot be recomputed from inputs without walking edges or rows."""
-    found: set[Node] = set()
+COLLECTING = ("reduce", "reduce_all", "contract", "outer_sum")
+
+
+def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
+    """For nodes off the edges that need a walk: the collecting nodes that they are made from."""
+    found: dict[Node, frozenset[Node]] = {}
     for node in order:
-        collects = node.op.name in ("reduce", "reduce_all", "contract", "outer_sum")
-        derived = any(child in found for child in node.inputs)
-        if node.type.space.kind != "edge" and (collects or derived):
-            found.add(node)
+        if node.type.space.kind == "edge":
+            continue
+        below = (found[child] for child in node.inputs if child in found)
+        roots = frozenset().union(*below)
+        if node.op.name in COLLECTING:
+            found[node] = frozenset({node})
+        elif roots:
+            found[node] = roots
     return found
+
+
+def _saved_for(node: Node, roots: dict[Node, frozenset[Node]], outputs: set[Node]) -> list[Node]:
+    """What to keep so that `node` need not be walked for again.
+
+    A value made from one collected value is cheap to make again from it; one that combines
+    several is kept itself, beneath mere casts and rearrangements.
+    """
+    if node in outputs or node.op.name in COLLECTING:
+        return [node]
+    below = [child for child in node.inputs if child in roots]
+    if len(roots[node]) == 1 or len(below) == 1:
+        return [kept for child in below for kept in _saved_for(child, roots, outputs)]
+    return [node]
 
 
 def _cotangents(program: Program, present: Sequence[int], rules: Rules) -> list[Node]:
@@ -60,7 +81,7 @@ def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
     targets = [program.inputs[i] for i in wanted]
     outputs = [program.outputs[i] for i in present]
     gradients = vjp(outputs, _cotangents(program, present, rules), targets, rules.add)
-    available = _needs_walk(program.order)
+    roots = _roots(program.order)
     saved: dict[Node, None] = {}
     stack = [g for g in gradients if g is not None]
     seen: set[Node] = set()
@@ -69,8 +90,8 @@ def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
         if node in seen:
             continue
         seen.add(node)
-        if node in available:
-            saved[node] = None
+        if node in roots:
+            saved.update(dict.fromkeys(_saved_for(node, roots, set(program.outputs))))
         else:
             stack.extend(reversed(node.inputs))
     extra = [n for n in program.order if n in saved and n not in program.outputs]
@@ -85,7 +106,7 @@ def gradient(
     outputs = [program.outputs[i] for i in present]
     found = vjp(outputs, cotangents, [program.inputs[i] for i in wanted], rules.add)
     kept = [(i, g) for i, g in zip(wanted, found, strict=True) if g is not None]
-    walked = _needs_walk(program.order)
+    walked = _roots(program.order)
     stored = {
         node: rules.make_input(f"output{i}", node.type)
         for i, node in enumerate(program.outputs)

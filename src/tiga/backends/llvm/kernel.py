@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
@@ -17,7 +18,7 @@ from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.ops.monoid import MONOIDS
 from tiga.passes.rows import Phase, RowProgram
-from tiga.passes.schedule import Schedule
+from tiga.passes.schedule import Schedule, cone
 from tiga.trace.node import Node
 
 Body = Callable[[KernelScope], None]
@@ -71,7 +72,16 @@ class Kernels:
         program = self.program
         arrays = {node: table.array(node) for node in program.reads}
         degrees = {ends: table.pointer(("degree", *ends)) for ends in table.slots.degrees}
-        return KernelScope(program, arrays, degrees, layout, table.allocate, window)
+        scope = KernelScope(program, arrays, degrees, layout, table.allocate, window)
+        for node in self._globals:
+            scope.value(node)  # before any loop, which could not hand it on
+        return scope
+
+    @cached_property
+    def _globals(self) -> tuple[Node, ...]:
+        """Global values that rows or edges read."""
+        spreads = (n for n in cone(self.program) if n.op.name == "spread")
+        return tuple(dict.fromkeys(n.inputs[0] for n in spreads))
 
     def _windows(self, table: SlotTable, body: Body) -> None:
         """Run `body` for every window of features."""
