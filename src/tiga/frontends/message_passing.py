@@ -1,0 +1,151 @@
+"""`MessagePassing`: what one edge sends, how messages combine, what a node does with the result."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tiga.errors import InvalidType
+from tiga.reducers import Reducer, Sum
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A message, and whether the edge counts: what `tg.mask` returns."""
+
+    value: Any
+    keep: Any
+
+
+def mask(value: Any, keep: Any) -> Masked:
+    """Inside `edge`: send `value` only where `keep` holds.
+
+    Args:
+        value: the message, or one argument of a reducer, `[E, ...]`.
+        keep: bool `[E]`, or with feature axes that broadcast to those of `value`.
+
+    An edge with `keep` False contributes the identity of the reduction, and exactly zero to every
+    derivative, even where the derivative of `value` is infinite.
+
+    Example:
+        >>> import torch, tiga as tg
+        >>> class Near(tg.MessagePassing):
+        ...     def edge(self, src, dst, edge):
+        ...         return tg.mask(src.x, edge.length < 1.0)
+        >>> graph = tg.Graph.from_coo([0, 1], [0, 0], num_dst=1)
+        >>> length = torch.tensor([0.5, 2.0])
+        >>> Near()(graph=graph, src={"x": torch.tensor([3.0, 4.0])}, edge={"length": length})
+        tensor([3.])
+    """
+    return Masked(value, keep)
+
+
+class MessagePassing:
+    """Base class of kernels over the edges of a graph.
+
+    Subclasses define `edge(self, src, dst, edge, **params)`: the message of one edge, written as
+    torch code on fields whose first axis enumerates edges; and optionally
+    `node(self, dst, aggregate, **params)`: what a destination makes of its reduced messages.
+    `reducer` (default `tg.sum()`) combines the messages of a destination.
+
+    Call it with tensors by name. `src`, `dst` and `edge` hold fields with leading extents
+    `graph.num_src`, `graph.num_dst` and `graph.num_edges`; `ndata` instead of `src` and `dst`
+    gives both ends of a graph with one set of nodes the same fields. Other keywords go to the
+    parameters of `edge` and `node` with these names. Edge fields follow the order in which the
+    graph's edges were given.
+
+    Learned layers derive from both classes, in this order, and behave as any `nn.Module`:
+    `class Layer(tg.MessagePassing, torch.nn.Module)`.
+
+    Raises:
+        InvalidType: no graph; `ndata` beside `src` or `dst`; a field that is no tensor; an unknown
+            parameter; a `reducer` that is none.
+        InvalidValue: a field of the wrong leading extent; `edge` reads or permutes the entity axis
+            or branches on data; a field that `edge` names is missing.
+        Unfusable: with `strict`, an op that cannot be fused.
+
+    Example:
+        >>> import torch, tiga as tg
+        >>> class WeightedSum(tg.MessagePassing):
+        ...     def edge(self, src, dst, edge):
+        ...         return edge.w * src.x
+        >>> graph = tg.Graph.from_coo([0, 1], [1, 1], num_dst=2)
+        >>> x, w = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+        >>> WeightedSum()(graph=graph, src={"x": x}, edge={"w": w})
+        tensor([ 0., 11.])
+    """
+
+    reducer: Reducer = Sum()
+    strict: ClassVar[bool] = False
+    """Raise instead of running what cannot be fused through torch in blocks."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        """The message of one edge. Subclasses override it."""
+        raise InvalidType(
+            f"{type(self).__name__} has no `edge`: define `def edge(self, src, dst, edge)` that "
+            f"returns the message of an edge."
+        )
+
+    def node(self, dst: Any, aggregate: Any) -> Any:
+        """What a destination makes of its reduced messages. The default returns them."""
+        return aggregate
+
+    def __call__(self, **call: Any) -> Any:
+        """Run the kernel; through `nn.Module.__call__`, and so its hooks, where it is a module."""
+        inherited = getattr(super(), "__call__", None)
+        return self.forward(**call) if inherited is None else inherited(**call)
+
+    def forward(
+        self,
+        *,
+        graph: Any,
+        src: Fields | None = None,
+        dst: Fields | None = None,
+        edge: Fields | None = None,
+        ndata: Fields | None = None,
+        **params: Any,
+    ) -> Any:
+        """The call itself; modules may override it and call `super().forward(graph=..., ...)`."""
+        from tiga.frontends.torch.call import call
+
+        return call(self, graph, src, dst, edge, ndata, params)
+
+    def explain(self) -> str:
+        """What the programs of this kernel were fused into, and what was not fused and why."""
+        return self._inspected().explain()
+
+    def ir(self, level: str = "domain") -> str:
+        """The text of a level of IR, `"domain"`, `"iter"`, `"kernel"` or `"llvm"`, per program."""
+        return self._inspected().ir(level)
+
+    def code(self) -> str:
+        """The lowest text of the generated code, per program."""
+        return self._inspected().code()
+
+    @property
+    def schedules(self) -> tuple[Any, ...]:
+        """The schedules of the row programs compiled so far."""
+        return self._inspected().schedules()
+
+    @property
+    def diagnostics(self) -> tuple[Any, ...]:
+        """What was not done as asked: one record per op that runs on the bounded path."""
+        return self._inspected().diagnostics()
+
+    @property
+    def cache_info(self) -> Any:
+        """`(hits, misses, variants, compiled)`: calls that found their program or not, programs
+        captured, and executables built for them."""
+        return self._inspected().cache_info()
+
+    def reference(self, **call: Any) -> Any:
+        """The result by the numpy oracle, op by op: what the kernels are checked against."""
+        from tiga.frontends.torch.call import reference
+
+        return reference(self, **call)
+
+    def _inspected(self) -> Any:
+        from tiga.frontends.torch.inspection import Inspection
+
+        return Inspection(self)

@@ -1,0 +1,110 @@
+"""Expressions of tensors: trace nodes that know where they were built and may hold a value.
+
+A node of a tensor is not interned when it is built, as most are evaluated once and looking for an
+equal one costs more than a small evaluation; common subexpressions are found when a program is
+made of them (`program.py`).
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tiga.ops.base import Op
+from tiga.trace.node import Node
+from tiga.types import Type
+
+_OWN = frozenset(
+    str(path)
+    for folder in ("frontends/tensor", "autograd", "trace", "ops")
+    for path in (Path(__file__).parents[2] / folder).rglob("*.py")
+) | {str(Path(__file__).parents[2] / "functions.py")}
+
+Place = tuple[CodeType, int]
+
+
+def user_place() -> Place | None:
+    """The nearest line on the stack outside of this package, as code and instruction."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in _OWN:
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def place_text(place: Place | None) -> str | None:
+    """`file:line` of a place."""
+    if place is None:
+        return None
+    code, instruction = place
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= instruction < end and number is not None:
+            line = number
+    return f"{code.co_filename}:{line}"
+
+
+def here() -> str:
+    """The user's line, for messages."""
+    return place_text(user_place()) or "an unknown line"
+
+
+class Cell:
+    """A value in memory: `array` holds it; `stale` says that its owner was written in place
+    since, so that derivatives through it would mix old and new values."""
+
+    __slots__ = ("array", "stale")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.stale = False
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf(Op):
+    """A value that is given, not computed: an input of every program it is part of."""
+
+    name: ClassVar[str] = "input"
+    arity = 0
+    of: Type
+    label: str = "leaf"
+
+    def infer(self) -> Type:
+        return self.of
+
+
+class LazyNode(Node):
+    """A node of a tensor: `cell` is its value once there is one, `depth` the length of the
+    longest chain of nodes below it that have none."""
+
+    __slots__ = ("cell", "depth", "place")
+
+    cell: Cell | None
+
+    def __init__(
+        self, op: Any, inputs: tuple[Node, ...], type: Type, place: Place | None, depth: int = 0
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.type = type
+        self.place = place
+        self.cell = None
+        self.depth = depth
+
+    @property
+    def where(self) -> str | None:  # type: ignore[override]
+        return place_text(self.place)
+
+
+def leaf(array: np.ndarray, type: Type, place: Place | None = None) -> LazyNode:
+    """The node of a value in memory."""
+    node = LazyNode(Leaf(type), (), type, place)
+    node.cell = Cell(array)
+    return node
+
+
+def value_of(node: Node) -> Cell | None:
+    """The value that a node holds."""
+    return node.cell if isinstance(node, LazyNode) else None

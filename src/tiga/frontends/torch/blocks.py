@@ -1,0 +1,236 @@
+"""Parts of a graph on which `edge` and `node` run as ordinary torch code."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tiga.errors import InvalidValue
+from tiga.frontends.message_passing import Masked, MessagePassing
+from tiga.frontends.torch.autograd import run
+from tiga.frontends.torch.capture import RELATION, MissingField
+from tiga.frontends.torch.dtypes import dtype_of
+from tiga.frontends.torch.messages import aggregate
+from tiga.frontends.torch.tracer import Recorder, tensors_in
+from tiga.frontends.torch.tree import leaves, numbered, tree_map
+from tiga.frontends.torch.unit import unit_of
+from tiga.reducers import Bound
+from tiga.relations import Graph
+from tiga.trace.program import Program
+from tiga.types import Type
+
+
+@dataclass(frozen=True)
+class Part:
+    """Edges `first` to `last` in CSR order."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Destinations `low` to `high` and their edges, which `edge` sees at most `most` at a time."""
+
+    low: int
+    high: int
+    first: int
+    last: int
+    most: int
+
+    def parts(self) -> list[Part]:
+        """The edges, cut; one part, without edges, for rows without edges."""
+        starts = range(self.first, max(self.last, self.first + 1), self.most)
+        return [Part(lo, min(lo + self.most, self.last)) for lo in starts]
+
+
+Read = tuple[str, str, torch.Tensor]
+"""Namespace and name of a field, and the rows of it that were read."""
+
+
+class BlockFields:
+    """The fields of a call, and the ends of its edges. With `reads`, gathered rows become leaves
+    of a graph of their own, kept there with the place they come from."""
+
+    def __init__(self, graph: Graph, fields: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
+        csr = graph.csr()
+        self.fields = fields
+        self.src = torch.as_tensor(csr.col_idx)
+        self.row_ptr = torch.as_tensor(csr.row_ptr)
+        order = graph.edge_permutation if graph.permutes_edges else None
+        self.order = None if order is None else torch.as_tensor(order)
+        self.reads: list[tuple[Read, torch.Tensor]] | None = None
+
+    def rows(self, end: str, part: Part) -> torch.Tensor:
+        """Which rows of the fields of an end the edges of a part read."""
+        if end == "src":
+            return self.src[part.first : part.last].long()
+        positions = torch.arange(part.first, part.last)
+        if end == "edge":
+            return positions if self.order is None else self.order[part.first : part.last].long()
+        return torch.searchsorted(self.row_ptr, positions, right=True) - 1
+
+    def view(self, end: str, rows: torch.Tensor) -> "RowView":
+        """The fields of an end at some rows."""
+        namespace = end if end in self.fields else "ndata"
+        if end == "edge":
+            namespace = "edge"
+        return RowView(self, namespace, end, rows)
+
+    def read(self, namespace: str, name: str, rows: torch.Tensor) -> torch.Tensor:
+        """Rows of a field; a leaf of autograd where gradients are being computed."""
+        value = self.fields[namespace][name].detach().index_select(0, rows)
+        if self.reads is not None and self.fields[namespace][name].requires_grad:
+            value.requires_grad_(True)
+            self.reads.append(((namespace, name, rows), value))
+        return value
+
+
+class RowView:
+    """`src`, `dst` or `edge` as `edge` and `node` see them: fields as attributes."""
+
+    def __init__(self, fields: BlockFields, namespace: str, end: str, rows: torch.Tensor) -> None:
+        self._fields, self._namespace, self._end, self._rows = fields, namespace, end, rows
+        self._made: dict[str, torch.Tensor] = {}
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        made = self._made.get(name)
+        if made is None:
+            if name not in self:
+                there = ", ".join(self._fields.fields.get(self._namespace, {})) or "none"
+                raise MissingField(
+                    f"field `{self._end}.{name}` is read but was not passed; `{self._end}` has: "
+                    f"{there}."
+                )
+            made = self._made[name] = self._fields.read(self._namespace, name, self._rows)
+        return made
+
+    __getitem__ = __getattr__
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields.fields.get(self._namespace, {})
+
+
+def send(kernel: MessagePassing, fields: BlockFields, part: Part, params: Any) -> Any:
+    """What `edge` sends along the edges of a part."""
+    ends = (fields.view(end, fields.rows(end, part)) for end in ("src", "dst", "edge"))
+    return kernel.edge(*ends, **params)
+
+
+def tensors_of(sent: Any, count: int) -> list[torch.Tensor]:
+    """The tensors in what `edge` sent, in a fixed order, each with one row per edge."""
+    found: list[Any] = []
+    for leaf in leaves(sent):
+        while isinstance(leaf, Masked):
+            found.append(leaf.keep)
+            leaf = leaf.value
+        for message in leaf.messages if isinstance(leaf, Bound) else (leaf,):
+            while isinstance(message, Masked):
+                found.append(message.keep)
+                message = message.value
+            found.append(message)
+    return [_per_edge(value, count) for value in found]
+
+
+def _per_edge(value: Any, count: int) -> torch.Tensor:
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    if not tensor.dim() or tensor.shape[0] != count:
+        tensor = tensor.expand(count, *tensor.shape)
+    return tensor.contiguous()
+
+
+def replaced(sent: Any, values: Iterator[Any]) -> Any:
+    """`sent` with its tensors exchanged, in the order of `tensors_of`."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Masked):
+            keep = next(values)
+            return Masked(leaf(value.value), keep)
+        if isinstance(value, Bound):
+            return Bound(value.reducer, tuple(leaf(m) for m in value.messages))
+        return next(values)
+
+    return tree_map(leaf, sent)
+
+
+def reduce_block(
+    kernel: MessagePassing, graph: Graph, block: Block, sent: Any, messages: list[torch.Tensor]
+) -> Any:
+    """The row values of a block, by a compiled program whose inputs are the messages."""
+    recorder = Recorder(RELATION.edge, RELATION.dst, {})
+    nodes = [
+        recorder.input(f"message{i}", Type(dtype_of(m.dtype), tuple(m.shape[1:]), RELATION.edge), i)
+        for i, m in enumerate(messages)
+    ]
+    traced = replaced(sent, iter([recorder.wrap(node) for node in nodes]))
+    rows = aggregate(recorder, RELATION, kernel.reducer, traced)
+    unit = unit_of(Program(tuple(nodes), tuple(leaves(rows))))
+    row_ptr = graph.csr().row_ptr[block.low : block.high + 1] - block.first
+    column = torch.zeros(block.last - block.first, dtype=torch.int32)
+    inner = Graph.from_csr(row_ptr, column, num_src=1, validate="none")
+    outputs = run(unit, inner, inner.token(), messages)
+    return tree_map(lambda i: outputs[i], numbered(rows))
+
+
+def finish(
+    kernel: MessagePassing, fields: BlockFields, block: Block, rows: Any, params: Any
+) -> Any:
+    """What `node` makes of the rows of a block."""
+    if type(kernel).node is MessagePassing.node and "node" not in vars(kernel):
+        return rows
+    view = fields.view("dst", torch.arange(block.low, block.high))
+    return kernel.node(view, rows, **params)
+
+
+class _Allocations(TorchDispatchMode):
+    """Counts the bytes of all results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.total += sum(t.numel() * t.element_size() for t in tensors_in(result))
+        return result
+
+
+def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any) -> int:
+    """Bytes that `edge` allocates per edge, with room for gradients, from its first edges.
+
+    Also checks that messages do not depend on which edges are evaluated together.
+
+    Raises:
+        InvalidValue: they do.
+    """
+    state = torch.get_rng_state()
+    with torch.no_grad(), _Allocations() as allocations:
+        whole = send(kernel, fields, Part(0, count), params)
+    draws = not torch.equal(state, torch.get_rng_state())
+    if count > 1 and not draws:
+        with torch.no_grad():
+            halves = [
+                tensors_of(send(kernel, fields, part, params), part.last - part.first)
+                for part in (Part(0, count // 2), Part(count // 2, count))
+            ]
+        _require_independent(tensors_of(whole, count), halves)
+    torch.set_rng_state(state)
+    return math.ceil(3 * allocations.total / count)
+
+
+def _require_independent(whole: list[torch.Tensor], halves: list[list[torch.Tensor]]) -> None:
+    for one, *pieces in zip(whole, *halves, strict=True):
+        other = torch.cat(pieces)
+        close = one.shape == other.shape and torch.allclose(
+            one.double(), other.double(), rtol=1e-2, atol=1e-4, equal_nan=True
+        )
+        if not close:
+            raise InvalidValue(
+                "`edge` mixes edges: evaluated on a part of them it gives other messages. Work on "
+                "feature axes only (dim=-1); the reducer combines edges."
+            )

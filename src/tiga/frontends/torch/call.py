@@ -1,0 +1,240 @@
+"""A call: find the program that fits, bind the tensors, run."""
+
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tiga.errors import InvalidType, Unfusable
+from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.torch.autograd import Permute, run
+from tiga.frontends.torch.bounded import Bounded
+from tiga.frontends.torch.capture import (
+    Captured,
+    FieldSource,
+    ParamSource,
+    Request,
+    capture,
+    discover,
+)
+from tiga.frontends.torch.fields import extents_of, namespaces, refuse
+from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.frontends.torch.guards import DefaultSlot, Guards, Slot, same
+from tiga.frontends.torch.tree import tree_map
+from tiga.frontends.torch.unit import Unit, unit_of
+from tiga.knobs import current
+from tiga.relations import Graph
+
+_STATE = "_tiga_state"
+
+
+@dataclass(eq=False)
+class Variant:
+    """One program of a kernel and what must hold for it to serve a call."""
+
+    guards: Guards
+    params: Mapping[str, Any]
+    captured: Captured | None = None
+    unit: Unit | None = None
+    bounded: Bounded | None = None
+
+    def __post_init__(self) -> None:
+        if self.captured is None:
+            return
+        sources = self.captured.sources
+        nodes = self.captured.program.inputs
+        self.tensors = [
+            (source, torch_dtype(node.type.dtype), node.type.shape)
+            for source, node in zip(sources, nodes, strict=True)
+            if isinstance(source, (Slot, DefaultSlot)) and node not in self.captured.numbers
+        ]
+        self.single = self.captured.result == 0
+
+    def fits(self, params: Mapping[str, Any]) -> bool:
+        """Whether the program serves a call with these parameters now."""
+        for name, expected in self.params.items():
+            if not same(params.get(name), expected):
+                return False
+        return self.guards.hold() and self._tensors_fit()
+
+    def _tensors_fit(self) -> bool:
+        if self.captured is None:
+            return True
+        for source, dtype, shape in self.tensors:
+            value = source.get()
+            if value.dtype is not dtype or value.shape != shape:
+                return False
+        return True
+
+
+@dataclass(eq=False)
+class State:
+    """The programs of one kernel instance. Copies and pickles of the instance start afresh."""
+
+    owner: Any
+    variants: dict[Any, list[Variant]] = field(default_factory=dict)
+    hits: int = 0
+    misses: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    orders: Any = field(default_factory=weakref.WeakKeyDictionary)
+
+    def __reduce__(self) -> Any:
+        return _no_state, ()
+
+    def __deepcopy__(self, memo: Any) -> None:
+        return None
+
+    def all(self) -> list[Variant]:
+        """Every variant, oldest first."""
+        return [v for found in list(self.variants.values()) for v in found]
+
+
+def _no_state() -> None:
+    return None
+
+
+def state_of(kernel: MessagePassing) -> State:
+    """The state of this very instance, made at its first use."""
+    state = vars(kernel).get(_STATE)
+    if state is None or state.owner() is not kernel:
+        state = State(weakref.ref(kernel))
+        vars(kernel)[_STATE] = state
+    return state
+
+
+def call(
+    kernel: MessagePassing, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any,
+    params: Mapping[str, Any],
+) -> Any:  # fmt: skip
+    """Run a kernel on a graph; see `MessagePassing`."""
+    fields = namespaces(graph, src, dst, edge, ndata)
+    state = state_of(kernel)
+    key = _signature(graph, fields, params)
+    variant = _find(state, kernel, key, fields, params)
+    if variant.bounded is not None:
+        return variant.bounded.run(kernel, graph, fields, params)
+    return _run(state, variant, graph, fields, params)
+
+
+def _signature(
+    graph: Graph, fields: Mapping[str, Mapping[str, torch.Tensor]], params: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """What a program is specialised to: names, dtypes and widths of fields, kinds of parameters."""
+    extents = extents_of(graph)
+    parts: list[Any] = []
+    try:
+        for namespace, values in fields.items():
+            extent = extents[namespace]
+            parts.append(namespace)
+            for name, tensor in values.items():
+                shape = tensor.shape
+                if shape[0] != extent or not tensor.is_cpu or tensor.layout is not torch.strided:
+                    refuse(graph, fields, extents)
+                parts += (name, tensor.dtype, shape[1:])
+    except (AttributeError, IndexError, TypeError):
+        refuse(graph, fields, extents)
+    for name, value in params.items():
+        parts.append(name)
+        tensor = isinstance(value, torch.Tensor)
+        parts.append((value.dtype, value.shape) if tensor else type(value))
+    parts.append(torch.get_default_dtype())
+    if torch.is_autocast_enabled("cpu"):
+        parts.append(torch.get_autocast_dtype("cpu"))
+    return tuple(parts)
+
+
+def _find(
+    state: State, kernel: MessagePassing, key: Any, fields: Any, params: Mapping[str, Any]
+) -> Variant:
+    for variant in state.variants.get(key, ()):
+        if variant.fits(params):
+            state.hits += 1
+            return variant
+    with state.lock:
+        for variant in state.variants.get(key, ()):
+            if variant.fits(params):
+                state.hits += 1
+                return variant
+        state.misses += 1
+        variant = _make(Request(kernel, fields, params))
+        if variant.bounded is None or not (kernel.strict or current().strict):
+            state.variants[key] = [variant, *state.variants.get(key, ())]
+    return variant
+
+
+def _make(request: Request) -> Variant:
+    try:
+        captured = capture(request)
+    except Unfusable as reason:
+        if request.kernel.strict or current().strict:
+            raise
+        return _make_bounded(request, reason)
+    return Variant(captured.guards, captured.params, captured, unit_of(captured.program))
+
+
+def _make_bounded(request: Request, reason: Unfusable) -> Variant:
+    """torch reads everything itself at each call, so only the reason can become outdated."""
+    discovery = discover(request.kernel)
+    values = {n: v for n, v in request.params.items() if not isinstance(v, torch.Tensor)}
+    return Variant(discovery.guards, values, bounded=Bounded(reason, discovery))
+
+
+def _bind(variant: Variant, graph: Graph, fields: Any, params: Any, state: State) -> list[Any]:
+    values = []
+    for source in variant.captured.sources:  # type: ignore[union-attr]
+        kind = type(source)
+        if kind is FieldSource:
+            value = fields[source.namespace][source.name]
+            if source.namespace == "edge" and graph.permutes_edges:
+                value = Permute.apply(value, *_orders(state, graph))
+        elif kind is ParamSource:
+            value = params[source.name]
+        elif isinstance(source, torch.Tensor):
+            value = source
+        else:
+            value = source.get()
+        if isinstance(value, torch.Tensor) and not value.is_contiguous():
+            value = value.contiguous()
+        values.append(value)
+    return values
+
+
+def _orders(state: State, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
+    """The permutation from edge order to CSR order, and its inverse."""
+    token = graph.token()
+    found = state.orders.get(graph)
+    if found is None or found[0] != token:
+        order = torch.as_tensor(graph.edge_permutation)
+        inverse = torch.empty_like(order)
+        inverse[order] = torch.arange(len(order), dtype=order.dtype)
+        found = state.orders[graph] = (token, order, inverse)
+    return found[1], found[2]
+
+
+def _run(state: State, variant: Variant, graph: Graph, fields: Any, params: Any) -> Any:
+    assert variant.unit is not None
+    assert variant.captured is not None
+    values = _bind(variant, graph, fields, params, state)
+    outputs = run(variant.unit, graph, graph.token(), values)
+    if variant.single:
+        return outputs[0]
+    return tree_map(lambda i: outputs[i], variant.captured.result)
+
+
+def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any = None,
+              edge: Any = None, ndata: Any = None, **params: Any) -> Any:  # fmt: skip
+    """The result of a call by the numpy oracle."""
+    from tiga.frontends.torch.oracle import evaluate_program
+
+    fields = namespaces(graph, src, dst, edge, ndata)
+    state = state_of(kernel)
+    variant = _find(state, kernel, _signature(graph, fields, params), fields, params)
+    if variant.captured is None:
+        raise InvalidType("the oracle evaluates programs, and this call runs on the bounded path.")
+    with torch.no_grad():
+        values = _bind(variant, graph, fields, params, state)
+    outputs = evaluate_program(variant.captured.program, values, graph)
+    return tree_map(lambda i: outputs[i], variant.captured.result)

@@ -1,0 +1,377 @@
+"""Capture: run `edge` and `node` once on traced values and keep the program they describe."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FunctionType, MappingProxyType, MethodType
+from typing import Any
+
+import torch
+
+from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
+from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.torch.discover import Discovery, Source, place_key
+from tiga.frontends.torch.dtypes import dtype_of
+from tiga.frontends.torch.guards import Guards
+from tiga.frontends.torch.intercept import intercept
+from tiga.frontends.torch.messages import aggregate, to_entities
+from tiga.frontends.torch.numbers import Operand, is_plain_number, number_type
+from tiga.frontends.torch.numbers import operand as make_operand
+from tiga.frontends.torch.rebuild import Rebuilder
+from tiga.frontends.torch.recording import recording_clone
+from tiga.frontends.torch.tracer import DispatchMode, FunctionMode, Recorder, Storage, Traced
+from tiga.frontends.torch.tree import leaves, numbered, tree_map
+from tiga.ops.message import gather
+from tiga.trace.node import Node, topological
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Relation, Space, Type
+
+RELATION = Relation("edges", Space("src", "node"), Space("dst", "node"))
+_NODES = Space("node", "node")
+SQUARE = Relation("edges", _NODES, _NODES)
+"""The relation of a call with `ndata`: both ends are one node set."""
+
+
+class MissingField(InvalidValue, AttributeError):
+    """A field that `edge` or `node` reads was not passed."""
+
+
+@dataclass(frozen=True)
+class FieldSource:
+    """A field of the call: `src`, `dst`, `edge` or `ndata`, and its name."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ParamSource:
+    """A parameter of the call."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A program with the place of each input, its guards, and the shape of its result.
+
+    `result` holds positions of outputs; `params` are values of parameters that the program
+    depends on; `numbers` are the inputs that stand for Python numbers.
+    """
+
+    program: Program
+    sources: tuple[Any, ...]
+    guards: Guards
+    result: Any
+    params: Mapping[str, Any]
+    numbers: frozenset[Node]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a capture starts from: the kernel, the fields by namespace, the call's parameters."""
+
+    kernel: MessagePassing
+    fields: Mapping[str, Mapping[str, torch.Tensor]]
+    params: Mapping[str, Any]
+
+    @property
+    def relation(self) -> Relation:
+        return SQUARE if "ndata" in self.fields else RELATION
+
+
+class FieldView:
+    """The fields of one end, or of the edges, as `edge` or `node` sees them."""
+
+    def __init__(self, label: str, values: Mapping[str, Any], recorder: Recorder) -> None:
+        self.__dict__.update(_label=label, _values=values, _recorder=recorder, _made={})
+
+    def __getattr__(self, name: str) -> Traced:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = self._made.get(name)
+        if made is None:
+            if name not in self._values:
+                raise self._missing(name)
+            made = self._made[name] = self._values[name]()
+        return made
+
+    __getitem__ = __getattr__
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def keys(self) -> Any:
+        """The names of the fields."""
+        return self._values.keys()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise InvalidValue(
+            f"{self._recorder.where}: fields cannot be assigned; use a variable instead of "
+            f"`{self._label}.{name}`."
+        )
+
+    def _missing(self, name: str) -> MissingField:
+        from tiga.frontends.torch.where import user_line
+
+        there = ", ".join(self._values) or "none"
+        return MissingField(
+            f"{user_line()}: field `{self._label}.{name}` is read but was not passed; "
+            f"`{self._label}` has: {there}."
+        )
+
+
+@dataclass
+class Attempt:
+    """One run of `edge` and `node`, with numbers as operands or as they are."""
+
+    request: Request
+    discovery: Discovery
+    variable: bool
+    operands: dict[Any, Operand] = field(default_factory=dict)
+    specialised: dict[Any, Source] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        relation = self.request.relation
+        self.relation = relation
+        self.recorder = Recorder(relation.edge, relation.dst, self.discovery.tensors)
+        self.rebuilder = Rebuilder(self.replace)
+
+    # -- numbers -----------------------------------------------------------------------------
+
+    def replace(self, place: Source, value: Any) -> Any:
+        """The operand for a number that discovery found; other values stay."""
+        known = self.discovery.numbers.get(place_key(place))
+        if known is None or not is_plain_number(value):
+            return value
+        label, source = known
+        if not self.variable:
+            self.specialised[place_key(source)] = source
+            return value
+        return self.operand(place_key(source), label, source, value)
+
+    def operand(self, key: Any, label: str, source: Any, value: float | int) -> Operand:
+        found = self.operands.get(key)
+        if found is None:
+            node = self.recorder.input(label, number_type(value), source)
+            found = make_operand(value, node, frozenset([key]), self.specialise)
+            self.operands[key] = found
+        return found
+
+    def specialise(self, operand: Operand) -> None:
+        """The value of a number was used: it belongs to the key."""
+        for key in operand.roots:
+            if isinstance(key, str):
+                self.params[key] = self.request.params[key]
+            else:
+                self.specialised[key] = self.discovery.numbers[key][1]
+
+    # -- arguments ---------------------------------------------------------------------------
+
+    def field(self, namespace: str, name: str, tensor: torch.Tensor) -> Node:
+        relation = self.relation
+        space = {"src": relation.src, "dst": relation.dst, "edge": relation.edge,
+                 "ndata": relation.dst}[namespace]  # fmt: skip
+        label = f"{'node' if namespace == 'ndata' else namespace}.{name}"
+        dtype = dtype_of(tensor.dtype, f"field `{label}`")
+        of = Type(dtype, tuple(tensor.shape[1:]), space)
+        return self.recorder.input(label, of, FieldSource(namespace, name))
+
+    def view(self, end: str, on_edges: bool) -> FieldView:
+        """The fields of an end; those of nodes are read through the relation on edges."""
+        fields = self.request.fields
+        namespace = end if end in fields else "ndata"
+
+        def make(name: str, tensor: torch.Tensor) -> Any:
+            def build() -> Traced:
+                node = self.field(namespace, name, tensor)
+                if on_edges and end != "edge":
+                    node = gather(self.relation, end, node)
+                return self.recorder.wrap(node, Storage(f"{end}.{name}"))
+
+            return build
+
+        values = {n: make(n, t) for n, t in fields.get(namespace, {}).items()}
+        return FieldView(end, values, self.recorder)
+
+    def parameters(self, function: Any) -> dict[str, Any]:
+        """The parameters of the call that a function takes, by name."""
+        return {
+            name: self.parameter(name, value)
+            for name, value in self.request.params.items()
+            if accepts(function, name)
+        }
+
+    def parameter(self, name: str, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            of = Type(dtype_of(value.dtype, f"parameter `{name}`"), tuple(value.shape), GLOBAL)
+            node = self.recorder.input(f"param.{name}", of, ParamSource(name))
+            return self.recorder.wrap(node, Storage(name))
+        if is_plain_number(value) and self.variable:
+            return self.operand(name, f"param.{name}", ParamSource(name), value)
+        self.params[name] = value
+        return value
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def run(self) -> Captured:
+        """Trace `edge`, the reduction and `node`."""
+        kernel = self.request.kernel
+        clone, reads = recording_clone(kernel)
+        self._equip(clone)
+        before = dict(vars(clone))
+        with (
+            torch.inference_mode(False), torch.enable_grad(),
+            FunctionMode(self.recorder, intercept), DispatchMode(self.recorder),
+        ):  # fmt: skip
+            result = self._trace(clone)
+        self._check_unchanged(before, vars(clone))
+        guards = self._guards(reads)
+        outputs = tuple(leaves(result))
+        used = set(topological(outputs))
+        inputs = {n: s for n, s in self.recorder.inputs.items() if n in used}
+        program = Program(tuple(inputs), outputs)
+        numbers = frozenset(o.trace for o in self.operands.values())
+        return Captured(
+            program, tuple(inputs.values()), guards, numbered(result), self.params, numbers
+        )
+
+    def _trace(self, clone: Any) -> Any:
+        kernel, recorder, relation = self.request.kernel, self.recorder, self.relation
+        recorder.space = relation.edge
+        edge = self._bound(clone, "edge")
+        views = self.view("src", True), self.view("dst", True), self.view("edge", True)
+        sent = edge(*views, **self.parameters(user_function(kernel, "edge")))
+        rows = aggregate(recorder, relation, kernel.reducer, sent)
+        if user_function(kernel, "node") is MessagePassing.node:
+            return rows
+        recorder.space = relation.dst
+        node = self._bound(clone, "node")
+        given = tree_map(recorder.wrap, rows)
+        made = node(self.view("dst", False), given, **self.parameters(user_function(kernel, "node")))
+        return tree_map(lambda leaf: to_entities(recorder, leaf, relation.dst, "node"), made)
+
+    def _bound(self, clone: Any, name: str) -> Any:
+        function = user_function(self.request.kernel, name)
+        copy = self.rebuilder.function(function) if isinstance(function, FunctionType) else function
+        attribute = getattr(self.request.kernel, name)
+        return MethodType(copy, clone) if isinstance(attribute, MethodType) else copy
+
+    def _equip(self, clone: Any) -> None:
+        """Put operands, and copies of the methods that read numbers, on the stand-in for self."""
+        kernel, state = self.request.kernel, vars(clone)
+        for _, place in list(self.discovery.numbers.values()):
+            on_self = place.holder is vars(kernel) or isinstance(place.holder, MappingProxyType)
+            if on_self:
+                state[place.key] = self.replace(place, place.get())
+        for name in self.discovery.names:
+            method = inspect.getattr_static(kernel, name, None)
+            if isinstance(method, FunctionType) and name not in state:
+                state[name] = MethodType(self.rebuilder.function(method), clone)
+
+    def _check_unchanged(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        written = [k for k in after if k not in before or after[k] is not before[k]]
+        if written:
+            raise InvalidValue(
+                f"`edge` or `node` assigns `self.{written[0]}`. They run once per program, not "
+                f"once per call: return the value instead, or keep state outside of them."
+            )
+
+    def _guards(self, reads: set[str]) -> Guards:
+        discovery = self.discovery
+        for name in sorted(reads):
+            discovery.attribute(self.request.kernel, name, "self", required=True)
+        discovery.settle()
+        guards = discovery.guards
+        for place in self.specialised.values():
+            guards.values.append((place, place.get()))
+        return guards
+
+
+def user_function(kernel: Any, name: str) -> Any:
+    """The function behind `kernel.edge` or `kernel.node`."""
+    attribute = getattr(kernel, name)
+    return attribute.__func__ if isinstance(attribute, MethodType) else attribute
+
+
+def accepts(function: Any, name: str) -> bool:
+    """Whether a function takes a parameter of this name."""
+    parameters = inspect.signature(function).parameters
+    if name in parameters:
+        return True
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def discover(kernel: MessagePassing) -> Discovery:
+    """Everything that the functions of a kernel can read."""
+    discovery = Discovery()
+    discovery.attribute(kernel, "reducer", "self", required=True)
+    discovery.guards.attributes.append((kernel, "__class__", type(kernel)))
+    for name in ("edge", "node"):
+        discovery.attribute(kernel, name, "self", operand=True, required=True)
+        discovery.value(user_function(kernel, name), name, operand=True)
+    before = -1
+    while before != len(discovery.names):
+        before = len(discovery.names)
+        for name in sorted(discovery.names):
+            if not name.startswith("__"):
+                discovery.attribute(kernel, name, "self", operand=True)
+        if "super" in discovery.names or _calls_super(discovery):
+            _parents(kernel, discovery)
+        discovery.settle()
+    return discovery
+
+
+def _calls_super(discovery: Discovery) -> bool:
+    return any(
+        isinstance(f, FunctionType) and "super" in f.__code__.co_names for f in discovery.keep
+    )
+
+
+def _parents(kernel: Any, discovery: Discovery) -> None:
+    """The overridden methods that `super()` may reach."""
+    for cls in type(kernel).__mro__:
+        for name in discovery.names & vars(cls).keys():
+            method = vars(cls)[name]
+            if isinstance(method, FunctionType):
+                discovery.guards.attributes.append((cls, name, method))
+                discovery.value(method, name)
+
+
+def capture(request: Request) -> Captured:
+    """The program of a call.
+
+    Raises:
+        Unfusable: an op that no trace can hold.
+        InvalidValue, InvalidType: `edge` does what no program can do; the message says where.
+    """
+    kernel = request.kernel
+    for name in request.params:
+        known = any(accepts(user_function(kernel, f), name) for f in ("edge", "node"))
+        if not known:
+            raise InvalidType(
+                f"{type(kernel).__name__}: neither `edge` nor `node` takes a parameter `{name}`."
+            )
+    try:
+        return Attempt(request, discover(kernel), variable=True).run()
+    except Unfusable:
+        raise
+    except TigaError as error:
+        if not isinstance(error, InvalidType):
+            raise
+        return _retry(request, error)
+    except Exception as error:
+        return _retry(request, error)
+
+
+def _retry(request: Request, error: Exception) -> Captured:
+    """Code that cannot work with operands gets plain numbers, which then belong to the key."""
+    attempt = Attempt(request, discover(request.kernel), variable=False)
+    has_numbers = attempt.discovery.numbers or any(map(is_plain_number, request.params.values()))
+    if not has_numbers:
+        raise error
+    return attempt.run()

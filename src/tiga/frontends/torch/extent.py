@@ -1,0 +1,50 @@
+"""What `x.shape` is inside `edge` and `node`: the entity axis can be restated, but not read."""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from tiga.errors import InvalidValue
+
+Where = Callable[[], str]
+
+
+class Extent(torch.SymInt):
+    """The number of edges or nodes as far as a traced function may know it.
+
+    Handing it back to torch as a leading extent, as in `x.view(x.shape[0], -1)`, is fine; any
+    other use is refused, because a program serves every number of edges. It is a SymInt so that
+    torch's argument parser lets it pass to where calls are recorded.
+    """
+
+    def __init__(self, size: int, where: Where) -> None:
+        self.size = size
+        self._where = where
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise InvalidValue(
+            f"{self._where()}: this reads how many edges (or nodes) there are. One program serves "
+            f"every graph, so `edge` and `node` cannot depend on that number; pass it as a "
+            f"parameter of the call, `kernel(graph=..., n=graph.num_edges)`, if it is needed."
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __abs__ = _refuse
+    __int__ = __float__ = __index__ = __bool__ = __str__ = __repr__ = __format__ = _refuse  # type: ignore
+    __hash__ = object.__hash__
+
+
+class Shape(tuple[Any, ...]):
+    """The shape of a traced value: an Extent first if it has an entity axis."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """Number of elements, which counts entities unless the value is global."""
+        total = 1
+        for extent in self:
+            total = extent * total
+        return total

@@ -1,0 +1,79 @@
+"""Check what a call passes before anything runs."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+
+from tiga.errors import InvalidType, InvalidValue, UnsupportedByBackend
+from tiga.frontends.torch.dtypes import dtype_of
+from tiga.relations import Graph
+
+EXTENT_NAMES = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_src"}
+
+
+def namespaces(
+    graph: Any, src: Any, dst: Any, edge: Any, ndata: Any
+) -> dict[str, Mapping[str, Any]]:
+    """The field mappings of a call, by namespace.
+
+    Raises:
+        InvalidType: no graph; a namespace that is no mapping; `ndata` beside `src` or `dst`.
+        InvalidValue: `ndata` on a graph whose ends are two node sets.
+    """
+    if not isinstance(graph, Graph):
+        raise InvalidType(f"`graph` must be a tiga Graph; got {type(graph).__name__}.")
+    if ndata is None:
+        return {"src": src or {}, "dst": dst or {}, "edge": edge or {}}
+    if src or dst:
+        raise InvalidType(
+            "pass `ndata` for both ends of a graph, or `src` and `dst`; `ndata` came with "
+            f"`{'src' if src else 'dst'}`."
+        )
+    if graph.num_src != graph.num_dst:
+        raise InvalidValue(
+            f"`ndata` needs one node set, but the graph has {graph.num_src} sources and "
+            f"{graph.num_dst} destinations: pass `src` and `dst`."
+        )
+    return {"ndata": ndata, "edge": edge or {}}
+
+
+def extents_of(graph: Graph) -> dict[str, int]:
+    """The leading extent that each namespace must have."""
+    csr = graph.csr()
+    return {
+        "src": csr.num_src, "dst": csr.num_dst, "edge": csr.num_edges, "ndata": csr.num_src,
+    }  # fmt: skip
+
+
+def refuse(graph: Graph, fields: Mapping[str, Any], extents: Mapping[str, int]) -> NoReturn:
+    """Raise for the first field that is wrong; there is one."""
+    for namespace, values in fields.items():
+        if not isinstance(values, Mapping):
+            raise InvalidType(
+                f"`{namespace}` must be a mapping from names to tensors; got "
+                f"{type(values).__name__}."
+            )
+        for name, value in values.items():
+            _check(f"{namespace}.{name}", value, namespace, extents[namespace])
+    raise AssertionError("every field is right")
+
+
+def _check(label: str, value: Any, namespace: str, extent: int) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise InvalidType(
+            f"field `{label}` must be a torch.Tensor; got {type(value).__name__}. Convert it with "
+            f"torch.as_tensor."
+        )
+    if value.layout is not torch.strided:
+        raise InvalidType(f"field `{label}` must be a dense tensor; got layout {value.layout}.")
+    if value.device.type != "cpu":
+        raise UnsupportedByBackend(
+            f"field `{label}` is on {value.device}; kernels run on the CPU: pass `{label}.cpu()`."
+        )
+    dtype_of(value.dtype, f"field `{label}`")
+    if not value.dim() or value.shape[0] != extent:
+        raise InvalidValue(
+            f"field `{label}` has shape {list(value.shape)}; its first axis must be "
+            f"graph.{EXTENT_NAMES[namespace]} = {extent}."
+        )

@@ -1,0 +1,96 @@
+"""What a kernel can tell about its programs."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tiga.frontends.torch.call import Variant, state_of
+from tiga.frontends.torch.unit import Runnable
+
+
+class CacheInfo(NamedTuple):
+    """Calls that found their program, calls that captured one, programs, executables built."""
+
+    hits: int
+    misses: int
+    variants: int
+    compiled: int
+
+
+class Diagnostic(NamedTuple):
+    """Something that was not fused, and where the user wrote it."""
+
+    stage: str
+    disposition: str
+    message: str
+    action: str
+
+
+class Inspection:
+    """The programs of one kernel instance."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.name = type(kernel).__name__
+        self.state = state_of(kernel)
+
+    def _runnables(self) -> Iterator[tuple[str, Runnable]]:
+        for i, variant in enumerate(self.state.all()):
+            if variant.unit is not None:
+                for what, runnable in variant.unit.runnables():
+                    yield f"program {i}, {what}", runnable
+
+    def cache_info(self) -> CacheInfo:
+        """Counts of hits, misses, variants and executables."""
+        compiled = {id(r): r for _, r in self._runnables()}
+        variants = self.state.all()
+        return CacheInfo(self.state.hits, self.state.misses, len(variants), len(compiled))
+
+    def explain(self) -> str:
+        """One section per program."""
+        lines = [f"{self.name}: {len(self.state.all())} program(s)"]
+        for i, variant in enumerate(self.state.all()):
+            if variant.bounded is not None:
+                lines.append(f"program {i}: {_bounded_text(variant)}")
+        for what, runnable in self._runnables():
+            lines += [f"{what}:", *(f"  {line}" for line in _explained(runnable).splitlines())]
+        return "\n".join(lines)
+
+    def ir(self, level: str) -> str:
+        """The text of one level, a section per program."""
+        return self._texts(lambda runnable: runnable.executable.ir(level))
+
+    def code(self) -> str:
+        """The lowest text, a section per program."""
+        return self._texts(lambda runnable: runnable.executable.code())
+
+    def _texts(self, text: Any) -> str:
+        return "\n".join(f"// {what}\n{text(runnable)}" for what, runnable in self._runnables())
+
+    def schedules(self) -> tuple[Any, ...]:
+        """The schedules of all row programs."""
+        return tuple(s for _, r in self._runnables() for s in getattr(r.executable, "schedules", ()))
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """One record per program on the bounded path."""
+        return tuple(
+            Diagnostic("capture", "rejected", str(v.bounded.reason), _ADVICE)
+            for v in self.state.all()
+            if v.bounded is not None
+        )
+
+
+_ADVICE = (
+    "runs through torch in destination blocks; rewrite the op, or set strict to make it an error"
+)
+
+
+def _bounded_text(variant: Variant) -> str:
+    assert variant.bounded is not None
+    return f"not fused: {variant.bounded.reason}; {_ADVICE}"
+
+
+def _explained(runnable: Runnable) -> str:
+    explain = getattr(runnable.executable, "explain", None)
+    if explain is not None:
+        return explain()
+    ops = sorted({n.op.name for n in runnable.program.order})
+    return f"{len(runnable.program.order)} values by {', '.join(ops)}"

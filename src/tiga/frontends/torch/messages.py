@@ -1,0 +1,153 @@
+"""From what `edge` returns to one value per row."""
+
+import itertools
+from typing import Any
+
+import torch
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.message_passing import Masked
+from tiga.frontends.torch.dtypes import default_float
+from tiga.frontends.torch.numbers import Operand, is_plain_number
+from tiga.frontends.torch.tracer import Recorder, Traced
+from tiga.frontends.torch.tree import leaves, tree_map
+from tiga.ops.align import expand_to
+from tiga.ops.contract import contract
+from tiga.ops.feature import reshape, take
+from tiga.ops.leaf import constant, stop_gradient, zeros_like
+from tiga.ops.pointwise import cast, logical_and, logical_or, where
+from tiga.reducers import Bound, Messages, Reducer
+from tiga.trace.node import Node, rewrite
+from tiga.types import GLOBAL, Relation, Space, Type, bool_, int64
+
+MOST_MASK_LANES = 64
+
+
+def to_entities(recorder: Recorder, value: Any, space: Space, function: str) -> Node:
+    """A returned value as a node that every entity of a space has."""
+    node = _as_node(recorder, value, function)
+    if node.type.space not in (GLOBAL, space):
+        raise InvalidValue(f"`{function}` returned a value of {node.type.space}, not of {space}.")
+    return expand_to(node, node.type.shape, space)
+
+
+def _as_node(recorder: Recorder, value: Any, function: str) -> Node:
+    if isinstance(value, Traced):
+        assert value.node is not None
+        return value.node
+    if isinstance(value, torch.Tensor):
+        node = recorder.lift(value).node
+        assert node is not None
+        return node
+    if isinstance(value, Operand):
+        dtype = default_float() if isinstance(value.value, float) else int64
+        return cast(value.trace, dtype)
+    if is_plain_number(value):
+        dtype = default_float() if isinstance(value, float) else int64
+        return constant(value, Type(dtype, (), GLOBAL))
+    raise InvalidType(
+        f"`{function}` returned {value!r} of type {type(value).__name__}; expected a tensor, or a "
+        f"tuple or dict of tensors."
+    )
+
+
+def require_reducer(reducer: Any) -> Reducer:
+    """The reducer of a kernel, if it is one."""
+    if isinstance(reducer, Reducer):
+        return reducer
+    hint = " Call it: `reducer = tg.sum()`." if callable(reducer) else ""
+    raise InvalidType(f"`reducer` must be a tiga reducer such as tg.sum(); got {reducer!r}.{hint}")
+
+
+def aggregate(recorder: Recorder, relation: Relation, reducer: Any, sent: Any) -> Any:
+    """Reduce every message in what `edge` returned, in place."""
+    reducer = require_reducer(reducer)
+    if isinstance(sent, Masked) and not isinstance(sent.value, (torch.Tensor, Bound)):
+        keep = sent.keep
+        sent = tree_map(lambda value: Masked(value, keep), sent.value)
+    if not list(leaves(sent)):
+        raise InvalidType("`edge` returned no message; return a tensor.")
+    return tree_map(lambda leaf: _reduced(recorder, relation, reducer, leaf), sent)
+
+
+def _reduced(recorder: Recorder, relation: Relation, reducer: Reducer, leaf: Any) -> Node:
+    keeps = []
+    if isinstance(leaf, Masked):
+        keeps.append(leaf.keep)
+        leaf = leaf.value
+    bound = leaf if isinstance(leaf, Bound) else Bound(reducer, (leaf,))
+    if bound.reducer.arguments != len(bound.messages):
+        raise InvalidType(
+            f"`edge` returned one message, but {type(bound.reducer).__name__} takes "
+            f"{bound.reducer.arguments}: return `self.reducer(score, value)`."
+        )
+    parts = []
+    for message in bound.messages:
+        if isinstance(message, Masked):
+            keeps.append(message.keep)
+            message = message.value
+        parts.append(to_entities(recorder, message, relation.edge, "edge"))
+    if not keeps:
+        return bound.reducer.rows(Messages(relation, tuple(parts)))
+    keep = _mask(recorder, relation, keeps, max((p.type.shape for p in parts), key=len))
+    guarded = guard_leaves(parts, keep)
+    return bound.reducer.rows(Messages(relation, tuple(guarded), keep))
+
+
+def _mask(recorder: Recorder, relation: Relation, keeps: list[Any], shape: Any) -> Node:
+    """All masks as one, with axes that broadcast to the largest message."""
+    result: Node | None = None
+    for keep in keeps:
+        node = to_entities(recorder, keep, relation.edge, "tg.mask")
+        if node.type.dtype != bool_:
+            raise InvalidType(f"tg.mask: `keep` must hold bools; got {node.type.dtype}.")
+        own = node.type.shape
+        if 0 < len(own) < len(shape) and own == shape[: len(own)]:
+            node = reshape(node, (*own, *(1,) * (len(shape) - len(own))))
+        result = node if result is None else logical_and(*_broadcast(result, node))
+    assert result is not None
+    return result
+
+
+def _broadcast(a: Node, b: Node) -> list[Node]:
+    from tiga.ops.align import align
+
+    return align(a, b)
+
+
+def _any_lane(keep: Node) -> Node | None:
+    """Whether any feature of an edge counts; None if there are too many to ask."""
+    if keep.type.size > MOST_MASK_LANES:
+        return None
+    flat = reshape(keep, (keep.type.size,))
+    lanes = [reshape(take(flat, 0, (i,)), ()) for i in range(keep.type.size)]
+    return list(itertools.accumulate(lanes, logical_or))[-1]
+
+
+def guard_leaves(parts: list[Node], keep: Node) -> list[Node]:
+    """`parts` such that no derivative reaches a leaf from an edge that does not count.
+
+    A cotangent of zero is not enough: 0 times an infinite derivative is NaN. So each value that
+    enters the edge function passes derivatives only where the edge counts.
+    """
+    counts = _any_lane(keep)
+    if counts is None:
+        return parts
+
+    def spread(x: Node) -> Node:
+        return expand_to(counts, x.type.shape, x.type.space)
+
+    def guard(x: Node) -> Node:
+        return where(spread(x), x, stop_gradient(x))
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if node.type.space != keep.type.space or not node.type.dtype.is_float:
+            return None
+        if node.op.name in ("gather", "spread", "input"):
+            return guard(node)
+        if node.op.name == "contract":  # the matrix also gets inputs of these edges
+            x, matrix = inputs
+            return guard(contract(where(spread(x), x, zeros_like(x)), matrix))
+        return None
+
+    return rewrite(parts, rule)

@@ -1,0 +1,48 @@
+"""Evaluate a program on torch tensors with the numpy oracle."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tiga.backends.reference import EdgeList, evaluate
+from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.relations import Graph
+from tiga.trace.program import Program
+from tiga.types import DType
+
+
+def to_numpy(value: Any, dtype: DType) -> np.ndarray:
+    """A tensor or number as an array; bfloat16 keeps its bits."""
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value, dtype.numpy)
+    tensor = value.detach()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(dtype.numpy)
+    return tensor.numpy()
+
+
+def to_torch(array: np.ndarray, dtype: DType) -> torch.Tensor:
+    """The array as a tensor of its own."""
+    array = np.ascontiguousarray(array)
+    if dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy()).to(torch_dtype(dtype))
+
+
+def edge_list(graph: Graph) -> EdgeList:
+    """Both ends of every edge in CSR order."""
+    csr = graph.csr()
+    rows = np.repeat(np.arange(csr.num_dst), np.diff(csr.row_ptr))
+    return EdgeList(np.asarray(csr.col_idx), rows, csr.num_src, csr.num_dst)
+
+
+def evaluate_program(
+    program: Program, values: Sequence[Any], graph: Graph
+) -> list[torch.Tensor]:
+    """The outputs of a program for tensors and numbers in the order of its inputs."""
+    arrays = [to_numpy(v, n.type.dtype) for v, n in zip(values, program.inputs, strict=True)]
+    edges = edge_list(graph)
+    results = evaluate(program, arrays, dict.fromkeys(program.relations, edges))
+    return [to_torch(a, n.type.dtype) for a, n in zip(results, program.outputs, strict=True)]

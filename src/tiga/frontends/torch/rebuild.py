@@ -1,0 +1,80 @@
+"""Copies of user functions in which numbers are operands, so that arithmetic with them is seen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CellType, FunctionType
+from typing import Any
+
+from tiga.frontends.torch.discover import Source, is_library, names_in
+from tiga.frontends.torch.guards import MISSING, DefaultSlot, Slot, cell_value
+
+Replace = Callable[[Source, Any], Any]
+"""From the place and value of a number to what stands for it; any other value stays itself."""
+
+
+@dataclass
+class Rebuilder:
+    """Copies functions with their globals, closures and defaults; originals stay untouched."""
+
+    replace: Replace
+    functions: dict[int, FunctionType] = field(default_factory=dict)
+    globals: dict[int, dict[str, Any]] = field(default_factory=dict)
+    keep: list[Any] = field(default_factory=list)
+
+    def function(self, function: FunctionType) -> FunctionType:
+        """The copy of a function; library functions are returned as they are."""
+        if is_library(function):
+            return function
+        found = self.functions.get(id(function))
+        if found is not None:
+            return found
+        self.keep.append(function)
+        cells = tuple(CellType() for _ in function.__closure__ or ())
+        copy = FunctionType(
+            function.__code__,
+            self._globals(function),
+            function.__name__,
+            self._defaults(function),
+            cells or None,
+        )
+        copy.__kwdefaults__ = {
+            name: self._value(Slot(function.__kwdefaults__, name), value)
+            for name, value in (function.__kwdefaults__ or {}).items()
+        } or None
+        copy.__dict__.update(function.__dict__)
+        copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+        self.functions[id(function)] = copy
+        self._fill(function, cells)
+        self._fill_globals(function)
+        return copy
+
+    def _value(self, place: Source, value: Any) -> Any:
+        if isinstance(value, FunctionType):
+            return self.function(value)
+        return self.replace(place, value)
+
+    def _fill(self, function: FunctionType, cells: tuple[CellType, ...]) -> None:
+        for own, cell in zip(function.__closure__ or (), cells, strict=True):
+            value = cell_value(own)
+            if value is not MISSING:
+                cell.cell_contents = self._value(Slot(own), value)
+
+    def _defaults(self, function: FunctionType) -> tuple[Any, ...] | None:
+        defaults = function.__defaults__
+        if defaults is None:
+            return None
+        places = (DefaultSlot(function, i) for i in range(len(defaults)))
+        return tuple(self._value(p, v) for p, v in zip(places, defaults, strict=True))
+
+    def _globals(self, function: FunctionType) -> dict[str, Any]:
+        own = function.__globals__
+        if id(own) not in self.globals:
+            self.keep.append(own)
+            self.globals[id(own)] = dict(own)
+        return self.globals[id(own)]
+
+    def _fill_globals(self, function: FunctionType) -> None:
+        own, copy = function.__globals__, self._globals(function)
+        for name in names_in(function.__code__)[0]:
+            if name in own:
+                copy[name] = self._value(Slot(own, name), own[name])

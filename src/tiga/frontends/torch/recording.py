@@ -1,0 +1,38 @@
+"""A stand-in for `self` while `edge` is traced: it notes which attributes are read."""
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+_READS = "_tiga_reads"
+_classes: "WeakKeyDictionary[type, type]" = WeakKeyDictionary()
+
+
+def _recording_class(cls: type) -> type:
+    """A subclass that notes reads, and otherwise behaves and is called like its parent."""
+    found = _classes.get(cls)
+    if found is not None:
+        return found
+
+    def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807
+        if not name.startswith("__"):
+            object.__getattribute__(self, "__dict__")[_READS].add(name)
+        return super(made, self).__getattribute__(name)
+
+    namespace = {
+        "__getattribute__": __getattribute__,
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+    }
+    made = type.__new__(type(cls), cls.__name__, (cls,), namespace)
+    _classes[cls] = made
+    return made
+
+
+def recording_clone(kernel: Any) -> tuple[Any, set[str]]:
+    """A shallow copy of a kernel, and the set to which it adds the attributes read from it."""
+    clone = object.__new__(_recording_class(type(kernel)))
+    reads: set[str] = set()
+    state = object.__getattribute__(clone, "__dict__")
+    state.update(vars(kernel))
+    state[_READS] = reads
+    return clone, reads

@@ -1,0 +1,182 @@
+"""Programs ready to run on torch tensors, with their derivative programs, made when first asked."""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+
+from tiga.compiler import executable
+from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.ops.leaf import Input
+from tiga.ops.pointwise import add
+from tiga.relations import Graph
+from tiga.trace.derivatives import Rules, gradient, training
+from tiga.trace.node import Node
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Type
+
+RULES = Rules(add, lambda label, of: Input(label, of)())
+
+_C_TYPES = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to allocate a value: dtype, which extent of the graph leads it, feature shape."""
+
+    dtype: torch.dtype
+    extent: str | None
+    shape: tuple[int, ...]
+
+
+def layout_of(of: Type) -> Layout:
+    """The layout of values of a type."""
+    extents = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
+    lead = None if of.space == GLOBAL else extents[of.space.name]
+    return Layout(torch_dtype(of.dtype), lead, of.shape)
+
+
+class Runnable:
+    """A compiled program with the allocation of its outputs."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.executable = executable(program)
+        self.outputs = [layout_of(n.type) for n in program.outputs]
+        self.inputs = [_C_TYPES.get(n.type.dtype.name) for n in program.inputs]
+        spaces = {n.type.space for n in program.order if n.type.space != GLOBAL}
+        self.extents = {
+            space: layout_of(Type(program.order[0].type.dtype, (), space)).extent
+            for space in spaces
+        }
+
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[torch.Tensor]:
+        """Compute the outputs from contiguous tensors and Python numbers."""
+        csr = graph.csr()
+        outputs = []
+        for layout in self.outputs:
+            lead = () if layout.extent is None else (getattr(csr, layout.extent),)
+            outputs.append(torch.empty((*lead, *layout.shape), dtype=layout.dtype))
+        numbers, addresses = [], []
+        for value, c_type in zip(values, self.inputs, strict=True):
+            if isinstance(value, torch.Tensor):
+                addresses.append(value.data_ptr())
+                continue
+            number = c_type(value)  # type: ignore[misc]
+            numbers.append(number)
+            addresses.append(ctypes.addressof(number))
+        destinations = [output.data_ptr() for output in outputs]
+        threads = torch.get_num_threads()
+        if self.program.relations:
+            self.executable.run((graph,), addresses, destinations, threads)
+        else:
+            extents = {s: getattr(csr, e) for s, e in self.extents.items() if e is not None}
+            self.executable.run((), addresses, destinations, threads, extents)
+        return outputs
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """A gradient program as a unit, and where its arguments come from."""
+
+    unit: "Unit"
+    arguments: tuple[tuple[str, int], ...]
+    wanted: tuple[int, ...]
+
+
+class Trained:
+    """The training form of a program for the gradients of some of its inputs."""
+
+    def __init__(self, program: Program, wanted: tuple[int, ...]) -> None:
+        self.wanted = wanted
+        self.runnable = Runnable(training(program, wanted, RULES))
+        full = self.runnable.program
+        self.floats = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
+        self.whole = tuple(
+            i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float
+        )
+        self.derivatives: dict[tuple[int, ...], Derivative] = {}
+        self.lock = threading.Lock()
+
+    @cached_property
+    def saved(self) -> tuple[list[int], list[int]]:
+        """Inputs and outputs that a gradient of all outputs reads."""
+        found = gradient(self.runnable.program, self.wanted, self.floats, RULES)
+        inputs = sorted({i for kind, i in found.arguments if kind == "input"})
+        outputs = sorted({i for kind, i in found.arguments if kind == "output"})
+        return inputs, outputs
+
+    def derivative(self, present: tuple[int, ...]) -> Derivative:
+        """The gradient program when these outputs have a cotangent."""
+        with self.lock:
+            found = self.derivatives.get(present)
+            if found is None:
+                made = gradient(self.runnable.program, self.wanted, present, RULES)
+                found = Derivative(unit_of(made.program), made.arguments, made.wanted)
+                self.derivatives[present] = found
+        return found
+
+
+class Unit:
+    """One program: how to run it, and how to run it so that gradients can follow."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.lock = threading.RLock()
+        self._plain: Runnable | None = None
+        self.trained: dict[tuple[int, ...], Trained] = {}
+
+    def plain(self) -> Runnable:
+        """The program alone."""
+        if self._plain is None:
+            with self.lock:
+                if self._plain is None:
+                    self._plain = Runnable(self.program)
+        return self._plain
+
+    def training(self, wanted: tuple[int, ...]) -> Trained:
+        """The program with what the gradients of these inputs need."""
+        found = self.trained.get(wanted)
+        if found is None:
+            with self.lock:
+                found = self.trained.get(wanted)
+                if found is None:
+                    found = self.trained[wanted] = Trained(self.program, wanted)
+        return found
+
+    def runnables(self) -> list[tuple[str, Runnable]]:
+        """Everything compiled so far, with what it is: derivatives of derivatives included."""
+        found = [("forward", self._plain)] if self._plain is not None else []
+        for trained in list(self.trained.values()):
+            found.append(("forward, saving for gradients", trained.runnable))
+            for derivative in list(trained.derivatives.values()):
+                inner = derivative.unit.runnables()
+                found += [(f"gradient: {name}", runnable) for name, runnable in inner]
+        return found
+
+
+_units: "WeakValueDictionary[Program, Unit]" = WeakValueDictionary()
+_units_lock = threading.Lock()
+
+
+def unit_of(program: Program) -> Unit:
+    """The unit of a program, shared by all kernels that describe the same one."""
+    with _units_lock:
+        found = _units.get(program)
+        if found is None:
+            found = _units[program] = Unit(program)
+    return found
+
+
+def float_inputs(program: Program) -> tuple[int, ...]:
+    """Positions of inputs that can have a gradient."""
+
+    def differentiable(node: Node) -> bool:
+        return node.type.dtype.is_float
+
+    return tuple(i for i, node in enumerate(program.inputs) if differentiable(node))
