@@ -221,7 +221,9 @@ class Concat(Op, name="concat"):
         return np.concatenate(parts, axis=self.axis)
 
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
-        return np.concatenate(arrays, axis=self.axis + 1)
+        entities = next((len(a) for a in arrays if len(a) != 1), 1)
+        whole = [np.broadcast_to(a, (entities, *a.shape[1:])) for a in arrays]
+        return np.concatenate(whole, axis=self.axis + 1)
 
     def _pieces(self, inputs: Sequence[Node]) -> list[Shape]:
         stops = np.cumsum([0, *(n.type.shape[self.axis] for n in inputs)])

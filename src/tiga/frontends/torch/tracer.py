@@ -20,6 +20,7 @@ from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.extent import Extent
 from tiga.frontends.torch.where import user_line
 from tiga.ops.leaf import Input, constant, stop_gradient
+from tiga.ops.pointwise import add, sub
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space, Type
 
@@ -245,6 +246,10 @@ class Recorder:
         result = self.record(f"{base[:-1]}.{overload}", args, kwargs)
         if result.type != target.node.type:  # type: ignore[union-attr]
             result = self.record("copy.default", (target, self.wrap(result)), {})
+        if not torch.is_grad_enabled() and result.type.dtype.is_float:
+            # torch writes the data and leaves the derivative as it was before.
+            old = target.node
+            result = add(result, sub(old, stop_gradient(old)))
         target.node = result
         return target
 

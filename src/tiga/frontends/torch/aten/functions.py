@@ -333,9 +333,10 @@ def _largest(x: Node) -> float:
 @aten("logaddexp")
 def _logaddexp(call: Call, a: Node, b: Node) -> Node:
     def logaddexp(x: Node, y: Node) -> Node:
-        same = p.eq(x, y)  # also where both are infinite
-        gap = p.where(same, zeros_like(x), p.sub(y, x))
-        return p.add(x, softplus(gap))
+        infinite = p.logical_and(p.eq(x, y), p.eq(f.abs_(x), const(x, math.inf)))
+        zero = zeros_like(x)
+        gap = p.sub(p.where(infinite, zero, y), p.where(infinite, zero, x))
+        return p.where(infinite, x, p.add(x, softplus(gap)))
 
     return arithmetic(call, logaddexp, a, b)
 

@@ -1,0 +1,260 @@
+"""Building expressions: operands to nodes, promotion, broadcasting, errors with the user's line."""
+
+import math
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.core import Tensor, View, share, wrap
+from tiga.frontends.tensor.dtypes import promote_scalar, result_dtype
+from tiga.frontends.tensor.lazy import Cell, LazyNode, here, user_place
+from tiga.ops.align import expand_to
+from tiga.ops.base import Op
+from tiga.ops.leaf import Constant, constant
+from tiga.ops.pointwise import cast
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, DType, Shape, Type, bool_
+
+CHAIN = 256
+"""Longest chain of operations that waits for a value: longer ones are computed in pieces."""
+
+SCALARS = (bool, int, float, complex)
+
+
+@lru_cache(maxsize=4096)
+def _constant(value: Any, type: Type, negative_zero: bool, kind: type) -> LazyNode:
+    try:
+        plain = constant(value, type)
+    except (OverflowError, ValueError, TypeError):
+        raise InvalidValue(f"{value!r} is no value of {type.dtype} ({here()}).") from None
+    node = LazyNode(plain.op, (), type, None)
+    one = np.full((1,) * len(type.shape), plain.op.value, type.dtype.numpy)
+    node.cell = Cell(np.broadcast_to(one, type.shape))
+    return node
+
+
+def number(value: Any, type: Type) -> LazyNode:
+    """The node of a Python number in every element of `type`."""
+    negative = value == 0 and type.dtype.kind in "fc" and math.copysign(1, _real(value)) < 0
+    if type.dtype.kind in "iu":
+        _check_range(value, type.dtype)
+    return _constant(value, type, negative, value.__class__)
+
+
+def _real(value: Any) -> float:
+    return value.real if isinstance(value, complex) else value
+
+
+def _check_range(value: Any, dtype: DType) -> None:
+    limits = np.iinfo(dtype.numpy)
+    if not limits.min <= value <= limits.max:
+        raise InvalidValue(
+            f"{value!r} does not fit in {dtype} ({here()}): it holds {limits.min} to {limits.max}."
+        )
+
+
+def apply(op: Op, *inputs: Node) -> LazyNode:
+    """The node of `op`, its type inferred; nothing is folded."""
+    depth = 0
+    for node in inputs:
+        if isinstance(node, LazyNode) and node.cell is None and node.depth > depth:
+            depth = node.depth
+    inferred = op.infer(*[node.type for node in inputs])
+    return LazyNode(op, inputs, inferred, user_place(), depth + 1)
+
+
+def result(node: Node, *sources: Tensor) -> Tensor:
+    """The tensor of a node that was built from `sources`."""
+    grad = any(source._grad for source in sources) and node.type.dtype.is_differentiable
+    if not isinstance(node, LazyNode) or (node.cell is not None and not node.inputs):
+        node = relabel(node)
+    made = Tensor(node, grad)
+    if node.depth > CHAIN:
+        made.realize()
+    return made
+
+
+def relabel(node: Node) -> LazyNode:
+    """A plain node as a tensor's; its value, if there is one, is not taken over."""
+    return LazyNode(node.op, node.inputs, node.type, user_place(), 1)
+
+
+def as_tensor(value: Any, what: str = "an operand") -> Tensor:
+    """`value` as a tensor: a tensor, a number, or an array.
+
+    Raises:
+        InvalidType: it is something else.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, SCALARS):
+        kind = result_dtype(value)
+        return wrap(np.asarray(value, kind.numpy))
+    if isinstance(value, (np.ndarray, np.generic)):
+        from tiga.frontends.tensor.creation import from_numpy
+
+        return from_numpy(np.asarray(value))
+    raise InvalidType(
+        f"{what} expected a tensor or a number, got {type(value).__name__} ({here()})."
+    )
+
+
+def convert(x: Node, dtype: DType) -> Node:
+    """`x` in another dtype."""
+    return x if x.type.dtype == dtype else cast(x, dtype)
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The shape that shapes broadcast to, as in numpy.
+
+    Raises:
+        InvalidValue: they do not fit.
+    """
+    try:
+        return tuple(map(int, np.broadcast_shapes(*shapes)))
+    except ValueError:
+        listed = " and ".join(map(str, shapes))
+        raise InvalidValue(
+            f"shapes {listed} do not broadcast ({here()}): aligned from the right, extents must "
+            "be equal or 1."
+        ) from None
+
+
+def operands(*values: Any, dtype: DType | None = None) -> tuple[list[Node], list[Tensor]]:
+    """Values as nodes of one shape and one dtype (by promotion unless given), and the tensors."""
+    known = [v if isinstance(v, SCALARS) else as_tensor(v) for v in values]
+    tensors = [v for v in known if isinstance(v, Tensor)]
+    if dtype is None:
+        dtype = result_dtype(*(v.dtype if isinstance(v, Tensor) else v for v in known))
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    space = next((t._node.type.space for t in tensors if t._node.type.space != GLOBAL), GLOBAL)
+    target = Type(dtype, shape, space)
+    nodes: list[Node] = []
+    for value in known:
+        if not isinstance(value, Tensor):
+            nodes.append(number(value, target))
+        elif value._node.type == target:
+            nodes.append(value._node)
+        else:
+            nodes.append(expand_to(convert(value._node, dtype), shape, space))
+    return nodes, tensors
+
+
+def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
+    """A pointwise op on two operands; `kinds` are the kinds of dtypes that it takes."""
+    if a.__class__ is Tensor:
+        x = a._node
+        kind = x.type.dtype.kind
+        if b.__class__ is Tensor:
+            y = b._node
+            if x.type == y.type and (kinds is None or kind in kinds):
+                return _made(op, x, y, a._grad or b._grad)
+        elif b.__class__ in _WEAK and kind == _WEAK[b.__class__]:
+            if kinds is None or kind in kinds:
+                return _made(op, x, number(b, x.type), a._grad)
+    nodes, tensors = operands(a, b)
+    _check_kind(op, nodes[0].type.dtype, kinds)
+    return result(apply(op, *nodes), *tensors)
+
+
+_WEAK = {float: "f", int: "i"}
+
+
+def _made(op: Op, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
+    """The short way of `result(apply(op, x, y))` for operands that need no preparation."""
+    deep = x if x.cell is None else y
+    depth = deep.depth + 1 if deep.cell is None else 1
+    if y.cell is None and y.depth >= depth:
+        depth = y.depth + 1
+    type_ = op.infer(x.type, y.type) if op.exact else x.type
+    made = Tensor(LazyNode(op, (x, y), type_, _caller()), grad and type_.dtype.is_differentiable)
+    made._node.depth = depth
+    if depth > CHAIN:
+        made.realize()
+    return made
+
+
+def _caller() -> Any:
+    return user_place()
+
+
+def _check_kind(op: Op, dtype: DType, kinds: str | None) -> None:
+    if kinds is not None and dtype.kind not in kinds:
+        names = {"b": "bool", "i": "integer", "f": "float", "c": "complex"}
+        expected = " or ".join(names[k] for k in kinds if k in names)
+        raise InvalidType(
+            f"{op.name} expected {expected} operands, got {dtype} ({here()}); cast with "
+            ".astype(...)."
+        )
+
+
+def unary(op: Op, x: Any, kinds: str | None = None, *, floats: bool = False) -> Tensor:
+    """A pointwise op on one operand; `floats` converts integers to the default float type."""
+    tensor = as_tensor(x)
+    node: Node = tensor._node
+    if floats and node.type.dtype.kind not in "fc":
+        node = cast(node, promote_scalar(node.type.dtype, float))
+    _check_kind(op, node.type.dtype, kinds)
+    return result(apply(op, node), tensor)
+
+
+def view(x: Tensor, node: Node, through: View | None) -> Tensor:
+    """A tensor that shows `x`'s memory in another way; without `through` it will be a copy."""
+    made = result(relabel(node) if not isinstance(node, LazyNode) else node, x)
+    if through is None or made._array is not None:
+        return made
+    if x._array is not None:
+        share(made, x, through)
+        return made
+    made._source = (x, through)
+    if x._viewers is None:
+        x._viewers = []
+    x._viewers.append(ref(made))
+    return made
+
+
+def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
+    """A non-negative axis.
+
+    Raises:
+        InvalidType: it is no integer.
+        InvalidValue: there is no such axis.
+    """
+    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+        raise InvalidType(f"{what}= expected an integer, got {axis!r} ({here()}).")
+    axis = int(axis)
+    if not -rank <= axis < rank:
+        raise InvalidValue(f"{what}={axis} is out of range for {rank} axes ({here()}).")
+    return axis % rank
+
+
+def normalize_axes(axis: Any, rank: int, dim: Any = None) -> Shape:
+    """Ascending non-negative axes; None is all of them. `dim` is another spelling of `axis`."""
+    if axis is not None and dim is not None:
+        raise InvalidValue(f"axis= and dim= are one argument: give one of them ({here()}).")
+    axis = dim if axis is None else axis
+    if axis is None:
+        return tuple(range(rank))
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = [normalize_axis(a, rank) for a in given]
+    if len(set(axes)) != len(axes):
+        raise InvalidValue(f"axis={axis} names an axis twice ({here()}).")
+    return tuple(sorted(axes))
+
+
+def torch_function(values: Sequence[Any], name: str) -> Any:
+    """torch's function of this name if one of the values is a torch tensor, else None."""
+    torch = sys.modules.get("torch")
+    if torch is None or not any(isinstance(v, torch.Tensor) for v in values):
+        return None
+    return getattr(torch, name)
+
+
+def truth(x: Node) -> Node:
+    """`x != 0` as a bool node."""
+    return convert(x, bool_)

@@ -1,0 +1,335 @@
+"""`Tensor`: a lazy n-dimensional value with its own storage, differentiable and inspectable."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.lazy import LazyNode, here, leaf
+from tiga.runtime.buffer import READY, Buffer, Event
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
+
+View = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a tensor's memory is; it compares equal to its name.
+
+    Example:
+        >>> Device("cpu") == "cpu"
+        True
+    """
+
+    type: str
+    index: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return str(self) == other or f"{self.type}:{self.index}" == other
+        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __str__(self) -> str:
+        return self.type if self.index == 0 else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+
+CPU = Device("cpu")
+
+
+def check_device(device: Any) -> Device:
+    """The device that `device` names; None is the CPU.
+
+    Raises:
+        InvalidValue: there is no such device here.
+    """
+    if device is None or device == CPU:
+        return CPU
+    raise InvalidValue(
+        f"device= expected 'cpu', got {device!r} ({here()}): native tensors live on the CPU; "
+        "use torch tensors for CUDA."
+    )
+
+
+class Tensor:
+    """A value of some shape and dtype: given, or computed when it is first looked at.
+
+    Made by `tg.tensor`, `tg.zeros`, `tg.from_numpy` and the like, never called directly.
+    Arithmetic records an expression; `tolist`, `numpy`, `item`, `realize` and printing compute
+    it. Views share storage with what they view.
+
+    Example:
+        >>> import tiga as tg
+        >>> x = tg.tensor([1.0, 2.0, 3.0])
+        >>> y = x * 2.0 + 1.0
+        >>> y.shape, y.dtype
+        ((3,), float32)
+        >>> y.tolist()
+        [3.0, 5.0, 7.0]
+    """
+
+    __slots__ = (
+        "__weakref__", "_array", "_buffer", "_execution", "_expression", "_grad", "_leaf", "_node",
+        "_source", "_viewers",
+    )  # fmt: skip
+    # numpy leaves mixed expressions to us.
+    __array_priority__ = 1000
+    __array_ufunc__ = None
+
+    _array: np.ndarray | None
+    _buffer: Buffer | None
+    _node: LazyNode
+    _source: tuple["Tensor", View] | None
+    _viewers: "list[ref[Tensor]] | None"
+    _expression: Node | None
+
+    def __init__(self, node: LazyNode, grad: bool) -> None:
+        self._node = node
+        self._grad = grad
+        self._leaf = False
+        self._array = self._buffer = self._source = None
+        self._viewers = self._execution = self._expression = None
+
+    # metadata
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of every axis."""
+        return self._node.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._node.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._node.type.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._node.type.size
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self._node.type.row_bytes
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return CPU
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """How far apart neighbours along each axis are in memory, in elements."""
+        if self._source is not None:
+            self.realize()
+        if self._array is None:
+            return contiguous_strides(self.shape)
+        return tuple(step // self.itemsize for step in self._array.strides)
+
+    @property
+    def offset(self) -> int:
+        """Where the first element is in the storage, in elements."""
+        if self._source is not None:
+            self.realize()
+        if self._array is None or self._buffer is None:
+            return 0
+        start = address_of(self._buffer.owner)
+        return (address_of(self._array) - start) // self.itemsize if start else 0
+
+    @property
+    def version(self) -> int:
+        """How often the storage was written in place."""
+        return self._buffer.version if self._buffer is not None else 0
+
+    @property
+    def ready_event(self) -> Event:
+        """When the value is ready: on the CPU it always is."""
+        return READY
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether elements lie in row-major order without gaps."""
+        return self.strides == contiguous_strides(self.shape) or self.size <= 1
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether derivatives with respect to this tensor, or through it, can be asked for."""
+        return self._grad
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the value was given, not computed from other tensors."""
+        return self._leaf
+
+    @property
+    def execution(self) -> dict[str, Any] | None:
+        """How the value was computed; None for given values, views and what is not computed yet."""
+        return self._execution
+
+    @property
+    def where(self) -> str | None:
+        """The line that built the tensor, `file:line`."""
+        return self._node.where
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
+        """Ask for derivatives with respect to this tensor, or no longer; returns it."""
+        if requires_grad and not self.dtype.is_differentiable:
+            raise InvalidType(
+                f"requires_grad= expected a float or complex tensor, got {self.dtype} ({here()}); "
+                "cast it with .astype(tg.float32)."
+            )
+        if not self._leaf and self._grad and not requires_grad:
+            raise InvalidValue(
+                f"a computed tensor keeps its history ({here()}); use .detach() for one without."
+            )
+        self._grad = requires_grad
+        return self
+
+    # values
+
+    def realize(self) -> "Tensor":
+        """Compute the value, if it is not there yet; returns the tensor itself."""
+        if self._array is None:
+            from tiga.frontends.tensor.evaluate import realize
+
+            realize(self)
+        return self
+
+    def numpy(self) -> np.ndarray:
+        """The value as a numpy array that shares its memory (bfloat16 as ml_dtypes's)."""
+        self.realize()
+        assert self._array is not None
+        return self._array
+
+    to_numpy = numpy
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def tolist(self) -> Any:
+        """The value as nested lists of Python numbers, a number for a scalar."""
+        array = self.numpy()
+        return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number.
+
+        Raises:
+            InvalidValue: there is not exactly one.
+        """
+        if self.size != 1:
+            raise InvalidValue(f"item() expected one element, got shape {self.shape} ({here()}).")
+        return self.numpy().reshape(-1)[:1].tolist()[0]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise InvalidType(f"len() of a tensor without axes ({here()}).")
+        return self.shape[0]
+
+    def _scalar(self, what: str) -> Any:
+        if self.size != 1:
+            raise InvalidValue(
+                f"{what} of a tensor with {self.size} elements is ambiguous ({here()}); use "
+                "tg.any, tg.all or .item() of one element."
+            )
+        return self.item()
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar("the truth value"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int()"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex()"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise InvalidType(f"an index expected an integer tensor, got {self.dtype} ({here()}).")
+        return int(self._scalar("an index"))
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise InvalidType(f"iteration over a tensor without axes ({here()}).")
+        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        grad = ", requires_grad=True" if self._grad else ""
+        body = np.array2string(self.numpy(), separator=", ", prefix="tensor(", threshold=1000)
+        return f"tensor({body}, dtype={self.dtype}{grad})"
+
+
+def address_of(memory: Any) -> int:
+    """The address of an array's first element; 0 for what is no array."""
+    if not isinstance(memory, np.ndarray):
+        return 0
+    return int(memory.__array_interface__["data"][0])
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a row-major array, in elements."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) -> None:
+    """Give a tensor its value, and pass it on to the views that wait for it."""
+    tensor._array = array
+    tensor._buffer = buffer if buffer is not None else Buffer(array, array.nbytes)
+    tensor._source = None
+    viewers, tensor._viewers = tensor._viewers, None
+    for reference in viewers or ():
+        waiting = reference()
+        if waiting is not None and waiting._source is not None:
+            share(waiting, tensor, waiting._source[1])
+
+
+def share(view: Tensor, base: Tensor, through: View) -> None:
+    """Make `view` see the memory of `base`, which has a value."""
+    assert base._array is not None
+    assert base._buffer is not None
+    give_array(view, through(base._array), base._buffer)
+    if not base._buffer.viewers:
+        base._buffer.viewers.append(ref(base))
+    base._buffer.viewers.append(ref(view))
+
+
+def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -> Tensor:
+    """A given value: a leaf that shares the array's memory; `owner` keeps foreign memory alive."""
+    dtype = dtype_of_numpy(array.dtype)
+    result = Tensor(leaf(array, Type(dtype, array.shape, GLOBAL)), requires_grad)
+    result._leaf = True
+    result._array = array
+    result._buffer = Buffer(array if owner is None else owner, array.nbytes)
+    return result

@@ -1,0 +1,410 @@
+"""New tensors: from Python values, numpy arrays and other libraries, and filled ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.build import SCALARS
+from tiga.frontends.tensor.core import Tensor, check_device, wrap
+from tiga.frontends.tensor.dtypes import (
+    DEFAULT_FLOAT,
+    DEFAULT_INT,
+    check_dtype,
+    result_dtype,
+)
+from tiga.frontends.tensor.lazy import here
+from tiga.types import DType, dtype_of_numpy
+
+Extent = int | Sequence[int]
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    for extent in extents:
+        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
+            raise InvalidType(f"shape= expected integers, got {shape!r} ({here()}).")
+        if int(extent) < 0:
+            raise InvalidValue(f"shape= expected extents of at least 0, got {shape!r} ({here()}).")
+    return tuple(int(extent) for extent in extents)
+
+
+def _finish(array: np.ndarray, requires_grad: bool, device: Any = None) -> Tensor:
+    check_device(device)
+    made = wrap(array)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _leaves(data: Any, found: set[type]) -> tuple[int, ...]:
+    """The shape of nested lists; the types of their numbers are added to `found`."""
+    if isinstance(data, SCALARS):
+        found.add(type(data))
+        return ()
+    if isinstance(data, np.generic):
+        found.add(bool if data.dtype == bool else type(data.item()))
+        return ()
+    if isinstance(data, Tensor) and not data.shape:
+        found.add(type(data.item()))
+        return ()
+    if not isinstance(data, (list, tuple)):
+        raise InvalidType(
+            f"tg.tensor expected numbers, nested lists or an array, got "
+            f"{type(data).__name__} ({here()})."
+        )
+    shapes = {_leaves(item, found) for item in data}
+    if len(shapes) > 1:
+        raise InvalidValue(
+            f"tg.tensor expected lists of equal lengths, got parts of shapes "
+            f"{' and '.join(map(str, sorted(shapes)))} ({here()})."
+        )
+    return (len(data), *(shapes.pop() if shapes else ()))
+
+
+def _inferred(found: set[type]) -> DType:
+    for kind in (complex, float, int, bool):
+        if kind in found:
+            return result_dtype(kind())
+    return DEFAULT_FLOAT
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor that holds a copy of `data`.
+
+    Args:
+        data: a number, nested lists of numbers, a tensor, a numpy array, or anything with
+            `__dlpack__` or `__array__`.
+        dtype: the element type; by default the array's own, or for numbers complex64 where one
+            is complex, else float32 where one is a float, else int64, else bool.
+        device: only "cpu".
+        requires_grad: whether derivatives with respect to it can be asked for.
+
+    Raises:
+        InvalidValue: lists of unequal lengths, or numbers that do not fit.
+        InvalidType: something that holds no numbers.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.tensor([[1, 2], [3, 4]]).shape
+        (2, 2)
+    """
+    wanted = None if dtype is None else check_dtype(dtype)
+    if isinstance(data, Tensor):
+        array = data.numpy()
+    elif hasattr(data, "__array__") and not isinstance(data, np.generic):
+        array = np.asarray(data)
+    elif hasattr(data, "__dlpack__"):
+        array = np.from_dlpack(data)
+    else:
+        found: set[type] = set()
+        _leaves(data, found)
+        wanted = _inferred(found) if wanted is None else wanted
+        try:
+            array = np.array(data, dtype=wanted.numpy)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InvalidValue(f"tg.tensor: {error} ({here()}).") from None
+        return _finish(array, requires_grad, device)
+    _known_dtype(array)
+    target = array.dtype if wanted is None else wanted.numpy
+    if array.dtype.kind == "c" and target.kind not in "cb":
+        array = array.real
+    return _finish(np.array(array, dtype=target, order="C"), requires_grad, device)
+
+
+def _known_dtype(array: np.ndarray) -> DType:
+    try:
+        return dtype_of_numpy(array.dtype)
+    except KeyError:
+        raise InvalidType(
+            f"no Tiga dtype holds numpy's {array.dtype} ({here()}); convert it with .astype first."
+        ) from None
+
+
+def asarray(
+    obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
+) -> Tensor:
+    """`obj` as a tensor, sharing memory where it can (`copy=True`: never, `False`: or fail).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.asarray([1, 2]).tolist()
+        [1, 2]
+    """
+    wanted = None if dtype is None else check_dtype(dtype)
+    if isinstance(obj, Tensor):
+        same = wanted in (None, obj.dtype)
+        if same and not copy:
+            return obj
+        _refuse_copy(copy)
+        return tensor(obj, dtype=wanted, device=device)
+    if copy is not True and isinstance(obj, np.ndarray) and obj.flags.writeable:
+        if wanted is None or wanted == _known_dtype(obj):
+            return from_numpy(obj)
+    _refuse_copy(copy)
+    return tensor(obj, dtype=wanted, device=device)
+
+
+def _refuse_copy(copy: bool | None) -> None:
+    if copy is False:
+        raise InvalidValue(f"copy=False, but a copy is needed ({here()}).")
+
+
+def from_numpy(array: np.ndarray, *, requires_grad: bool = False) -> Tensor:
+    """A tensor that shares the memory of a numpy array; read-only arrays are copied.
+
+    Raises:
+        InvalidType: its dtype is none of Tiga's.
+
+    Example:
+        >>> import numpy as np, tiga as tg
+        >>> a = np.zeros(2, np.float32)
+        >>> x = tg.from_numpy(a)
+        >>> a[0] = 5
+        >>> x.tolist()
+        [5.0, 0.0]
+    """
+    _known_dtype(array)
+    negative = any(step < 0 or step % array.itemsize for step in array.strides)
+    copied = negative or not array.flags.writeable or not array.dtype.isnative
+    return _finish(np.array(array, order="C") if copied else array, requires_grad)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares the memory of another library's array, by DLPack.
+
+    Example:
+        >>> import numpy as np, tiga as tg
+        >>> tg.from_dlpack(np.arange(3)).tolist()
+        [0, 1, 2]
+    """
+    from tiga.frontends.dlpack import array_of
+
+    return _finish(array_of(x, copy), False, device)
+
+
+def from_torch(tensor: Any, *, requires_grad: bool | None = None) -> Tensor:
+    """A tensor that shares the memory of a torch tensor on the CPU, strides included.
+
+    It inherits `requires_grad` unless told; the two libraries' histories are not connected.
+
+    Raises:
+        InvalidType: its dtype is none of Tiga's, or it is not a dense tensor on the CPU.
+
+    Example:
+        >>> import torch, tiga as tg
+        >>> tg.from_torch(torch.ones(2)).tolist()
+        [1.0, 1.0]
+    """
+    from tiga.frontends.dlpack import array_of_torch
+
+    grad = tensor.requires_grad if requires_grad is None else requires_grad
+    return _finish(array_of_torch(tensor), grad)
+
+
+def empty(
+    shape: Extent, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor whose elements are not set.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.empty((2, 3)).shape
+        (2, 3)
+    """
+    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
+    return _finish(np.empty(_shape(shape), kind.numpy), requires_grad, device)
+
+
+def zeros(
+    shape: Extent, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of zeros.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.zeros(2).tolist()
+        [0.0, 0.0]
+    """
+    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
+    return _finish(np.zeros(_shape(shape), kind.numpy), requires_grad, device)
+
+
+def ones(
+    shape: Extent, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of ones.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.ones(2, dtype=tg.int32).tolist()
+        [1, 1]
+    """
+    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
+    return _finish(np.ones(_shape(shape), kind.numpy), requires_grad, device)
+
+
+def full(
+    shape: Extent,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of one number.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.full((2,), 7).tolist()
+        [7, 7]
+    """
+    kind = result_dtype(fill_value) if dtype is None else check_dtype(dtype)
+    return _finish(np.full(_shape(shape), fill_value, kind.numpy), requires_grad, device)
+
+
+def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    kind = x.dtype if dtype is None else check_dtype(dtype)
+    return full(x.shape, value, dtype=kind, device=device, requires_grad=requires_grad)
+
+
+def empty_like(
+    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of `x`'s shape and dtype whose elements are not set."""
+    kind = x.dtype if dtype is None else dtype
+    return empty(x.shape, dtype=kind, device=device, requires_grad=requires_grad)
+
+
+def zeros_like(
+    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of zeros of `x`'s shape and dtype."""
+    return _like(x, 0, dtype, device, requires_grad)
+
+
+def ones_like(
+    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of ones of `x`'s shape and dtype."""
+    return _like(x, 1, dtype, device, requires_grad)
+
+
+def full_like(
+    x: Tensor,
+    /,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of one number, of `x`'s shape and dtype."""
+    return _like(x, fill_value, dtype, device, requires_grad)
+
+
+def arange(
+    start: Any,
+    /,
+    stop: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from `start` (0 when only one bound is given) up to `stop`, `step` apart.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.arange(1, 7, 2).tolist()
+        [1, 3, 5]
+    """
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
+    floats = any(isinstance(v, float) for v in (start, stop, step))
+    kind = (DEFAULT_FLOAT if floats else DEFAULT_INT) if dtype is None else check_dtype(dtype)
+    return _finish(np.arange(start, stop, step).astype(kind.numpy), requires_grad, device)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, which is included unless told.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.linspace(0.0, 1.0, 3).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    if num < 0:
+        raise InvalidValue(f"linspace: num= expected at least 0, got {num} ({here()}).")
+    kind = result_dtype(0.0 * start + 0.0 * stop) if dtype is None else check_dtype(dtype)
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    return _finish(values.astype(kind.numpy), requires_grad, device)
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A matrix with ones on diagonal number `k`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
+    return _finish(np.eye(n_rows, n_cols, k, kind.numpy), requires_grad, device)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Coordinate tensors of a grid, from one axis of coordinates each.
+
+    Example:
+        >>> import tiga as tg
+        >>> a, b = tg.meshgrid(tg.arange(2), tg.arange(3))
+        >>> a.shape
+        (3, 2)
+    """
+    from tiga.frontends.tensor.views import broadcast_to, reshape
+
+    if indexing not in ("xy", "ij"):
+        raise InvalidValue(f"meshgrid: indexing= expected 'xy' or 'ij', got {indexing!r}.")
+    rank = len(arrays)
+    places = list(range(rank))
+    if indexing == "xy" and rank > 1:
+        places[0], places[1] = 1, 0
+    shape = [0] * rank
+    for array, place in zip(arrays, places, strict=True):
+        shape[place] = array.size
+    grids = []
+    for array, place in zip(arrays, places, strict=True):
+        line = reshape(array, tuple(-1 if axis == place else 1 for axis in range(rank)))
+        grids.append(broadcast_to(line, tuple(shape)))
+    return grids
+
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "from_torch",
+    "full", "full_like", "linspace", "meshgrid", "ones", "ones_like", "tensor", "zeros",
+    "zeros_like",
+]  # fmt: skip

@@ -1,0 +1,400 @@
+"""Functions element by element: arithmetic, comparison, logic, elementary functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tiga.frontends.tensor.build import (
+    apply,
+    as_tensor,
+    binary,
+    convert,
+    number,
+    operands,
+    result,
+    torch_function,
+    truth,
+    unary,
+)
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.dtypes import as_float, check_dtype, promote, result_dtype
+from tiga.ops import functions as f
+from tiga.ops import pointwise as p
+from tiga.ops import tensor_complex as c
+from tiga.ops import tensor_functions as t
+from tiga.ops.base import Op
+from tiga.ops.leaf import ones_like as ones
+from tiga.ops.leaf import stop_gradient
+from tiga.ops.leaf import zeros_like as zeros
+from tiga.trace.node import Node
+from tiga.types import bool_
+
+NUMERIC, REAL, FLOAT, INTEGER, BITS = "iufc", "iuf", "fc", "iu", "iub"
+Function = Callable[..., Tensor]
+
+
+def _documented(function: Function, name: str, text: str) -> Function:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+def _unary(name: str, op: Op, text: str, kinds: str | None = None, floats: bool = False) -> Function:
+    def call(x: Any, /) -> Any:
+        if x.__class__ is not Tensor and (other := torch_function((x,), name)):
+            return other(x)
+        return unary(op, x, kinds, floats=floats)
+
+    return _documented(call, name, text)
+
+
+def _binary(name: str, op: Op, text: str, kinds: str | None = None) -> Function:
+    def call(x1: Any, x2: Any, /) -> Any:
+        if x1.__class__ is not Tensor and (other := torch_function((x1, x2), name)):
+            return other(x1, x2)
+        if x2.__class__ is not Tensor and (other := torch_function((x1, x2), name)):
+            return other(x1, x2)
+        return binary(op, x1, x2, kinds)
+
+    return _documented(call, name, text)
+
+
+def _composed(name: str, text: str, rule: Callable[[Node], Node], floats: bool = True) -> Function:
+    """A function of one operand built from several ops."""
+
+    def call(x: Any, /) -> Any:
+        if x.__class__ is not Tensor and (other := torch_function((x,), name)):
+            return other(x)
+        tensor = as_tensor(x)
+        dtype = as_float(tensor.dtype) if floats else tensor.dtype
+        return result(rule(convert(tensor._node, dtype)), tensor)
+
+    return _documented(call, name, text)
+
+
+add = _binary("add", p.add, "x1 + x2.", NUMERIC)
+subtract = _binary("subtract", p.sub, "x1 - x2.", NUMERIC)
+multiply = _binary("multiply", p.mul, "x1 * x2.", NUMERIC)
+equal = _binary("equal", p.eq, "x1 == x2.")
+not_equal = _binary("not_equal", p.ne, "x1 != x2.")
+less = _binary("less", p.lt, "x1 < x2.", REAL + "b")
+less_equal = _binary("less_equal", p.le, "x1 <= x2.", REAL + "b")
+greater = _binary("greater", p.gt, "x1 > x2.", REAL + "b")
+greater_equal = _binary("greater_equal", p.ge, "x1 >= x2.", REAL + "b")
+maximum = _binary("maximum", p.maximum, "The larger operand, NaN if either is.", REAL)
+minimum = _binary("minimum", p.minimum, "The smaller operand, NaN if either is.", REAL)
+floor_divide = _binary("floor_divide", t.floor_divide, "floor(x1 / x2).", REAL)
+remainder = _binary("remainder", t.remainder, "x1 - x2 * floor(x1 / x2), signed as x2.", REAL)
+fmod = _binary("fmod", f.rem, "The remainder of x1 / x2, signed as x1.", "f")
+atan2 = _binary("atan2", t.atan2, "The angle of the point (x2, x1).", "f")
+hypot = _binary("hypot", t.hypot, "sqrt(x1² + x2²) without overflow.", "f")
+logaddexp = _binary("logaddexp", t.logaddexp, "log(exp(x1) + exp(x2)) without overflow.", "f")
+copysign = _binary("copysign", f.copysign, "|x1| with the sign of x2.", "f")
+nextafter = _binary("nextafter", t.nextafter, "The number after x1 towards x2.", "f")
+bitwise_and = _binary("bitwise_and", t.bitwise_and, "x1 & x2.", BITS)
+bitwise_or = _binary("bitwise_or", t.bitwise_or, "x1 | x2.", BITS)
+bitwise_xor = _binary("bitwise_xor", t.bitwise_xor, "x1 ^ x2.", BITS)
+bitwise_left_shift = _binary("bitwise_left_shift", t.shift_left, "x1 << x2.", INTEGER)
+bitwise_right_shift = _binary("bitwise_right_shift", t.shift_right, "x1 >> x2.", INTEGER)
+bitwise_invert = _unary("bitwise_invert", t.bitwise_invert, "~x.", BITS)
+
+exp = _unary("exp", f.exp, "e to the power x.", floats=True)
+expm1 = _unary("expm1", f.expm1, "exp(x) - 1, accurate near 0.", floats=True)
+log = _unary("log", f.log, "The natural logarithm.", floats=True)
+log1p = _unary("log1p", f.log1p, "log(1 + x), accurate near 0.", floats=True)
+log2 = _unary("log2", t.log2, "The logarithm to base 2.", floats=True)
+log10 = _unary("log10", t.log10, "The logarithm to base 10.", floats=True)
+sqrt = _unary("sqrt", f.sqrt, "The square root.", floats=True)
+sin = _unary("sin", f.sin, "The sine.", floats=True)
+cos = _unary("cos", f.cos, "The cosine.", floats=True)
+tan = _unary("tan", t.tan, "The tangent.", floats=True)
+asin = _unary("asin", t.asin, "The inverse sine.", floats=True)
+acos = _unary("acos", t.acos, "The inverse cosine.", floats=True)
+atan = _unary("atan", t.atan, "The inverse tangent.", floats=True)
+sinh = _unary("sinh", t.sinh, "The hyperbolic sine.", floats=True)
+cosh = _unary("cosh", t.cosh, "The hyperbolic cosine.", floats=True)
+tanh = _unary("tanh", f.tanh, "The hyperbolic tangent.", floats=True)
+asinh = _unary("asinh", t.asinh, "The inverse hyperbolic sine.", floats=True)
+acosh = _unary("acosh", t.acosh, "The inverse hyperbolic cosine.", floats=True)
+atanh = _unary("atanh", t.atanh, "The inverse hyperbolic tangent.", floats=True)
+erf = _unary("erf", f.erf, "The error function.", "f", floats=True)
+sigmoid = _unary("sigmoid", f.sigmoid, "1 / (1 + exp(-x)).", "f", floats=True)
+negative = _unary("negative", p.neg, "-x.", NUMERIC)
+
+
+def _rounding(name: str, op: Op, text: str) -> Function:
+    def call(x: Any, /) -> Any:
+        if x.__class__ is not Tensor and (other := torch_function((x,), name)):
+            return other(x)
+        tensor = as_tensor(x)
+        return tensor if tensor.dtype.kind in "iu" else unary(op, tensor, FLOAT)
+
+    return _documented(call, name, text)
+
+
+floor = _rounding("floor", f.floor, "The largest integer not above x.")
+ceil = _rounding("ceil", f.ceil, "The smallest integer not below x.")
+trunc = _rounding("trunc", f.trunc, "x without its fraction.")
+round = _rounding("round", f.roundeven, "The nearest integer, ties to even.")
+
+
+def _zero_where(condition: Node, value: Node) -> Node:
+    return p.where(condition, zeros(value), value)
+
+
+def _square(x: Node) -> Node:
+    return p.mul(x, x)
+
+
+def _gelu(x: Node) -> Node:
+    half = p.mul(x, number(0.5, x.type))
+    scaled = p.mul(x, number(0.7071067811865476, x.type))
+    return p.mul(half, p.add(ones(x), f.erf(scaled)))
+
+
+def _softplus(x: Node) -> Node:
+    # log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which never overflows.
+    return t.logaddexp(x, zeros(x))
+
+
+square = _composed("square", "x * x.", _square, floats=False)
+reciprocal = _composed("reciprocal", "1 / x.", lambda x: p.div(ones(x), x))
+rsqrt = _composed("rsqrt", "1 / sqrt(x).", lambda x: p.div(ones(x), f.sqrt(x)))
+relu = _composed(
+    "relu", "max(x, 0), with derivative 0 at 0; NaN stays.",
+    lambda x: _zero_where(p.le(x, zeros(x)), x), floats=False,
+)  # fmt: skip
+silu = _composed("silu", "x * sigmoid(x).", lambda x: p.mul(x, f.sigmoid(x)))
+gelu = _composed("gelu", "x times the normal distribution function of x.", _gelu)
+softplus = _composed("softplus", "log(1 + exp(x)) without overflow.", _softplus)
+
+
+def _is_nan(x: Node) -> Node:
+    return p.ne(x, x)
+
+
+def _magnitude(x: Node) -> Node:
+    if x.type.dtype.is_complex:
+        return t.hypot(c.real(x), c.imag(x))
+    return f.abs_(x)
+
+
+def _compare_magnitude(op: Op, x: Node) -> Node:
+    size = _magnitude(x)
+    return op(size, number(float("inf"), size.type))
+
+
+def _is_inf(x: Node) -> Node:
+    if not x.type.dtype.is_complex:
+        return _compare_magnitude(p.eq, x)
+    return p.logical_or(_is_inf(c.real(x)), _is_inf(c.imag(x)))
+
+
+def _is_finite(x: Node) -> Node:
+    if not x.type.dtype.is_complex:
+        return _compare_magnitude(p.lt, x)
+    return p.logical_and(_is_finite(c.real(x)), _is_finite(c.imag(x)))
+
+
+isnan = _composed("isnan", "Whether x is not a number.", _is_nan)
+isinf = _composed("isinf", "Whether x is infinite.", _is_inf)
+isfinite = _composed("isfinite", "Whether x is a finite number.", _is_finite)
+
+
+def _signbit(x: Node) -> Node:
+    signed = f.copysign(ones(x), x)
+    return p.lt(signed, zeros(x))
+
+
+signbit = _composed("signbit", "Whether x has a minus sign, that of -0 included.", _signbit)
+
+
+def abs(x: Any, /) -> Any:
+    """|x|; the modulus, a real number, of a complex one. The derivative at 0 is 0."""
+    if x.__class__ is not Tensor and (other := torch_function((x,), "abs")):
+        return other(x)
+    tensor = as_tensor(x)
+    if tensor.dtype.is_complex:
+        return result(_magnitude(tensor._node), tensor)
+    return unary(f.abs_, tensor, REAL)
+
+
+def sign(x: Any, /) -> Any:
+    """-1, 0 or 1 with the sign of x; x / |x| of a complex number."""
+    if x.__class__ is not Tensor and (other := torch_function((x,), "sign")):
+        return other(x)
+    tensor = as_tensor(x)
+    if not tensor.dtype.is_complex:
+        return unary(f.sign, tensor, REAL)
+    node = tensor._node
+    size = convert(_magnitude(node), node.type.dtype)
+    none = p.eq(node, zeros(node))
+    return result(p.where(none, zeros(node), p.div(node, p.where(none, ones(node), size))), tensor)
+
+
+def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
+    """x1 / x2; integers give floats. `rounding_mode="floor"` or `"trunc"` rounds the quotient."""
+    if other := torch_function((x1, x2), "divide"):
+        return other(x1, x2, rounding_mode=rounding_mode)
+    if rounding_mode == "floor":
+        return floor_divide(x1, x2)
+    nodes, tensors = operands(x1, x2)
+    dtype = as_float(nodes[0].type.dtype)
+    quotient = result(apply(p.div, *(convert(n, dtype) for n in nodes)), *tensors)
+    return trunc(quotient) if rounding_mode == "trunc" else quotient
+
+
+def pow(x1: Any, x2: Any, /) -> Any:
+    """x1 to the power x2."""
+    if other := torch_function((x1, x2), "pow"):
+        return other(x1, x2)
+    if isinstance(x2, (int, float)) and not isinstance(x2, bool) and isinstance(x1, Tensor):
+        simple = _simple_power(x1, x2)
+        if simple is not None:
+            return simple
+    return binary(f.pow_, x1, x2, NUMERIC)
+
+
+def _simple_power(x: Tensor, exponent: float) -> Tensor | None:
+    """Powers whose result needs no logarithm."""
+    if exponent == 2:
+        return square(x)
+    if exponent == 0.5 and x.dtype.kind in "fc":
+        return sqrt(x)
+    return x if exponent == 1 and isinstance(exponent, int) else None
+
+
+def _logical(name: str, op: Op, text: str) -> Function:
+    def call(x1: Any, x2: Any, /) -> Any:
+        if other := torch_function((x1, x2), name):
+            return other(x1, x2)
+        nodes, tensors = operands(x1, x2)
+        return result(apply(op, *map(truth, nodes)), *tensors)
+
+    return _documented(call, name, text)
+
+
+logical_and = _logical("logical_and", p.logical_and, "Whether both operands are true (not 0).")
+logical_or = _logical("logical_or", p.logical_or, "Whether an operand is true (not 0).")
+logical_xor = _logical("logical_xor", t.bitwise_xor, "Whether just one operand is true (not 0).")
+logical_not = _composed(
+    "logical_not", "Whether x is false (0).", lambda x: p.logical_not(truth(x)), floats=False
+)
+
+
+def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+    """x1 where the condition holds, else x2.
+
+    Example:
+        >>> import tiga as tg
+        >>> x = tg.tensor([-1.0, 2.0])
+        >>> tg.where(x > 0, x, 0.0).tolist()
+        [0.0, 2.0]
+    """
+    if other := torch_function((condition, x1, x2), "where"):
+        return other(condition, x1, x2)
+    flag = as_tensor(condition)
+    (a, b), tensors = operands(x1, x2) if _some_tensor(x1, x2) else _scalar_pair(x1, x2)
+    like = result(a, *tensors)
+    (mask, _), _ = operands(flag, like, dtype=bool_)
+    (a, _), _ = operands(like, flag, dtype=a.type.dtype)
+    (b, _), _ = operands(result(b, *tensors), flag, dtype=b.type.dtype)
+    return result(apply(p.where, mask, a, b), *tensors)
+
+
+def _some_tensor(*values: Any) -> bool:
+    return any(not isinstance(v, (bool, int, float, complex)) for v in values)
+
+
+def _scalar_pair(x1: Any, x2: Any) -> tuple[list[Node], list[Tensor]]:
+    dtype = promote(result_dtype(x1), result_dtype(x2))
+    return [convert(as_tensor(v)._node, dtype) for v in (x1, x2)], []
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """x bounded by `min` and `max`; NaN stays.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.clip(tg.tensor([-1.0, 5.0]), 0.0, 2.0).tolist()
+        [0.0, 2.0]
+    """
+    if other := torch_function((x, min, max), "clip"):
+        return other(x, min, max)
+    tensor = as_tensor(x)
+    bounded = tensor
+    if min is not None:
+        low, high = operands(bounded, min)[0]
+        bounded = result(p.where(p.lt(low, high), high, low), bounded, *_tensors(min))
+    if max is not None:
+        low, high = operands(bounded, max)[0]
+        bounded = result(p.where(p.gt(low, high), high, low), bounded, *_tensors(max))
+    return astype(bounded, tensor.dtype) if bounded.dtype != tensor.dtype else bounded
+
+
+def _tensors(*values: Any) -> list[Tensor]:
+    return [v for v in values if isinstance(v, Tensor)]
+
+
+def conj(x: Any, /) -> Any:
+    """The complex conjugate; a real x itself."""
+    if x.__class__ is not Tensor and (other := torch_function((x,), "conj")):
+        return other(x)
+    tensor = as_tensor(x)
+    return unary(c._conj, tensor) if tensor.dtype.is_complex else tensor
+
+
+def real(x: Any, /) -> Any:
+    """The real part; a real x itself."""
+    if x.__class__ is not Tensor and (other := torch_function((x,), "real")):
+        return other(x)
+    tensor = as_tensor(x)
+    return unary(c.real, tensor) if tensor.dtype.is_complex else tensor
+
+
+def imag(x: Any, /) -> Any:
+    """The imaginary part; zeros of a real x."""
+    if x.__class__ is not Tensor and (other := torch_function((x,), "imag")):
+        return other(x)
+    tensor = as_tensor(x)
+    if tensor.dtype.is_complex:
+        return unary(c.imag, tensor)
+    return result(number(0, tensor._node.type), tensor)
+
+
+def angle(x: Any, /) -> Any:
+    """The angle of a complex number; 0 or π of a real one."""
+    if x.__class__ is not Tensor and (other := torch_function((x,), "angle")):
+        return other(x)
+    return atan2(imag(x), real(x))
+
+
+def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+    """x converted to `dtype`; `copy=False` gives x itself where it has it already."""
+    target = check_dtype(dtype)
+    if target == x.dtype and not copy:
+        return x
+    if target == x.dtype:
+        return result(apply(p.Cast(target), x._node), x)
+    return unary(p.Cast(target), x)
+
+
+def detach(x: Tensor, /) -> Tensor:
+    """The same value, through which no derivative flows; it shares x's storage."""
+    from tiga.frontends.tensor.build import view
+
+    made = view(x, apply(stop_gradient, x._node), lambda array: array)
+    made._grad = False
+    return made
+
+
+__all__ = [
+    "abs", "acos", "acosh", "add", "angle", "asin", "asinh", "astype", "atan", "atan2", "atanh",
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "ceil", "clip", "conj", "copysign", "cos", "cosh", "detach", "divide", "equal",
+    "erf", "exp", "expm1", "floor", "floor_divide", "fmod", "gelu", "greater", "greater_equal",
+    "hypot", "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p",
+    "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum",
+    "minimum", "multiply", "negative", "nextafter", "not_equal", "pow", "real", "reciprocal",
+    "relu", "remainder", "round", "rsqrt", "sigmoid", "sign", "signbit", "silu", "sin", "sinh",
+    "softplus", "sqrt", "square", "subtract", "tan", "tanh", "trunc", "where",
+]  # fmt: skip
