@@ -15,7 +15,7 @@ from tiga.frontends.tensor.dtypes import promote_scalar, result_dtype
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here, user_place
 from tiga.ops.align import expand_to
 from tiga.ops.base import Op
-from tiga.ops.leaf import Constant, constant
+from tiga.ops.leaf import constant
 from tiga.ops.pointwise import cast
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Shape, Type, bool_

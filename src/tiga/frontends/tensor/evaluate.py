@@ -92,7 +92,7 @@ def _constant_array(op: Constant) -> np.ndarray:
 def _owned(array: np.ndarray, node: Node) -> np.ndarray:
     """The value without its leading axis, in row-major memory of its own."""
     array = array.reshape(node.type.shape) if array.size == node.type.size else array[0]
-    fresh = array.base is None or array.base.base is None and array.base.size == array.size
+    fresh = array.base is None or (array.base.base is None and array.base.size == array.size)
     shared = not array.flags.writeable or not array.flags.c_contiguous or not fresh
     view = shared or not node.inputs or hasattr(node.op, "lanes") or node.op.name in _ALIASING
     return np.array(array, order="C") if view else array

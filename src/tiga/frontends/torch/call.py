@@ -20,9 +20,9 @@ from tiga.frontends.torch.capture import (
     capture,
     discover,
 )
-from tiga.frontends.torch.fields import extents_of, namespaces, refuse
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.guards import DefaultSlot, Guards, Slot, same
+from tiga.frontends.torch.fields import extents_of, namespaces, refuse
+from tiga.frontends.torch.guards import Guards, Place, same
 from tiga.frontends.torch.tree import tree_map
 from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.knobs import current
@@ -49,7 +49,7 @@ class Variant:
         self.tensors = [
             (source, torch_dtype(node.type.dtype), node.type.shape)
             for source, node in zip(sources, nodes, strict=True)
-            if isinstance(source, (Slot, DefaultSlot)) and node not in self.captured.numbers
+            if isinstance(source, Place) and node not in self.captured.numbers
         ]
         self.single = self.captured.result == 0
 

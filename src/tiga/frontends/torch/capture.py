@@ -3,16 +3,16 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import FunctionType, MappingProxyType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.discover import Discovery, Source, place_key
+from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of
-from tiga.frontends.torch.guards import Guards
+from tiga.frontends.torch.guards import AttributeSlot, Guards, Place
 from tiga.frontends.torch.intercept import intercept
 from tiga.frontends.torch.messages import aggregate, to_entities
 from tiga.frontends.torch.numbers import Operand, is_plain_number, number_type
@@ -132,7 +132,7 @@ class Attempt:
     discovery: Discovery
     variable: bool
     operands: dict[Any, Operand] = field(default_factory=dict)
-    specialised: dict[Any, Source] = field(default_factory=dict)
+    specialised: dict[Any, Place] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class Attempt:
 
     # -- numbers -----------------------------------------------------------------------------
 
-    def replace(self, place: Source, value: Any) -> Any:
+    def replace(self, place: Place, value: Any) -> Any:
         """The operand for a number that discovery found; other values stay."""
         known = self.discovery.numbers.get(place_key(place))
         if known is None or not is_plain_number(value):
@@ -265,8 +265,7 @@ class Attempt:
         """Put operands, and copies of the methods that read numbers, on the stand-in for self."""
         kernel, state = self.request.kernel, vars(clone)
         for _, place in list(self.discovery.numbers.values()):
-            on_self = place.holder is vars(kernel) or isinstance(place.holder, MappingProxyType)
-            if on_self:
+            if isinstance(place, AttributeSlot):
                 state[place.key] = self.replace(place, place.get())
         for name in self.discovery.names:
             method = inspect.getattr_static(kernel, name, None)

@@ -17,20 +17,24 @@ import torch
 
 from tiga.frontends.torch.guards import (
     MISSING,
+    AttributeSlot,
     DefaultSlot,
     Guards,
+    Place,
     Slot,
-    cell_value,
     items_of,
 )
 from tiga.frontends.torch.numbers import is_plain_number
 
-Source = Slot | DefaultSlot
 PlaceKey = tuple[int, Any]
 
 _LIBRARIES = frozenset(
     {"torch", "numpy", "tiga", "scipy", "ml_dtypes", "torch_mlir"} | set(sys.stdlib_module_names)
 ) - {"__main__"}
+# Parts of a module's dict that have no say in its forward pass.
+_IGNORED = frozenset(
+    ["_non_persistent_buffers_set", "_is_full_backward_hook", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs"]
+)
 _READS_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
 _ATOMS = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.device, np.generic)
 
@@ -41,7 +45,7 @@ def is_library(value: Any) -> bool:
     return (name or "builtins").partition(".")[0] in _LIBRARIES
 
 
-def place_key(place: Source) -> PlaceKey:
+def place_key(place: Place) -> PlaceKey:
     """What tells one place from another."""
     return id(place.holder), place.key
 
@@ -70,8 +74,8 @@ class Discovery:
     """
 
     guards: Guards = field(default_factory=Guards)
-    numbers: dict[PlaceKey, tuple[str, Source]] = field(default_factory=dict)
-    tensors: dict[int, tuple[str, Source]] = field(default_factory=dict)
+    numbers: dict[PlaceKey, tuple[str, Place]] = field(default_factory=dict)
+    tensors: dict[int, tuple[str, Place]] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     seen: set[tuple[int, bool]] = field(default_factory=set)
@@ -98,7 +102,7 @@ class Discovery:
 
     # -- places ------------------------------------------------------------------------------
 
-    def slot(self, slot: Source, label: str, operand: bool) -> None:
+    def slot(self, slot: Place, label: str, operand: bool) -> None:
         """A place found: a number or tensor becomes an input, anything else is guarded."""
         value = slot.get()
         if operand and is_plain_number(value):
@@ -112,7 +116,7 @@ class Discovery:
             self._guard(slot, value)
             self.value(value, label, operand)
 
-    def _guard(self, slot: Source, value: Any) -> None:
+    def _guard(self, slot: Place, value: Any) -> None:
         if isinstance(slot, Slot) and isinstance(slot.holder, Mapping):
             self.guards.items.append((slot.holder, slot.key, value))
         elif isinstance(slot, Slot) and type(slot.holder) is CellType:
@@ -166,7 +170,9 @@ class Discovery:
     def container(self, value: Any, label: str, operand: bool) -> None:
         if not self.first_time(value):
             return
-        if not isinstance(value, tuple):
+        if isinstance(value, (dict, list, set)) and not value:
+            self.guards.empty.append(value)
+        elif not isinstance(value, (tuple, frozenset)):
             self.guards.sequences.append((value, items_of(value)))
         keys = value.keys() if isinstance(value, dict) else range(len(value))
         if isinstance(value, (set, frozenset)):
@@ -211,6 +217,9 @@ class Discovery:
         for mapping in _namespaces(owner, name):
             if name in mapping:
                 self.attributes.add((id(owner), name))
+                if operand and is_plain_number(mapping[name]):
+                    self.slot(AttributeSlot(owner, name), place, operand)
+                    return
                 self.guards.items += [(m, name, MISSING) for m in shadows]
                 self._found(Slot(mapping, name), place, operand)
                 return
@@ -246,12 +255,22 @@ class Discovery:
         for name, value in state.items():
             if name in ("_parameters", "_buffers", "_modules"):
                 self.table(value, label)
-            elif not name.startswith("_tiga"):
-                self.slot(Slot(state, name), f"{label}.{name}", False)
+            elif name not in _IGNORED and not name.startswith("_tiga"):
+                self.state(state, name, value, f"{label}.{name}")
         self.pending.append((module, label))
+
+    def state(self, state: dict[str, Any], name: str, value: Any, label: str) -> None:
+        """One entry of a module's own dict; most are hook tables, and empty."""
+        if name.startswith("_") and isinstance(value, dict) and not value:
+            self.guards.empty.append(value)
+        else:
+            self.slot(Slot(state, name), label, False)
 
     def table(self, table: dict[str, Any], label: str) -> None:
         """Parameters, buffers or submodules, whichever names there are."""
+        if not table:
+            self.guards.empty.append(table)
+            return
         self.guards.sequences.append((table, items_of(table)))
         for name, value in table.items():
             place = f"{label}.{name}"

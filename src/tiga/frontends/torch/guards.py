@@ -59,6 +59,18 @@ class DefaultSlot:
         return defaults[self.key] if self.key < len(defaults) else MISSING
 
 
+@dataclass(frozen=True)
+class AttributeSlot:
+    """An attribute, wherever Python finds it: on the instance or on its class."""
+
+    holder: Any
+    key: str
+
+    def get(self) -> Any:
+        """The attribute now; MISSING if it is gone."""
+        return getattr(self.holder, self.key, MISSING)
+
+
 def cell_value(cell: CellType) -> Any:
     """The content of a closure's cell; MISSING if it is empty."""
     try:
@@ -67,22 +79,27 @@ def cell_value(cell: CellType) -> Any:
         return MISSING
 
 
+Place = Slot | DefaultSlot | AttributeSlot
+
+
 @dataclass
 class Guards:
     """Flat lists of checks, one loop each, because they run at every call.
 
     `items`: mapping, key, value that must be the same. `kinds`: slot and the type of a number, or
     torch.Tensor. `cells`: closure cell and value. `attributes`: object, name, value. `sequences`:
-    mutable list or dict and its items as they were. `arrays`: numpy array and its bytes.
+    mutable list or dict and its items as they were. `empty`: containers that were. `arrays`:
+    numpy array and its bytes.
     """
 
     items: list[tuple[Mapping[Any, Any], Any, Any]] = field(default_factory=list)
-    kinds: list[tuple[Slot | DefaultSlot, type]] = field(default_factory=list)
+    kinds: list[tuple[Place, type]] = field(default_factory=list)
     cells: list[tuple[CellType, Any]] = field(default_factory=list)
     attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
     sequences: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
+    empty: list[Any] = field(default_factory=list)
     arrays: list[tuple[np.ndarray, bytes]] = field(default_factory=list)
-    values: list[tuple[Slot | DefaultSlot, Any]] = field(default_factory=list)
+    values: list[tuple[Place, Any]] = field(default_factory=list)
 
     def hold(self) -> bool:
         """Whether everything read at capture is as it was."""
@@ -93,7 +110,7 @@ class Guards:
         for slot, kind in self.kinds:
             if not _is_kind(slot.get(), kind):
                 return False
-        return self._rest_holds()
+        return not any(self.empty) and self._rest_holds()
 
     def _rest_holds(self) -> bool:
         for cell, expected in self.cells:
@@ -118,7 +135,7 @@ class Guards:
         for slot, kind in self.kinds:
             if not _is_kind(slot.get(), kind):
                 return str(getattr(slot, "key", ""))
-        return "" if self._rest_holds() else "a closure, attribute or container"
+        return "" if self._rest_holds() and not any(self.empty) else "a closure, attribute or container"
 
 
 def _is_kind(value: Any, kind: type) -> bool:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType
 from typing import Any
 
-from tiga.frontends.torch.discover import Source, is_library, names_in
-from tiga.frontends.torch.guards import MISSING, DefaultSlot, Slot, cell_value
+from tiga.frontends.torch.discover import is_library, names_in
+from tiga.frontends.torch.guards import MISSING, DefaultSlot, Place, Slot, cell_value
 
-Replace = Callable[[Source, Any], Any]
+Replace = Callable[[Place, Any], Any]
 """From the place and value of a number to what stands for it; any other value stays itself."""
 
 
@@ -48,7 +48,7 @@ class Rebuilder:
         self._fill_globals(function)
         return copy
 
-    def _value(self, place: Source, value: Any) -> Any:
+    def _value(self, place: Place, value: Any) -> Any:
         if isinstance(value, FunctionType):
             return self.function(value)
         return self.replace(place, value)

@@ -1,0 +1,369 @@
+"""Reductions over any axes, scans, and what is composed of them. `dim` is another word for `axis`,
+`keepdim` for `keepdims`."""
+
+from typing import Any
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.build import (
+    apply,
+    as_tensor,
+    convert,
+    normalize_axes,
+    normalize_axis,
+    number,
+    result,
+    truth,
+)
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.dtypes import DEFAULT_INT, as_float, check_dtype
+from tiga.frontends.tensor.lazy import here
+from tiga.ops import functions as f
+from tiga.ops import pointwise as p
+from tiga.ops import tensor_reduce as r
+from tiga.ops.feature import reshape
+from tiga.ops.leaf import ones_like, stop_gradient, zeros_like
+from tiga.ops.tensor_complex import conj, real
+from tiga.ops.tensor_functions import bitwise_xor
+from tiga.ops.tensor_views import join, slice_
+from tiga.trace.node import Node
+from tiga.types import DType, Shape, bool_
+
+
+def _kept(node: Node, x: Node, axes: Shape, keep: bool) -> Node:
+    """A reduced value, with the reduced axes at extent 1 if they are kept."""
+    return reshape(node, r.kept_shape(x.type.shape, axes)) if keep else node
+
+
+def _sum_dtype(dtype: DType, wanted: Any) -> DType:
+    if wanted is not None:
+        return check_dtype(wanted)
+    return dtype if dtype.kind in "fc" else DEFAULT_INT
+
+
+def _prepare(x: Any, axis: Any, dim: Any) -> tuple[Tensor, Node, Shape]:
+    tensor = as_tensor(x)
+    return tensor, tensor._node, normalize_axes(axis, tensor.ndim, dim)
+
+
+def _sum_node(x: Node, axes: Shape) -> Node:
+    return apply(r.Sum(axes), x) if axes else x
+
+
+def sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False,
+) -> Tensor:  # fmt: skip
+    """The sum over axes (all by default), by blocks whose sums are added by pairs.
+
+    Integers and truth values sum in int64 unless `dtype` says otherwise; 16-bit floats in float32.
+    """
+    tensor, node, axes = _prepare(x, axis, dim)
+    wide = convert(node, _sum_dtype(tensor.dtype, dtype))
+    return result(_kept(_sum_node(wide, axes), node, axes, keepdims or keepdim), tensor)
+
+
+def _count(shape: Shape, axes: Shape) -> int:
+    total = 1
+    for axis in axes:
+        total *= shape[axis]
+    return total
+
+
+def _mean_node(x: Node, axes: Shape) -> Node:
+    """The mean in the accumulator's dtype, axes kept; 16-bit sums may pass the type's range."""
+    wide = convert(x, x.type.dtype.compute)
+    total = reshape(_sum_node(wide, axes), r.kept_shape(x.type.shape, axes))
+    return p.div(total, number(_count(x.type.shape, axes), total.type))
+
+
+def _reshaped(node: Node, x: Node, axes: Shape, keep: bool) -> Node:
+    """A value with kept axes, without them unless they are kept."""
+    if keep:
+        return node
+    return reshape(node, tuple(e for axis, e in enumerate(x.type.shape) if axis not in axes))
+
+
+def mean(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """The mean over axes (all by default); integers are averaged as floats."""
+    tensor, node, axes = _prepare(x, axis, dim)
+    node = convert(node, as_float(tensor.dtype))
+    value = convert(_mean_node(node, axes), node.type.dtype)
+    return result(_reshaped(value, node, axes, keepdims or keepdim), tensor)
+
+
+def _variance(node: Node, axes: Shape, correction: float) -> Node:
+    """Mean squared distance from the mean, axes kept, in the accumulator's dtype.
+
+    The distances are taken first, so that large values with a small spread lose nothing.
+    """
+    wide = convert(node, node.type.dtype.compute)
+    distance = p.sub(wide, r.broadcast(_mean_node(node, axes), wide.type.shape))
+    squares = p.mul(distance, conj(distance))
+    squares = real(squares) if squares.type.dtype.is_complex else squares
+    total = reshape(_sum_node(squares, axes), r.kept_shape(node.type.shape, axes))
+    return p.div(total, number(_count(node.type.shape, axes) - correction, total.type))
+
+
+def var(
+    x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False,
+) -> Tensor:  # fmt: skip
+    """The variance over axes; `correction` is subtracted from the count (1: of a sample)."""
+    tensor, node, axes = _prepare(x, axis, dim)
+    node = convert(node, as_float(tensor.dtype))
+    value = _variance(node, axes, correction)
+    if not node.type.dtype.is_complex:
+        value = convert(value, node.type.dtype)
+    return result(_reshaped(value, node, axes, keepdims or keepdim), tensor)
+
+
+def std(
+    x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False,
+) -> Tensor:  # fmt: skip
+    """The standard deviation over axes; its derivative where it is 0 is 0."""
+    tensor, node, axes = _prepare(x, axis, dim)
+    node = convert(node, as_float(tensor.dtype))
+    value = _variance(node, axes, correction)
+    none = p.eq(value, zeros_like(value))
+    root = p.where(none, zeros_like(value), f.sqrt(p.where(none, ones_like(value), value)))
+    return result(_reshaped(convert(root, node.type.dtype), node, axes, keepdims or keepdim), tensor)
+
+
+def _extremum(op: Any, name: str, x: Any, axis: Any, dim: Any, keep: bool) -> Tensor:
+    tensor, node, axes = _prepare(x, axis, dim)
+    if tensor.dtype.is_complex:
+        raise InvalidType(f"{name} of complex numbers, which have no order ({here()}).")
+    if _count(tensor.shape, axes) == 0:
+        raise InvalidValue(f"{name} over no elements: shape {tensor.shape} ({here()}).")
+    return result(_kept(apply(op(axes), node) if axes else node, node, axes, keep), tensor)
+
+
+def max(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """The maximum over axes, NaN if there is one; ties share the derivative evenly."""
+    return _extremum(r.Max, "max", x, axis, dim, keepdims or keepdim)
+
+
+def min(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """The minimum over axes, NaN if there is one; ties share the derivative evenly."""
+    return _extremum(r.Min, "min", x, axis, dim, keepdims or keepdim)
+
+
+amax, amin = max, min
+
+
+def _along(op: Any, name: str, x: Any, axis: Any, dim: Any, keep: bool) -> Tensor:
+    tensor = as_tensor(x)
+    axis = axis if dim is None else dim
+    node: Node = tensor._node
+    shape = tensor.shape
+    if axis is None:
+        node, kept = reshape(node, (tensor.size,)), (1,) * tensor.ndim
+        axis = 0
+    else:
+        axis = normalize_axis(axis, tensor.ndim)
+        kept = r.kept_shape(shape, (axis,))
+    if node.type.shape[axis] == 0:
+        raise InvalidValue(f"{name} over no elements: shape {shape} ({here()}).")
+    found: Node = apply(op(axis), node)
+    return result(reshape(found, kept) if keep else found, tensor)
+
+
+def argmax(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """The position of the maximum along an axis (of the flattened tensor by default): the first
+    of ties, or of NaNs."""
+    return _along(r.ArgMax, "argmax", x, axis, dim, keepdims or keepdim)
+
+
+def argmin(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """The position of the minimum along an axis (of the flattened tensor by default): the first
+    of ties, or of NaNs."""
+    return _along(r.ArgMin, "argmin", x, axis, dim, keepdims or keepdim)
+
+
+def _quantifier(op: Any, x: Any, axis: Any, dim: Any, keep: bool) -> Tensor:
+    tensor, node, axes = _prepare(x, axis, dim)
+    flags = truth(node)
+    return result(_kept(apply(op(axes), flags) if axes else flags, node, axes, keep), tensor)
+
+
+def all(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """Whether every element over axes is true (not 0)."""
+    return _quantifier(r.AllTrue, x, axis, dim, keepdims or keepdim)
+
+
+def any(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """Whether some element over axes is true (not 0)."""
+    return _quantifier(r.AnyTrue, x, axis, dim, keepdims or keepdim)
+
+
+def count_nonzero(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """How many elements over axes are not 0."""
+    tensor = as_tensor(x)
+    flags = result(truth(tensor._node), tensor)
+    return sum(flags, axis=axis, dim=dim, keepdims=keepdims, keepdim=keepdim)
+
+
+def halved_product(x: Node, axis: int) -> Node:
+    """The product along an axis, kept at extent 1: a tree of products of halves.
+
+    Its derivative needs no division, so it is exact with any number of zeros, in every order.
+    """
+    while x.type.shape[axis] > 1:
+        count = x.type.shape[axis]
+        half = count // 2
+        pairs = p.mul(slice_(x, axis, 0, half), slice_(x, axis, half, half))
+        rest = [slice_(x, axis, 2 * half, 1)] if count % 2 else []
+        x = join(axis, pairs, *rest)
+    return x
+
+
+def prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False,
+) -> Tensor:  # fmt: skip
+    """The product over axes (all by default); its derivatives are exact with zeros among x."""
+    tensor, node, axes = _prepare(x, axis, dim)
+    target = _sum_dtype(tensor.dtype, dtype)
+    node = convert(node, target.compute)
+    if _count(tensor.shape, axes) == 0:
+        kept = node.type.with_shape(r.kept_shape(tensor.shape, axes))
+        value: Node = number(1, kept)
+    else:
+        value = node
+        for axis_ in axes:
+            value = halved_product(value, axis_)
+    value = _reshaped(convert(value, target), tensor._node, axes, keepdims or keepdim)
+    return result(value, tensor)
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False,
+    reverse: bool = False, dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Inclusive sums along an axis, from its start or (`reverse`) its end."""
+    tensor, axis = _one_axis(x, axis, dim)
+    node = convert(tensor._node, _sum_dtype(tensor.dtype, dtype))
+    return result(_with_initial(apply(r.CumSum(axis, int(reverse)), node), axis, include_initial, 0),
+                  tensor)  # fmt: skip
+
+
+def cumsum(x: Any, dim: int | None = None, *, axis: int | None = None, reverse: bool = False) -> Any:
+    """`cumulative_sum`, as torch calls it."""
+    return cumulative_sum(x, axis=axis, dim=dim, reverse=reverse)
+
+
+def _one_axis(x: Any, axis: Any, dim: Any) -> tuple[Tensor, int]:
+    tensor = as_tensor(x)
+    axis = axis if dim is None else dim
+    if axis is None:
+        if tensor.ndim != 1:
+            raise InvalidValue(f"axis= is needed for {tensor.ndim} axes ({here()}).")
+        axis = 0
+    return tensor, normalize_axis(axis, tensor.ndim)
+
+
+def _with_initial(x: Node, axis: int, include: bool, value: int) -> Node:
+    if not include:
+        return x
+    shape = (*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])
+    return join(axis, number(value, x.type.with_shape(shape)), x)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False,
+    dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Inclusive products along an axis, as a scan: derivatives are exact with zeros among x."""
+    tensor, axis = _one_axis(x, axis, dim)
+    node = convert(tensor._node, _sum_dtype(tensor.dtype, dtype))
+    count, step = node.type.shape[axis], 1
+    while step < count:
+        head = slice_(node, axis, 0, step)
+        tail = p.mul(slice_(node, axis, step, count - step), slice_(node, axis, 0, count - step))
+        node, step = join(axis, head, tail), 2 * step
+    return result(_with_initial(node, axis, include_initial, 1), tensor)
+
+
+def _shifted_exp(node: Node, axes: Shape) -> tuple[Node, Node]:
+    """exp(x - shift), and the shift: the maximum where it is finite, else 0, axes kept."""
+    peak = reshape(apply(r.Max(axes), node), r.kept_shape(node.type.shape, axes))
+    peak = stop_gradient(peak)
+    infinite = p.eq(f.abs_(peak), number(float("inf"), peak.type))
+    shift = p.where(infinite, zeros_like(peak), peak)
+    return f.exp(p.sub(node, r.broadcast(shift, node.type.shape))), shift
+
+
+def logsumexp(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """log(sum(exp(x))) over axes without overflow; -inf over no elements."""
+    tensor, node, axes = _prepare(x, axis, dim)
+    wide = convert(node, as_float(tensor.dtype).compute)
+    if _count(tensor.shape, axes) == 0:
+        kept = wide.type.with_shape(r.kept_shape(tensor.shape, axes))
+        value: Node = number(float("-inf"), kept)
+    else:
+        weights, shift = _shifted_exp(wide, axes)
+        total = reshape(_sum_node(weights, axes), shift.type.shape)
+        value = p.add(f.log(total), shift)
+    value = convert(value, as_float(tensor.dtype))
+    return result(_reshaped(value, node, axes, keepdims or keepdim), tensor)
+
+
+def softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis, without overflow."""
+    tensor, node, axes = _prepare(x, axis if dim is None else dim, None)
+    wide = convert(node, as_float(tensor.dtype).compute)
+    weights, shift = _shifted_exp(wide, axes)
+    total = reshape(_sum_node(weights, axes), shift.type.shape)
+    share = p.div(weights, r.broadcast(total, weights.type.shape))
+    return result(convert(share, as_float(tensor.dtype)), tensor)
+
+
+def log_softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
+    """log(softmax(x)) along an axis, accurate where the softmax is tiny."""
+    tensor, node, axes = _prepare(x, axis if dim is None else dim, None)
+    wide = convert(node, as_float(tensor.dtype).compute)
+    weights, shift = _shifted_exp(wide, axes)
+    total = reshape(_sum_node(weights, axes), shift.type.shape)
+    shifted = p.sub(wide, r.broadcast(shift, wide.type.shape))
+    value = p.sub(shifted, r.broadcast(f.log(total), wide.type.shape))
+    return result(convert(value, as_float(tensor.dtype)), tensor)
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
+    """Differences of neighbours along an axis, `n` times."""
+    tensor = as_tensor(x)
+    axis = normalize_axis(axis, tensor.ndim)
+    node: Node = tensor._node
+    for _ in range(n):
+        count = node.type.shape[axis] - 1
+        if count < 0:
+            raise InvalidValue(f"diff: too few elements along axis {axis} ({here()}).")
+        later, earlier = slice_(node, axis, 1, count), slice_(node, axis, 0, count)
+        node = bitwise_xor(later, earlier) if node.type.dtype == bool_ else p.sub(later, earlier)
+    return result(node, tensor)
+
+
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cumsum", "cumulative_prod",
+    "cumulative_sum", "diff", "log_softmax", "logsumexp", "max", "mean", "min", "prod", "softmax",
+    "std", "sum", "var",
+]  # fmt: skip
