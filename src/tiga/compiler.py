@@ -3,16 +3,14 @@
 from functools import lru_cache
 
 from tiga.backends.llvm.executable import Executable, prepare
-from tiga.passes.canonicalize import canonicalize
-from tiga.passes.form import form
-from tiga.passes.hoist import hoist
+from tiga.passes.pipeline import run_pipeline
 from tiga.trace.program import Program
 
 
-def compile_program(program: Program) -> Executable:
+def compile_program(program: Program, name: str = "program") -> Executable:
     """The executable of `program` on the CPU; kernels are compiled at their first use."""
-    canonical = canonicalize(hoist(canonicalize(program)))
-    return prepare(form(canonical), program.relations)
+    scheduled = run_pipeline(program, name=name)
+    return prepare(scheduled.plan, dict(scheduled.schedules), program.relations)
 
 
 @lru_cache(maxsize=1024)

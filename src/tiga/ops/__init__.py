@@ -1,6 +1,6 @@
 """Ops: one class per op, registered by name. Importing the package registers them all."""
 
-from tiga.ops import contract, feature, functions, leaf, message, pointwise
+from tiga.ops import contract, feature, functions, leaf, message, pointwise, scan
 from tiga.ops.base import REGISTRY, Op, Pointwise
 
-__all__ = ["REGISTRY", "Op", "Pointwise", "contract", "feature", "functions", "leaf", "message", "pointwise"]
+__all__ = ["REGISTRY", "Op", "Pointwise", "contract", "feature", "functions", "leaf", "message", "pointwise", "scan"]

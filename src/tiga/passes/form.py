@@ -4,17 +4,18 @@ A reduction belongs to a walk of its relation with its rows. What it needs of th
 come from the same walk, one phase earlier; what it needs of the other end, of another walk or of
 a library call must be stored by an earlier step. Values of nodes that need no walk are free: they
 are recomputed where they are read, or stored first where recomputing costs more than reading.
+A scan is repeated in each walk that reads it; as only that walk can evaluate it, a reduction at
+the other end of an edge value made from a scan is scattered from there.
 """
 
-from dataclasses import dataclass, field
-
-from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, Step
+from tiga.errors import Unfusable
+from tiga.ops.message import gather
+from tiga.ops.scan import Scan, ScanAfter, ScanBefore
+from tiga.passes.draft import FREE, Draft
+from tiga.passes.rows import Plan, ScanLoop, Step
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
-
-FREE = -1
-"""The home of inputs, constants and of values computed from them without a walk."""
 
 RECOMPUTE_COST = 4
 """A free value with an op of at least this cost is stored before it is read across edges."""
@@ -24,9 +25,7 @@ LIBRARY_OPS = ("contract", "outer_sum")
 IN_REGISTERS = 64
 """Global values of more elements are not rearranged in registers but by a library call."""
 
-
-TOTALS = ("reduce_all", "outer_sum")
-"""Ops whose result is complete only after all rows of a step."""
+ROW_RESULTS = ("reduce", "scan_after")
 
 
 def _is_library(node: Node) -> bool:
@@ -37,39 +36,33 @@ def _is_library(node: Node) -> bool:
     return node.type.space == GLOBAL and rearranges and max(sizes) > IN_REGISTERS
 
 
-@dataclass
-class Draft:
-    """A step under construction."""
-
-    space: Space
-    relation: Relation | None = None
-    side: str = "dst"
-    library: Node | None = None
-    phases: dict[int, list[Node]] = field(default_factory=dict)
-    edge_stores: dict[int, list[Node]] = field(default_factory=dict)
-    outer_sums: dict[int, list[Node]] = field(default_factory=dict)
-    totals: list[Node] = field(default_factory=list)
-    stores: dict[Node, None] = field(default_factory=dict)
-    reads: dict[Node, None] = field(default_factory=dict)
+def _loop_of(node: Node) -> ScanLoop:
+    """Both results of the scan that `node` is one of."""
+    scan, inputs = node.op.scan, node.inputs
+    return ScanLoop(ScanBefore(*scan)(*inputs), ScanAfter(*scan)(*inputs))
 
 
 class Former:
-    """Assigns homes (step indices) and phases to the nodes of one program."""
+    """Assigns homes (step indices) and phases to the nodes of one program.
+
+    `late` holds values that are complete only when their whole step has run.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.drafts: list[Draft] = []
         self.home: dict[Node, int] = {}
         self.phase: dict[Node, int] = {}
+        self.late: set[Node] = set()
         self.leaves: dict[Node, tuple[Node, ...]] = {}
+        self.scan_phase: dict[tuple[ScanLoop, int], int] = {}
 
     def form(self) -> Plan:
         for node in self.program.order:
             self.place(node)
         for node in dict.fromkeys(self.program.outputs):
             self.place_output(node)
-        steps = self.collect()
-        return Plan(self.program.inputs, self.program.outputs, steps)
+        return Plan(self.program.inputs, self.program.outputs, self.collect())
 
     # placing
 
@@ -78,8 +71,8 @@ class Former:
             self.leaves[node] = self._edge_leaves(node)
         elif node.op.name == "outer_sum" and node.inputs[0].type.space.kind == "edge":
             self._place_edge_sum(node)
-        elif node.op.name == "reduce":
-            self._place_reduce(node)
+        elif node.op.name in ROW_RESULTS:
+            self._place_row_result(node)
         elif node.op.name == "reduce_all":
             self._place_total(node)
         elif _is_library(node):
@@ -88,7 +81,9 @@ class Former:
             self._place_row_value(node)
 
     def _edge_leaves(self, node: Node) -> tuple[Node, ...]:
-        """The gathers, spreads, matrices and edge inputs that an edge value is made of."""
+        """The gathers, spreads, scans, matrices and edge inputs that an edge value is made of."""
+        if isinstance(node.op, Scan):
+            return (node, *self._scan_leaves(node))
         if node.op.name == "contract":
             x, matrix = node.inputs
             self._store(matrix)
@@ -98,27 +93,33 @@ class Former:
         found = (leaf for child in node.inputs for leaf in self.leaves[child])
         return tuple(dict.fromkeys(found))
 
-    def _earliest(self, edge_value: Node, relation: Relation, side: str) -> int:
-        """The first step index at which a walk may evaluate an edge value."""
+    def _scan_leaves(self, node: Node) -> tuple[Node, ...]:
+        """What the elements of a scan are made of, and its start as if each edge read it."""
+        initial, *elements = node.inputs
+        start = gather(node.op.relation, node.op.side, initial)
+        read = (start,) if start.op.name == "gather" else ()
+        return (*read, *(leaf for e in elements for leaf in self.leaves[e]))
+
+    def _earliest(self, leaves: tuple[Node, ...], relation: Relation, side: str) -> int:
+        """The first step index at which a walk may evaluate an edge value with these leaves."""
         bound = 0
-        for leaf in self.leaves[edge_value]:
+        for leaf in leaves:
             if leaf.type.space == GLOBAL:
                 bound = max(bound, self.home[leaf] + 1)
-                continue
-            if leaf.op.name == "input":
-                continue
-            (source,) = leaf.inputs
-            same_rows = leaf.op.name == "gather" and leaf.op.side == side
-            if not same_rows:
-                self._store_if_costly(source)
-            home = self.home[source]
-            joins = home != FREE and same_rows and self._walks(home, relation, side)
-            bound = max(bound, home if joins else home + 1)
+            elif leaf.op.name in ("gather", "spread"):
+                bound = max(bound, self._leaf_bound(leaf, relation, side))
         return bound
 
-    def _walks(self, index: int, relation: Relation | None, side: str) -> bool:
-        draft = self.drafts[index]
-        return draft.library is None and (draft.relation, draft.side) == (relation, side)
+    def _leaf_bound(self, leaf: Node, relation: Relation, side: str) -> int:
+        (source,) = leaf.inputs
+        same_rows = leaf.op.name == "gather" and leaf.op.side == side
+        if not same_rows:
+            self._store_if_costly(source)
+        home = self.home[source]
+        if home == FREE:
+            return 0
+        joins = same_rows and source not in self.late and self.drafts[home].walks(relation, side)
+        return home if joins else home + 1
 
     def _store_if_costly(self, node: Node) -> None:
         """Store a free value read across edges when it is dearer to recompute than to read."""
@@ -128,47 +129,83 @@ class Former:
         work = max(getattr(n.op, "cost", 1) for n in inner)
         read = sum(n.type.row_bytes for n in topological([node]) if n.op.name == "input")
         if work >= RECOMPUTE_COST or read > node.type.row_bytes:
-            self.home[node] = self._rows_step(node.type.space, 0)
-            self.phase[node] = 0
+            self._store(node)
 
     def _walk_step(self, relation: Relation, side: str, bound: int) -> int:
+        """A walk of `relation` with rows at `side`, at or after step `bound`."""
         for index in range(bound, len(self.drafts)):
-            if self._walks(index, relation, side):
+            if self.drafts[index].walks(relation, side):
                 return index
         self.drafts.append(Draft(relation.end(side), relation, side))
         return len(self.drafts) - 1
 
     def _rows_step(self, space: Space, bound: int) -> int:
-        """A step at or after `bound` whose rows are `space`."""
+        """A step with rows of `space` at or after `bound`."""
         for index in range(bound, len(self.drafts)):
-            if self.drafts[index].library is None and self.drafts[index].space == space:
+            if self.drafts[index].has_rows(space):
                 return index
         self.drafts.append(Draft(space))
         return len(self.drafts) - 1
 
-    def _edge_phase(self, edge_value: Node, index: int) -> int:
-        """The first phase of step `index` that can evaluate an edge value."""
-        read = (n for n in self.leaves[edge_value] if n.op.name in ("gather", "spread"))
-        sources = (leaf.inputs[0] for leaf in read)
-        inside = [self.phase[s] for s in sources if self.home[s] == index]
-        return max((p + 1 for p in inside), default=0)
+    def _edge_phase(self, leaves: tuple[Node, ...], index: int) -> int:
+        """The first phase of step `index` that can evaluate an edge value; its scans are added."""
+        phase = 0
+        for leaf in leaves:
+            if isinstance(leaf.op, Scan):
+                phase = max(phase, self._settle(_loop_of(leaf), index))
+            elif leaf.inputs and leaf.type.space != GLOBAL:
+                (source,) = leaf.inputs
+                inside = self.home[source] == index
+                phase = max(phase, self.phase[source] + 1 if inside else 0)
+        return phase
 
-    def _place_reduce(self, node: Node) -> None:
-        relation, side = node.op.relation, node.op.side
-        (message,) = node.inputs
-        bound = self._earliest(message, relation, side)
-        index = self._walk_step(relation, side, bound)
-        phase = self._edge_phase(message, index)
+    def _settle(self, scan: ScanLoop, index: int) -> int:
+        """The phase of step `index` that carries the scan."""
+        known = self.scan_phase.get((scan, index))
+        if known is not None:
+            return known
+        draft = self.drafts[index]
+        phase = self._edge_phase(self._scan_leaves(scan.before), index)
+        while any(other.reverse != scan.reverse for other in draft.phase(phase).scans):
+            phase += 1
+        draft.phase(phase).scans.append(scan)
+        self.scan_phase[scan, index] = phase
+        return phase
+
+    def _scan_side(self, leaves: tuple[Node, ...]) -> str | None:
+        """The rows whose walk must evaluate an edge value, if it is made from a scan."""
+        sides = {leaf.op.side for leaf in leaves if isinstance(leaf.op, Scan)}
+        if len(sides) > 1:
+            raise Unfusable("an edge value made from scans of both its ends")
+        return sides.pop() if sides else None
+
+    def _place_row_result(self, node: Node) -> None:
+        is_scan = isinstance(node.op, Scan)
+        leaves = self._scan_leaves(node) if is_scan else self.leaves[node.inputs[0]]
+        relation = node.op.relation
+        side = self._scan_side(leaves) or node.op.side
+        index = self._walk_step(relation, side, self._earliest(leaves, relation, side))
+        if is_scan and side != node.op.side:
+            raise Unfusable("a scan of one end over a scan of the other")
+        phase = self._settle(_loop_of(node), index) if is_scan else self._edge_phase(leaves, index)
         self.home[node], self.phase[node] = index, phase
-        self.drafts[index].phases.setdefault(phase, []).append(node)
+        if is_scan:
+            return
+        into = self.drafts[index].phase(phase)
+        if side == node.op.side:
+            into.reductions.append(node)
+        else:
+            into.scatters.append(node)
+            self.late.add(node)
 
     def _place_total(self, node: Node) -> None:
         (value,) = node.inputs
         home = self.home[value]
-        if home == FREE or self.drafts[home].space != value.type.space:
+        if home == FREE or value in self.late or not self.drafts[home].has_rows(value.type.space):
             home = self._rows_step(value.type.space, home + 1)
         self.drafts[home].totals.append(node)
         self.home[node], self.phase[node] = home, 0
+        self.late.add(node)
 
     def _place_library(self, node: Node) -> None:
         for child in node.inputs:
@@ -180,15 +217,14 @@ class Former:
         """Make a free value an array, unless it is an input already."""
         if self.home[node] == FREE and node.op.name != "input":
             self.home[node] = self._rows_step(node.type.space, 0)
-            self.phase[node] = 0
+            self.phase[node] = FREE
 
     def _place_row_value(self, node: Node) -> None:
         bound = max((self.home[child] for child in node.inputs), default=FREE)
         if bound == FREE:
             self.home[node], self.phase[node] = FREE, FREE
             return
-        ready = self._ready(node.inputs, node.type.space)
-        index = self._rows_step(node.type.space, ready)
+        index = self._rows_step(node.type.space, self._ready(node.inputs, node.type.space))
         inside = [self.phase[c] for c in node.inputs if self.home[c] == index]
         self.home[node], self.phase[node] = index, max(inside, default=FREE)
 
@@ -199,44 +235,40 @@ class Former:
             home = self.home[child]
             if home == FREE:
                 continue
-            draft = self.drafts[home]
-            local = draft.library is None and draft.space == space and child.op.name not in TOTALS
+            local = self.drafts[home].has_rows(space) and child not in self.late
             bound = max(bound, home if local else home + 1)
         return bound
 
     def place_output(self, node: Node) -> None:
         if node.type.space.kind == "edge":
-            self._place_edge_output(node)
+            index, phase = self._place_edge_values((node,))
+            self.drafts[index].phase(phase).stores.append(node)
         elif self.home[node] == FREE:
             self.home[node] = self._rows_step(node.type.space, 0)
-            self.phase[node] = 0
-
-    def _place_edge_output(self, node: Node) -> None:
-        index, phase = self._place_edge_values((node,))
-        self.drafts[index].edge_stores.setdefault(phase, []).append(node)
+            self.phase[node] = FREE
 
     def _place_edge_sum(self, node: Node) -> None:
         index, phase = self._place_edge_values(node.inputs)
-        self.drafts[index].outer_sums.setdefault(phase, []).append(node)
+        self.drafts[index].phase(phase).outer_sums.append(node)
         self.home[node], self.phase[node] = index, FREE
+        self.late.add(node)
 
     def _place_edge_values(self, values: tuple[Node, ...]) -> tuple[int, int]:
         """A walk, and its last phase that is ready, for edge values that no reduction takes."""
         space = values[0].type.space
         relation = next(r for r in self.program.relations if r.edge == space)
-        bounds = {
-            side: max(self._earliest(value, relation, side) for value in values)
-            for side in ("dst", "src")
-        }
+        leaves = tuple(leaf for value in values for leaf in self.leaves[value])
+        forced = self._scan_side(leaves)
+        sides = ("dst", "src") if forced is None else (forced,)
+        bounds = {side: self._earliest(leaves, relation, side) for side in sides}
         fits = [
             index
             for side, bound in bounds.items()
             for index in range(bound, len(self.drafts))
-            if self._walks(index, relation, side)
+            if self.drafts[index].walks(relation, side)
         ]
-        index = fits[0] if fits else self._walk_step(relation, "dst", bounds["dst"])
-        ready = max(self._edge_phase(value, index) for value in values)
-        return index, max(ready, max(self.drafts[index].phases, default=0))
+        index = fits[0] if fits else self._walk_step(relation, sides[0], bounds[sides[0]])
+        return index, max(self._edge_phase(leaves, index), self.drafts[index].last_phase)
 
     # collecting
 
@@ -246,63 +278,30 @@ class Former:
                 self._need(output)
         for index in reversed(range(len(self.drafts))):
             self._collect_reads(index)
-        return tuple(self._finish(d) for d in self.drafts if self._is_live(d))
+        return tuple(draft.finish() for draft in self.drafts if draft.is_live)
 
     def _need(self, node: Node) -> None:
         draft = self.drafts[self.home[node]]
-        if draft.library is None and node.op.name not in TOTALS:
+        if draft.library is None and node not in self.late:
             draft.stores[node] = None
-
-    def _goals(self, draft: Draft) -> list[Node]:
-        if draft.library is not None:
-            return list(draft.library.inputs)
-        loops = [
-            m
-            for reading in (draft.phases, draft.outer_sums)
-            for nodes in reading.values()
-            for n in nodes
-            for m in n.inputs
-        ]
-        edges = [n for nodes in draft.edge_stores.values() for n in nodes]
-        totals = [n.inputs[0] for n in draft.totals]
-        return [*loops, *edges, *draft.stores, *totals]
 
     def _collect_reads(self, index: int) -> None:
         """Find the arrays that step `index` reads, and have their steps store them."""
         draft = self.drafts[index]
         seen: set[Node] = set()
-        stack = list(reversed(self._goals(draft)))
+        stack = list(reversed(draft.goals()))
         while stack:
             node = stack.pop()
             if node in seen:
                 continue
             seen.add(node)
-            home = self.home.get(node, FREE)
-            is_total = node.op.name in TOTALS
             if node.op.name == "input":
                 draft.reads[node] = None
-            elif home not in (FREE, index) or (is_total and home != index):
+            elif self.home.get(node, FREE) not in (FREE, index):
                 draft.reads[node] = None
                 self._need(node)
-            elif node.op.name != "reduce":
+            elif node.op.name not in ROW_RESULTS:
                 stack.extend(reversed(node.inputs))
-
-    def _is_live(self, draft: Draft) -> bool:
-        walks = draft.phases or draft.edge_stores or draft.outer_sums
-        return bool(draft.library is not None or draft.stores or draft.totals or walks)
-
-    def _finish(self, draft: Draft) -> Step:
-        if draft.library is not None:
-            return LibraryCall(draft.library)
-        parts = (draft.phases, draft.edge_stores, draft.outer_sums)
-        last = max((phase for part in parts for phase in part), default=FREE)
-        phases = tuple(
-            Phase(*(tuple(part.get(phase, ())) for part in parts)) for phase in range(last + 1)
-        )
-        return RowProgram(
-            draft.space, draft.relation, draft.side, phases, tuple(draft.stores),
-            tuple(draft.totals), tuple(draft.reads),
-        )  # fmt: skip
 
 
 def form(program: Program) -> Plan:

@@ -8,19 +8,52 @@ from tiga.types import Relation, Space
 
 
 @dataclass(frozen=True)
+class ScanLoop:
+    """A scan that a phase carries: `before` and `after` are its nodes, whichever is read."""
+
+    before: Node
+    after: Node
+
+    @property
+    def reverse(self) -> bool:
+        return self.before.op.reverse
+
+    @property
+    def initial(self) -> Node:
+        """The row value that the carry starts from."""
+        return self.before.inputs[0]
+
+    @property
+    def elements(self) -> tuple[Node, ...]:
+        return self.before.inputs[1:]
+
+
+@dataclass(frozen=True)
 class Phase:
-    """One loop over a row's edges: the reductions it accumulates, the edge values it stores and
-    the `outer_sum` nodes of edge values to which it adds."""
+    """One loop over a row's edges: what it accumulates, stores and carries.
+
+    `reductions` end in the row; `stores` are edge values written; `outer_sums` add to a matrix;
+    `scans` carry a value from edge to edge, all in one direction; `scatters` are reductions at the
+    edges' other ends, of messages that only this walk can evaluate.
+    """
 
     reductions: tuple[Node, ...]
     stores: tuple[Node, ...] = ()
     outer_sums: tuple[Node, ...] = ()
+    scans: tuple[ScanLoop, ...] = ()
+    scatters: tuple[Node, ...] = ()
 
     @property
     def edge_values(self) -> tuple[Node, ...]:
         """The edge values that the loop evaluates."""
-        summed = (n for node in self.outer_sums for n in node.inputs)
-        return (*(n.inputs[0] for n in self.reductions), *self.stores, *summed)
+        taken = (*self.reductions, *self.scatters, *self.outer_sums)
+        elements = (e for scan in self.scans for e in scan.elements)
+        return (*(n for node in taken for n in node.inputs), *self.stores, *elements)
+
+    @property
+    def reverse(self) -> bool:
+        """Whether the loop runs from the last edge to the first."""
+        return any(scan.reverse for scan in self.scans)
 
 
 @dataclass(frozen=True)
@@ -41,16 +74,32 @@ class RowProgram:
     totals: tuple[Node, ...]
     reads: tuple[Node, ...]
 
+    @property
+    def other_space(self) -> Space:
+        """The space at the other end of the edges."""
+        assert self.relation is not None
+        return self.relation.end("src" if self.side == "dst" else "dst")
+
     @cached_property
     def writes(self) -> tuple[Node, ...]:
         """Every node that the program stores, in a fixed order."""
         edge_stores = (node for phase in self.phases for node in phase.stores)
-        return (*self.stores, *edge_stores, *self.totals, *self.outer_sums)
+        return (*self.stores, *edge_stores, *self.totals, *self.outer_sums, *self.scatters)
 
     @cached_property
     def outer_sums(self) -> tuple[Node, ...]:
         """The `outer_sum` nodes of all phases."""
         return tuple(node for phase in self.phases for node in phase.outer_sums)
+
+    @cached_property
+    def scatters(self) -> tuple[Node, ...]:
+        """The reductions at the other ends, of all phases."""
+        return tuple(node for phase in self.phases for node in phase.scatters)
+
+    @cached_property
+    def scans(self) -> tuple[ScanLoop, ...]:
+        """The scans of all phases."""
+        return tuple(scan for phase in self.phases for scan in phase.scans)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,13 @@ from tiga.trace.node import Node
 VECTOR_BYTES = 64
 """One AVX-512 register; narrower machines split it."""
 
-NARROW = 4
-"""Up to so many elements per edge value, edges lie across lanes; above it, features do."""
+NARROW = 2
+"""Up to so many elements per edge value, edges lie across lanes; above it, features do, as one load
+then brings all of an entity where a gather instruction brings one element per lane."""
+
+CHEAP = 16
+"""Up to so much work per edge, edges are best taken one by one: at the pace of their loads, which
+gather instructions do not beat. Above it, lanes pay even if some hold no edge."""
 
 WINDOW_BYTES = 512
 """A window of features: 8 registers of the widest value."""
@@ -28,12 +33,14 @@ PREFETCH_DISTANCE = 12
 class Schedule:
     """How the edges of one row program are walked.
 
-    `lanes` is `"features"` or `"edges"` (then `edge_lanes` edges at a time); `window` elements of
-    the `whole` per pass, 0 where values are taken whole; `prefetch` edges ahead, 0 for none.
+    `lanes` is `"features"` or `"edges"`: then `edge_lanes` edges at a time, and what is left of a
+    row in lanes of which some hold no edge, or one by one if fewer than `few`. `window` elements
+    of the `whole` per pass, 0 where values are taken whole; `prefetch` edges ahead, 0 for none.
     """
 
     lanes: str
     edge_lanes: int = 0
+    few: int = 0
     whole: int = 0
     window: int = 0
     prefetch: int = 0
@@ -51,6 +58,7 @@ def cone(program: RowProgram) -> list[Node]:
     reads = set(program.reads)
     seen: dict[Node, None] = {}
     stack = [n for phase in program.phases for n in (*phase.reductions, *phase.edge_values)]
+    stack += [n for scan in program.scans for n in (scan.before, scan.after)]
     stack += [*program.stores, *program.totals]
     while stack:
         node = stack.pop()
@@ -95,22 +103,31 @@ def _edge_values(program: RowProgram) -> Iterator[Node]:
     return (n for n in cone(program) if relation is not None and n.type.space == relation.edge)
 
 
-def _takes_lanes_of_edges(program: RowProgram) -> bool:
-    """Narrow values that hardware can gather: 4 or 8 bytes an element."""
+def _by_edges(program: RowProgram, lanes: int) -> Schedule | None:
+    """Edges across lanes, for narrow values that hardware can gather: 4 or 8 bytes an element."""
     values = list(_edge_values(program))
     read = [n for n in values if n.op.name in ("gather", "input")]
     wide_enough = all(n.type.dtype.itemsize >= 4 for n in read)
-    simple = not program.outer_sums and all(n.op.name != "contract" for n in values)
-    return bool(values) and wide_enough and simple and max(n.type.size for n in values) <= NARROW
+    simple = not (program.outer_sums or program.scans or program.scatters)
+    simple = simple and all(n.op.name != "contract" for n in values)
+    size = max((n.type.size for n in values), default=0)
+    if not (wide_enough and simple and 0 < size <= NARROW):
+        return None
+    if sum(n.op.cost for n in values if isinstance(n.op, Pointwise)) > CHEAP:
+        return Schedule("edges", edge_lanes=lanes, few=lanes // 4)
+    # Short rows then take no lanes at all; long rows of scalars gain by a half.
+    return Schedule("edges", edge_lanes=lanes, few=lanes) if size == 1 else None
 
 
 def schedule(program: RowProgram) -> Schedule:
     """The schedule of a row program, from its widths alone."""
     nodes = _in_registers(program)
     itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
-    if _takes_lanes_of_edges(program):
-        return Schedule("edges", edge_lanes=VECTOR_BYTES // itemsize)
-    whole, window = 0 if program.outer_sums else _whole(nodes), WINDOW_BYTES // itemsize
+    by_edges = _by_edges(program, VECTOR_BYTES // itemsize)
+    if by_edges is not None:
+        return by_edges
+    mixes = program.outer_sums or program.scans
+    whole, window = 0 if mixes else _whole(nodes), WINDOW_BYTES // itemsize
     widest = max((n.type.size for n in nodes), default=1)
     prefetch = PREFETCH_DISTANCE if program.relation is not None else 0
     if whole > window:

@@ -75,6 +75,11 @@ class Walk(Plan):
         return np.repeat(np.arange(len(self.hub_rows)), np.diff(self.hub_ptr)).astype(np.int64)
 
     @cached_property
+    def max_degree(self) -> int:
+        """The most edges of a row."""
+        return int(np.diff(self.row_ptr).max(initial=0))
+
+    @cached_property
     def addresses(self) -> dict[str, int]:
         """The address of every array by name, 0 for one that is absent."""
         names = ("row_ptr", "index", "edge_id", *(f.name for f in fields(Plan)), "chunk_hub")

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 
-import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, scf
 
-from tiga.backends.llvm.lanes import constant_of, integer
+from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, join
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import (
@@ -17,15 +17,26 @@ from tiga.backends.llvm.memory import (
     lanes_type,
     load_word,
     register_element,
-    splat,
 )
 from tiga.backends.llvm.products import OuterSums
+from tiga.backends.llvm.scans import KeptCarries, run_step
+from tiga.backends.llvm.scatters import scatter
 from tiga.backends.llvm.scope import EdgeLanesScope, EdgeScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
-from tiga.types import DType, int32, int64
+from tiga.types import int32, int64
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """What lasts from row to row of a task: sums of outer products, room for the carries of a
+    row, and the first entity of the task's scattered sums."""
+
+    outer_sums: OuterSums
+    kept: KeptCarries
+    scattered: ir.Value | None = None
 
 
 @dataclass(frozen=True)
@@ -36,15 +47,11 @@ class EdgeLoop:
     schedule: Schedule
     index_bits: int
     phase: Phase
-    outer_sums: OuterSums
+    task: TaskState
 
     @property
     def program(self) -> RowProgram:
         return self.table.slots.program
-
-    @property
-    def _index_dtype(self) -> DType:
-        return int32 if self.index_bits == 32 else int64
 
     @property
     def _has_edge_ids(self) -> bool:
@@ -79,7 +86,8 @@ class EdgeLoop:
         """Row values that edges read: evaluated before the loop."""
         side = self.program.side
         gathers = (n for n in self._edge_nodes if n.op.name == "gather" and n.op.side == side)
-        return (n.inputs[0] for n in gathers)
+        yield from (n.inputs[0] for n in gathers)
+        yield from (scan.initial for scan in self.phase.scans)
 
     @cached_property
     def _gathered(self) -> tuple[Node, ...]:
@@ -95,42 +103,91 @@ class EdgeLoop:
                 stack.extend(node.inputs)
         return tuple(found)
 
+    def _identity(self, node: Node, lanes: int) -> ir.Value:
+        element = register_element(node.type.dtype)
+        return constant_of(node.op.monoid.identity(node.type.dtype), lanes_type(element, lanes))
+
     # features across lanes
 
     def _by_features(self, row: RowScope, low: ir.Value, high: ir.Value) -> list[ir.Value]:
-        layout = row.kernel.layout
-        starts = [
-            self._identity(n, layout.width(n.type)) for n in self.phase.reductions
-        ]
+        starts = self._starts(row.kernel.layout)
+        starts += [row.value(scan.initial) for scan in self.phase.scans]
+        return self._edge_by_edge(row, low, high, starts)
+
+    def _starts(self, layout: FeatureLanes) -> list[ir.Value]:
+        return [self._identity(n, layout.width(n.type)) for n in self.phase.reductions]
+
+    def _edge_by_edge(
+        self, row: RowScope, low: ir.Value, high: ir.Value, starts: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """The states with the edges from `low` to `high` combined one after the other."""
+        phase = self.phase
         index = self.table.pointer("index")
         edge_ids = self.table.pointer("edge_id") if self._has_edge_ids else None
+        mirror = arith.subi(arith.addi(low, high), i64(1))
 
-        def step(edge: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
+        def step(position: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
+            edge = arith.subi(mirror, position) if phase.reverse else position
             self._prefetch(row, index, edge)
             other = RowScope(row.kernel, load_word(index, edge, self.index_bits))
             place = edge if edge_ids is None else load_word(edge_ids, edge, self.index_bits)
             values = EdgeScope(row, other, place)
-            for node in self.phase.stores:
-                values.store(node, self.table.array(node))
-            for node in self.phase.outer_sums:
-                self._add_outer(node, values)
-            return [
-                node.op.monoid.combine(ARITHMETIC, state, values.value(node.inputs[0]))
-                for node, state in zip(self.phase.reductions, states, strict=True)
-            ]
+            within = arith.subi(edge, low)
+            self._give_carries(values, within, states[len(phase.reductions) :])
+            self._write_edge(values)
+            return [*self._reduced(values, states), *self._carried(values, within)]
 
-        return loop(low, high, 1, starts, step)
+        results = loop(low, high, 1, starts, step)
+        for scan, carry in zip(phase.scans, results[len(phase.reductions) :], strict=True):
+            row.values[scan.after] = carry
+        return results[: len(phase.reductions)]
+
+    def _give_carries(
+        self, values: EdgeScope, within: ir.Value, carries: Sequence[ir.Value]
+    ) -> None:
+        """The carries before this edge: of this phase's scans, and those kept from earlier."""
+        for node in self._edge_nodes:
+            if node in self.task.kept.arrays:
+                values.values[node] = self.task.kept.load(node, within)
+        for scan, carry in zip(self.phase.scans, carries, strict=True):
+            values.values[scan.before] = carry
+
+    def _reduced(self, values: EdgeScope, states: Sequence[ir.Value]) -> list[ir.Value]:
+        return [
+            node.op.monoid.combine(ARITHMETIC, state, values.value(node.inputs[0]))
+            for node, state in zip(self.phase.reductions, states, strict=False)
+        ]
+
+    def _carried(self, values: EdgeScope, within: ir.Value) -> list[ir.Value]:
+        """The carries after this edge."""
+        layout, results = values.row.kernel.layout, []
+        for scan in self.phase.scans:
+            carry = values.values[scan.before]
+            if scan.before in self.task.kept.arrays:
+                self.task.kept.store(scan.before, within, carry)
+            elements = [values.value(e) for e in scan.elements]
+            results.append(run_step(layout, scan.before.op.step, [carry, *elements]))
+        return results
+
+    def _write_edge(self, values: EdgeScope) -> None:
+        """What an edge writes outside of its row."""
+        for node in self.phase.stores:
+            values.store(node, self.table.array(node))
+        for node in self.phase.outer_sums:
+            self._add_outer(node, values)
+        for node in self.phase.scatters:
+            sums = self.table.state("scatter", node)
+            message = values.value(node.inputs[0])
+            scatter(sums, self.task.scattered, values.other.entity, message)
 
     def _add_outer(self, node: Node, values: EdgeScope) -> None:
         x, y = node.inputs
         lead = x.type.size // node.type.shape[0]
-        self.outer_sums[node].add(values.value(x), values.value(y), lead)
+        self.task.outer_sums[node].add(values.value(x), values.value(y), lead)
 
     def _prefetch(self, row: RowScope, index: ir.Value, edge: ir.Value) -> None:
         layout, distance = row.kernel.layout, self.schedule.prefetch
-        wide = [
-            n for n in self._gathered if layout.width(n.type) * n.type.dtype.itemsize >= 64
-        ]
+        wide = [n for n in self._gathered if layout.width(n.type) * n.type.dtype.itemsize >= 64]
         if not wide or not distance:
             return
         last = arith.subi(self.table.number("num_edges"), i64(1))
@@ -139,77 +196,91 @@ class EdgeLoop:
         for node in wide:
             row.kernel.prefetch(node, other)
 
-    def _identity(self, node: Node, lanes: int) -> ir.Value:
-        element = register_element(node.type.dtype)
-        return constant_of(node.op.monoid.identity(node.type.dtype), lanes_type(element, lanes))
-
     # edges across lanes
 
     def _by_edges(self, row: RowScope, low: ir.Value, high: ir.Value) -> list[ir.Value]:
+        """Full sets of lanes, then the edges left: in a masked set, or one by one if few.
+
+        Lane i takes the edges i, i + lanes, ...; the lanes are combined by halves, and then with
+        the edges taken one by one. The order depends on the row's degree alone.
+        """
+        middle = arith.addi(low, arith.andi(arith.subi(high, low), i64(-self.schedule.edge_lanes)))
+        end = middle
+        if self._masks_edges:
+            few = arith.cmpi(_LESS, arith.subi(high, middle), i64(self.schedule.few))
+            end = arith.select(few, middle, high)
+        states = self._starts(row.kernel.layout)
+        any_set = scf.IfOp(arith.cmpi(_LESS, low, end), [s.type for s in states], has_else=True)
+        with ir.InsertionPoint(any_set.then_block):
+            scf.YieldOp(self._across(self._sets(row, low, middle, end)))
+        with ir.InsertionPoint(any_set.else_block):
+            scf.YieldOp(states)
+        return self._edge_by_edge(row, end, high, list(any_set.results))
+
+    @property
+    def _masks_edges(self) -> bool:
+        """Whether the edges left after the full sets are ever taken in a masked set."""
+        return self.schedule.few < self.schedule.edge_lanes
+
+    def _sets(
+        self, row: RowScope, low: ir.Value, middle: ir.Value, end: ir.Value
+    ) -> list[ir.Value]:
+        """The lanes of every element: full sets from `low` to `middle`, a masked one to `end`."""
         count = self.schedule.edge_lanes
-        sizes = [n.type.size for n in self.phase.reductions]
-        starts = [
+        states = [
             self._identity(n, count) for n in self.phase.reductions for _ in range(n.type.size)
         ]
+        states = loop(low, middle, count, states, lambda e, s: self._edges(row, e, None, s))
+        if not self._masks_edges:
+            return states
+        return loop(middle, end, count, states, lambda e, s: self._edges(row, e, end, s))
 
-        def step(edge: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
-            values = self._lanes_scope(row, edge, high)
-            for node in self.phase.stores:
-                values.store(node, self.table.array(node))
-            messages = [
-                (node, element)
-                for node in self.phase.reductions
-                for element in values.value(node.inputs[0])
-            ]
-            return [
-                self._accumulate(node, state, element, values.mask)
-                for (node, element), state in zip(messages, states, strict=True)
-            ]
-
-        flat = loop(low, high, count, starts, step)
-        grouped = np.split(np.arange(len(flat)), np.cumsum(sizes)[:-1])
+    def _edges(
+        self, row: RowScope, edge: ir.Value, end: ir.Value | None, states: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """The states with the edges from `edge` to `end`, or as many as there are lanes."""
+        values = self._lanes_scope(row, edge, end)
+        for node in self.phase.stores:
+            values.store(node, self.table.array(node))
+        messages = [
+            (node, element)
+            for node in self.phase.reductions
+            for element in values.value(node.inputs[0])
+        ]
         return [
-            self._across(node, [flat[i] for i in group])
-            for node, group in zip(self.phase.reductions, grouped, strict=True)
+            self._accumulate(node, state, element, values.mask())
+            for (node, element), state in zip(messages, states, strict=True)
         ]
 
     def _accumulate(
-        self, node: Node, state: ir.Value, element: ir.Value, mask: ir.Value
+        self, node: Node, state: ir.Value, element: ir.Value, mask: ir.Value | None
     ) -> ir.Value:
-        fill = self._identity(node, self.schedule.edge_lanes)
-        kept = arith.select(mask, element, fill)
-        return node.op.monoid.combine(ARITHMETIC, state, kept)
+        if mask is not None:
+            element = arith.select(mask, element, self._identity(node, self.schedule.edge_lanes))
+        return node.op.monoid.combine(ARITHMETIC, state, element)
 
-    def _across(self, node: Node, elements: list[ir.Value]) -> ir.Value:
-        """Combine the lanes of each element, by halves; the row value, features across lanes."""
-        count = self.schedule.edge_lanes
+    def _across(self, states: Sequence[ir.Value]) -> list[ir.Value]:
+        """Combine the lanes of each element, by halves; row values, features across lanes."""
+        left, whole, values = iter(states), FeatureLanes(), []
+        for node in self.phase.reductions:
+            combine = partial(node.op.monoid.combine, ARITHMETIC)
+            elements = islice(left, node.type.size)
+            shape = (self.schedule.edge_lanes,)
+            values.append(join([whole.reduce_axis(e, shape, 0, combine) for e in elements]))
+        return values
 
-        def combine(a: ir.Value, b: ir.Value) -> ir.Value:
-            return node.op.monoid.combine(ARITHMETIC, a, b)
+    def _lanes_scope(self, row: RowScope, edge: ir.Value, end: ir.Value | None) -> EdgeLanesScope:
+        left = None if end is None else arith.subi(end, edge)
+        scope = EdgeLanesScope(row, EdgeLanes(self.schedule.edge_lanes), edge, left)
+        scope.others = self._load_indices("index", scope)
+        if self._has_edge_ids:
+            scope.edge_ids = self._load_indices("edge_id", scope)
+        return scope
 
-        whole = FeatureLanes()
-        return join([whole.reduce_axis(e, (count,), 0, combine) for e in elements])
-
-    def _lanes_scope(self, row: RowScope, edge: ir.Value, high: ir.Value) -> EdgeLanesScope:
-        count = self.schedule.edge_lanes
-        left = arith.minsi(arith.subi(high, edge), i64(count))
-        left = splat(arith.trunci(integer(32), left), count)
-        mask = arith.cmpi(arith.CmpIPredicate.slt, _iota(count, 32), left)
-        positions = arith.addi(splat(edge, count), _iota(count, 64))
-        others = self._load_indices("index", edge, mask)
-        ids = self._load_indices("edge_id", edge, mask) if self._has_edge_ids else positions
-        return EdgeLanesScope(
-            row, EdgeLanes(count), others, ids, edge, not self._has_edge_ids, mask
-        )
-
-    def _load_indices(self, name: str, edge: ir.Value, mask: ir.Value) -> ir.Value:
-        dtype = self._index_dtype
-        raw = Array(self.table.pointer(name), dtype, 1).load_run(edge, mask)
-        return ARITHMETIC.cast(raw, dtype, int64)
+    def _load_indices(self, name: str, scope: EdgeLanesScope) -> ir.Value:
+        dtype = int32 if self.index_bits == 32 else int64
+        array = Array(self.table.pointer(name), dtype, 1)
+        return array.load_run(scope.first, scope.layout.count, scope.mask())
 
 
-def _iota(count: int, bits: int) -> ir.Value:
-    """0, 1, 2, ... in the lanes."""
-    type_ = ir.VectorType.get([count], integer(bits))
-    values = np.arange(count, dtype=np.int32 if bits == 32 else np.int64)
-    return arith.constant(type_, ir.DenseElementsAttr.get(values, type=type_))
+_LESS = arith.CmpIPredicate.slt

@@ -13,9 +13,10 @@ from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.kernel import Kernels
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
 from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
+from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
-from tiga.passes.schedule import Schedule, schedule
+from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
 
@@ -31,6 +32,7 @@ class Walk(Protocol):
     num_edges: int
     num_tasks: int
     num_chunks: int
+    max_degree: int
     hub_rows: np.ndarray
     index: np.ndarray
     addresses: Mapping[str, int]
@@ -104,9 +106,9 @@ class Run:
     matmul: Matmul
     scratch: list[np.ndarray] = field(default_factory=list)
 
-    def allocate(self, nbytes: int) -> int:
+    def allocate(self, nbytes: int, zeroed: bool = False) -> int:
         """The address of `nbytes` of scratch."""
-        block = np.empty(max(nbytes, 1), np.uint8)
+        block = (np.zeros if zeroed else np.empty)(max(nbytes, 1), np.uint8)
         self.scratch.append(block)
         return block.ctypes.data
 
@@ -123,20 +125,22 @@ class Run:
         tasks = row_tasks(extent)
         count = len(tasks) - 1
         walk = [0, 0, 0, tasks.ctypes.data]
-        self._launch(step, step.variant(32, 0), walk, [0] * len(HUB_SLOTS), [extent, 0], count)
+        sizes = [extent, 0, count, 0, 0, 0, 0]
+        self._launch(step, step.variant(32, 0), walk, [0] * len(HUB_SLOTS), sizes)
 
     def _walk(self, step: RowStep) -> None:
         program = step.program
         walk = self.graphs[program.relation].walk(program.side)
-        hubs = len(walk.hub_rows)
+        splits = not program.scans  # a scan goes through a row in order, however long it is
+        hubs, chunks = (len(walk.hub_rows), walk.num_chunks) if splits else (0, 0)
         bits = walk.index.dtype.itemsize * 8
         variant = step.variant(bits, HUB_DEGREE if hubs else 0)
         at = walk.addresses
-        sizes = [walk.num_rows, walk.num_edges]
+        sizes = [walk.num_rows, walk.num_edges, walk.num_tasks, hubs, chunks]
+        sizes += [self.extents[program.other_space], walk.max_degree]
         self._launch(
-            step, variant, [at[n] for n in WALK_SLOTS], [at[n] for n in HUB_SLOTS], sizes,
-            walk.num_tasks, hubs, walk.num_chunks,
-        )  # fmt: skip
+            step, variant, [at[n] for n in WALK_SLOTS], [at[n] for n in HUB_SLOTS], sizes
+        )
 
     def _launch(
         self,
@@ -145,22 +149,26 @@ class Run:
         walk: list[int],
         hub_slots: list[int],
         sizes: list[int],
-        tasks: int,
-        hubs: int = 0,
-        chunks: int = 0,
     ) -> None:
         program = step.program
-        values = [*walk, *hub_slots, *sizes, tasks, hubs, chunks]
+        _, _, tasks, hubs, chunks, others, _ = sizes
+        values = [*walk, *hub_slots, *sizes]
         for relation, side in step.slots.degrees:
             values.append(self.graphs[relation].walk(side).addresses["row_ptr"])
         values += [self.addresses[n] for n in step.slots.nodes]
         values += [self._state(n, tasks + hubs) for n in program.totals]
         values += [self._state(n, tasks + chunks) for n in program.outer_sums]
+        values += [self._state(n, SCATTER_GROUPS * others, True) for n in program.scatters]
         if hubs and program.phases:
             values += [self._state(n, chunks) for n in step.slots.reductions]
             values += [self._state(n, hubs) for n in step.slots.reductions]
         table = (ctypes.c_int64 * len(values))(*values)
-        counts = {"rows": tasks, "totals": 1, "finish": hubs}
+        counts = {
+            "rows": SCATTER_GROUPS if program.scatters else tasks,
+            "totals": 1,
+            "finish": hubs,
+            "scatters": -(-others // SCATTER_ROWS),
+        }
         pointer = ctypes.addressof(table)
         if len(variant.functions) == 1:
             launch(variant.address("rows"), pointer, tasks, self.threads)
@@ -171,8 +179,9 @@ class Run:
         ]
         launch_sequence(sequence_records(launches), len(launches), self.threads)
 
-    def _state(self, node: Node, pieces: int) -> int:
-        return self.allocate(pieces * node.type.size * node.type.dtype.compute.itemsize)
+    def _state(self, node: Node, pieces: int, zeroed: bool = False) -> int:
+        nbytes = pieces * node.type.size * node.type.dtype.compute.itemsize
+        return self.allocate(nbytes, zeroed)
 
 
 @dataclass(frozen=True)
@@ -216,12 +225,12 @@ class Executable:
             run.execute(step)
 
 
-def prepare(plan: Plan, relations: tuple[Relation, ...]) -> Executable:
-    """The executable of a plan: schedules chosen, kernels not compiled yet."""
-    return Executable(plan, relations, tuple(_step(s) for s in plan.steps))
-
-
-def _step(step: Step) -> RowStep | LibraryCall:
-    if isinstance(step, LibraryCall):
-        return step
-    return RowStep(step, schedule(step), Slots(step))
+def prepare(
+    plan: Plan, schedules: Mapping[Step, Schedule], relations: tuple[Relation, ...]
+) -> Executable:
+    """The executable of a scheduled plan; kernels are not compiled yet."""
+    steps = (
+        RowStep(step, schedules[step], Slots(step)) if isinstance(step, RowProgram) else step
+        for step in plan.steps
+    )
+    return Executable(plan, relations, tuple(steps))

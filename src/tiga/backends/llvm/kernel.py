@@ -8,12 +8,14 @@ from functools import cached_property
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
 
-from tiga.backends.llvm.edges import EdgeLoop
+from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
-from tiga.backends.llvm.products import OuterAccumulator, OuterSums, add_pieces
+from tiga.backends.llvm.products import OuterAccumulator, add_pieces
+from tiga.backends.llvm.scans import declare_allocator, keep_carries, kept_scans
+from tiga.backends.llvm.scatters import combine_groups, tasks_of
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.ops.monoid import MONOIDS
@@ -39,7 +41,7 @@ class Kernels:
 
     def emit(self, prefix: str) -> tuple[str, ...]:
         """All functions, named after `prefix`, in launch order."""
-        emitters = {"rows": self._rows}
+        emitters = {"rows": self._group if self.program.scatters else self._rows}
         if self.hub_degree and self.program.phases:
             for i, phase in enumerate(self.program.phases):
                 emitters[f"chunks{i}"] = lambda table, c, i=i: self._chunk(table, c, i)
@@ -47,6 +49,10 @@ class Kernels:
             emitters["finish"] = self._finish_hub
         if self.program.totals or self.program.outer_sums:
             emitters["totals"] = self._totals
+        if self.program.scatters:
+            emitters["scatters"] = self._scatters
+        if kept_scans(self.program):
+            declare_allocator()
         for name, body in emitters.items():
             self._function(f"{prefix}_{name}", body)
         return tuple(emitters)
@@ -101,16 +107,34 @@ class Kernels:
 
     # the walk
 
-    def _rows(self, table: SlotTable, task: ir.Value) -> None:
+    def _group(self, table: SlotTable, group: ir.Value) -> None:
+        """The tasks of a group, whose scattered sums are its own."""
+        first = arith.muli(group, table.number("num_others"))
+        low, high = tasks_of(group, table.number("num_tasks"))
+
+        def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self._rows(table, position, first)
+            return carried
+
+        loop(low, high, 1, [], task)
+
+    def _scatters(self, table: SlotTable, task: ir.Value) -> None:
+        for node in self.program.scatters:
+            sums, result = table.state("scatter", node), table.array(node)
+            combine_groups(node, sums, result, table.number("num_others"), task)
+
+    def _rows(
+        self, table: SlotTable, task: ir.Value, scattered: ir.Value | None = None
+    ) -> None:
         task_ptr = table.pointer("task_ptr")
         first = load_word(task_ptr, task)
         last = load_word(task_ptr, arith.addi(task, i64(1)))
 
         def window(scope: KernelScope) -> None:
             totals = self._zero_totals(scope)
-            with self._outer_sums(table, task) as sums:
+            with self._task_state(table, task, scattered) as state:
                 totals = loop(
-                    first, last, 1, totals, lambda r, t: self._row(table, scope, sums, r, t)
+                    first, last, 1, totals, lambda r, t: self._row(table, scope, state, r, t)
                 )
             self._store_totals(table, scope, task, totals)
 
@@ -120,7 +144,7 @@ class Kernels:
         self,
         table: SlotTable,
         scope: KernelScope,
-        sums: OuterSums,
+        state: TaskState,
         row: ir.Value,
         totals: Sequence[ir.Value],
     ) -> Sequence[ir.Value]:
@@ -132,7 +156,7 @@ class Kernels:
                 is_hub = arith.cmpi(_GT, arith.subi(high, low), i64(self.hub_degree))
                 high = arith.select(is_hub, low, high)
             for phase in self.program.phases:
-                self._run_phase(table, phase, sums, values, low, high)
+                self._run_phase(table, phase, state, values, low, high)
         return self._finish_row(table, values, totals, is_hub)
 
     def _range(self, table: SlotTable, row: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -143,25 +167,27 @@ class Kernels:
         self,
         table: SlotTable,
         phase: Phase,
-        sums: OuterSums,
+        state: TaskState,
         row: RowScope,
         low: ir.Value,
         high: ir.Value,
     ) -> None:
-        edges = EdgeLoop(table, self.schedule, self.index_bits, phase, sums)
+        edges = EdgeLoop(table, self.schedule, self.index_bits, phase, state)
         row.values.update(edges.run(row, low, high))
 
     @contextmanager
-    def _outer_sums(self, table: SlotTable, piece: ir.Value) -> Iterator[OuterSums]:
-        """The sums of outer products into one piece of their totals."""
-        nodes = self.program.outer_sums
+    def _task_state(
+        self, table: SlotTable, piece: ir.Value, scattered: ir.Value | None = None
+    ) -> Iterator[TaskState]:
+        """What lasts over the rows of a task; outer products go to one piece of their totals."""
         sums = {
             node: OuterAccumulator.make(node, table.state("partial", node), piece, table.allocate)
-            for node in nodes
+            for node in self.program.outer_sums
         }
         for one in sums.values():
             one.begin()
-        yield sums
+        with keep_carries(self.program, table.number("max_degree")) as kept:
+            yield TaskState(sums, kept, scattered)
         for one in sums.values():
             one.end()
 
@@ -183,16 +209,10 @@ class Kernels:
     def _store(
         self, array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value
     ) -> None:
-        start = array.start(entity)
-        if scope.window is not None and node.type.size == scope.layout.whole:
-            start = arith.addi(start, scope.window)
-        array.store(value, start)
+        array.store(value, scope.offset(array, node, entity))
 
     def _load(self, array: Array, scope: KernelScope, node: Node, entity: ir.Value) -> ir.Value:
-        start = array.start(entity)
-        if scope.window is not None and node.type.size == scope.layout.whole:
-            start = arith.addi(start, scope.window)
-        return array.load(start, scope.layout.width(node.type))
+        return array.load(scope.offset(array, node, entity), scope.layout.width(node.type))
 
     # totals
 
@@ -270,8 +290,8 @@ class Kernels:
         def window(scope: KernelScope) -> None:
             values = self._restore(table, scope, row, hub, phase)
             piece = arith.addi(table.number("num_tasks"), chunk)
-            with self._outer_sums(table, piece) as sums:
-                self._run_phase(table, self.program.phases[phase], sums, values, low, high)
+            with self._task_state(table, piece) as state:
+                self._run_phase(table, self.program.phases[phase], state, values, low, high)
             for node in self.program.phases[phase].reductions:
                 states = table.state("chunk", node)
                 self._store(states, scope, node, chunk, values.value(node))

@@ -114,6 +114,16 @@ class EdgeLanes:
         size = value.type.shape[0]
         return tuple(splat(vector.extract(value, [], [i]), self.count) for i in range(size))
 
+    def split(self, run: ir.Value) -> tuple[ir.Value, ...]:
+        """The elements of consecutive entities, from one run of memory."""
+        lanes = np.arange(run.type.shape[0]).reshape(self.count, -1)
+        return tuple(select_lanes(run, column) for column in lanes.T)
+
+    def unsplit(self, value: tuple[ir.Value, ...]) -> ir.Value:
+        """The run of memory of consecutive entities."""
+        lanes = np.arange(self.count * len(value)).reshape(len(value), self.count)
+        return select_lanes(join(value), lanes.T.ravel())
+
     def constant(self, node: Node) -> tuple[ir.Value, ...]:
         element = register_element(node.type.dtype)
         one = constant_of(node.op.value, lanes_type(element, self.count))

@@ -54,11 +54,8 @@ def to_memory(value: ir.Value, dtype: DType) -> ir.Value:
 
 
 def element_pointer(base: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
-    """The address of element number `offset` (i64, or lanes of i64) after `base`."""
-    result = base.type
-    if isinstance(offset.type, ir.VectorType):
-        result = ir.VectorType.get(offset.type.shape, base.type)
-    return llvm.getelementptr(result, base, [offset], [_DYNAMIC], element, None)
+    """The address of element number `offset` (i64) after `base`."""
+    return llvm.getelementptr(base.type, base, [offset], [_DYNAMIC], element, None)
 
 
 def load_word(base: ir.Value, offset: ir.Value, bits: int = 64) -> ir.Value:
@@ -76,7 +73,7 @@ class Array:
     row: int
 
     def start(self, entity: ir.Value) -> ir.Value:
-        """The element offset of an entity (lanes of entities give lanes of offsets)."""
+        """The element offset of an entity."""
         return arith.muli(entity, constant_of(self.row, entity.type))
 
     def load(self, offset: ir.Value, count: int) -> ir.Value:
@@ -91,36 +88,54 @@ class Array:
         pointer = element_pointer(self.base, offset, stored_element(self.dtype))
         llvm.store(to_memory(value, self.dtype), pointer, alignment=self.dtype.itemsize)
 
-    def _masked_type(self, mask: ir.Value) -> ir.Type:
-        return ir.VectorType.get(mask.type.shape, stored_element(self.dtype))
-
-    def load_run(self, offset: ir.Value, mask: ir.Value) -> ir.Value:
-        """Consecutive elements from scalar `offset`, one per lane; zero where masked."""
-        type_ = self._masked_type(mask)
+    def load_run(self, offset: ir.Value, count: int, mask: ir.Value | None) -> ir.Value:
+        """`count` consecutive elements, one per lane; zero where masked."""
+        if mask is None:
+            return self.load(offset, count)
+        type_ = ir.VectorType.get([count], stored_element(self.dtype))
         pointer = element_pointer(self.base, offset, stored_element(self.dtype))
         raw = llvm.intr_masked_load(
             type_, pointer, mask, self.dtype.itemsize, pass_thru=constant_of(0, type_)
         )
         return to_register(raw, self.dtype)
 
-    def load_lanes(self, offsets: ir.Value, mask: ir.Value) -> ir.Value:
-        """The elements at lanes of offsets; zero where masked."""
-        type_ = self._masked_type(mask)
-        pointers = element_pointer(self.base, offsets, stored_element(self.dtype))
-        raw = llvm.intr_masked_gather(
-            type_, pointers, mask, [constant_of(0, type_)], self.dtype.itemsize
-        )
-        return to_register(raw, self.dtype)
-
-    def store_run(self, value: ir.Value, offset: ir.Value, mask: ir.Value) -> None:
-        """Store lanes to consecutive elements from scalar `offset`."""
+    def store_run(self, value: ir.Value, offset: ir.Value, mask: ir.Value | None) -> None:
+        """Store lanes to consecutive elements, but not where masked."""
+        if mask is None:
+            self.store(value, offset)
+            return
         pointer = element_pointer(self.base, offset, stored_element(self.dtype))
         llvm.intr_masked_store(to_memory(value, self.dtype), pointer, mask, self.dtype.itemsize)
 
-    def store_lanes(self, value: ir.Value, offsets: ir.Value, mask: ir.Value) -> None:
-        """Store lanes to lanes of offsets, which are distinct."""
-        pointers = element_pointer(self.base, offsets, stored_element(self.dtype))
-        llvm.intr_masked_scatter(to_memory(value, self.dtype), pointers, mask, self.dtype.itemsize)
+    def load_lanes(self, entities: ir.Value, mask: ir.Value | None, at: int = 0) -> ir.Value:
+        """Element `at` of lanes of entities; zero where masked."""
+        type_ = ir.VectorType.get(entities.type.shape, stored_element(self.dtype))
+        raw = llvm.intr_masked_gather(
+            type_,
+            self._lane_pointers(entities, at),
+            _all_lanes(entities) if mask is None else mask,
+            [constant_of(0, type_)],
+            self.dtype.itemsize,
+        )
+        return to_register(raw, self.dtype)
+
+    def store_lanes(
+        self, value: ir.Value, entities: ir.Value, mask: ir.Value | None, at: int = 0
+    ) -> None:
+        """Store lanes to element `at` of lanes of entities, which are distinct."""
+        llvm.intr_masked_scatter(
+            to_memory(value, self.dtype),
+            self._lane_pointers(entities, at),
+            _all_lanes(entities) if mask is None else mask,
+            self.dtype.itemsize,
+        )
+
+    def _lane_pointers(self, entities: ir.Value, at: int) -> ir.Value:
+        # 32-bit lanes are extended by the address computation itself: hardware does it for free.
+        type_ = ir.VectorType.get(entities.type.shape, self.base.type)
+        element = stored_element(self.dtype)
+        row = ir.Type.parse(f"!llvm.array<{self.row} x {element}>")
+        return llvm.getelementptr(type_, self.base, [entities], [_DYNAMIC, at], row, None)
 
     def prefetch(self, offset: ir.Value, count: int) -> None:
         """Ask for the cache lines of `count` elements from element `offset`."""
@@ -128,6 +143,10 @@ class Array:
             at = arith.addi(offset, i64(element))
             pointer = element_pointer(self.base, at, stored_element(self.dtype))
             llvm.intr_prefetch(pointer, 0, 3, 1)
+
+
+def _all_lanes(like: ir.Value) -> ir.Value:
+    return constant_of(True, ir.VectorType.get(like.type.shape, integer(1)))
 
 
 def splat(value: ir.Value, count: int) -> ir.Value:

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, evaluate_op
-from tiga.backends.llvm.memory import Array, i64, load_word
+from tiga.backends.llvm.memory import Array, i64, load_word, splat
 from tiga.backends.llvm.products import Allocate, multiply
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
@@ -48,16 +50,17 @@ class KernelScope:
     def load(self, node: Node, entity: ir.Value) -> ir.Value:
         """The entity's elements, or those in the window."""
         array = self.arrays[node]
-        return array.load(self.offset(node, entity), self.layout.width(node.type))
+        return array.load(self.offset(array, node, entity), self.layout.width(node.type))
 
     def prefetch(self, node: Node, entity: ir.Value) -> None:
         """Ask for what `load` will read."""
         width = self.layout.width(node.type)
-        self.arrays[node].prefetch(self.offset(node, entity), width)
+        array = self.arrays[node]
+        array.prefetch(self.offset(array, node, entity), width)
 
-    def offset(self, node: Node, entity: ir.Value) -> ir.Value:
+    def offset(self, array: Array, node: Node, entity: ir.Value) -> ir.Value:
         """The element offset of the entity's first element, or of its first in the window."""
-        start = self.arrays[node].start(entity)
+        start = array.start(entity)
         windowed = self.window is not None and node.type.size == self.layout.whole
         return arith.addi(start, self.window) if windowed else start
 
@@ -128,23 +131,28 @@ class EdgeScope:
 
     def store(self, node: Node, array: Array) -> None:
         """Write an edge value to its place."""
-        start = self.row.kernel.offset(node, self.edge_id)
+        start = self.row.kernel.offset(array, node, self.edge_id)
         array.store(self.value(node), start)
 
 
 @dataclass
 class EdgeLanesScope:
-    """Values of a run of edges, one edge per lane; lanes outside `mask` hold no edge."""
+    """Values of a run of edges, one edge per lane.
+
+    `others` and `edge_ids` are lanes of entities; without `edge_ids`, edge values lie in a run from
+    position `first`. `left` is how many lanes hold an edge, None where all do; the others hold
+    zeros, or what follows from zeros.
+    """
 
     row: RowScope
     layout: EdgeLanes
-    others: ir.Value
-    edge_ids: ir.Value
     first: ir.Value
-    contiguous: bool
-    mask: ir.Value
+    left: ir.Value | None
+    others: ir.Value | None = None
+    edge_ids: ir.Value | None = None
     values: dict[Node, Any] = field(default_factory=dict)
     other_values: dict[Node, Any] = field(default_factory=dict)
+    masks: dict[int, ir.Value] = field(default_factory=dict)
 
     def value(self, node: Node) -> tuple[ir.Value, ...]:
         if node not in self.values:
@@ -161,7 +169,7 @@ class EdgeLanesScope:
         if node.op.name == "spread":
             return self.layout.spread(kernel.value(node.inputs[0]))
         if node in kernel.arrays:
-            return self._load_edges(node)
+            return self._load_edges(kernel.arrays[node])
         return evaluate_op(self.layout, node, [self.value(n) for n in node.inputs])
 
     def other(self, node: Node) -> tuple[ir.Value, ...]:
@@ -178,30 +186,42 @@ class EdgeLanesScope:
             return self.layout.spread(kernel.value(node.inputs[0]))
         if node.op.name == "degree":
             row_ptr = Array(kernel.row_ptrs[node.op.relation, node.op.side], int64, 1)
-            after = ARITHMETIC.add(self.others, ARITHMETIC.constant(1, self.others))
-            first = row_ptr.load_lanes(self.others, self.mask)
-            count = ARITHMETIC.sub(row_ptr.load_lanes(after, self.mask), first)
-            return (kernel.as_degree(node, count),)
+            low = row_ptr.load_lanes(self.others, self.mask())
+            high = row_ptr.load_lanes(self.others, self.mask(), at=1)
+            return (kernel.as_degree(node, ARITHMETIC.sub(high, low)),)
         return evaluate_op(self.layout, node, [self.other(n) for n in node.inputs])
 
-    def _load_lanes(self, array: Array, entities: ir.Value) -> tuple[ir.Value, ...]:
-        start = array.start(entities)
-        offsets = (ARITHMETIC.add(start, ARITHMETIC.constant(i, start)) for i in range(array.row))
-        return tuple(array.load_lanes(offset, self.mask) for offset in offsets)
+    def mask(self, size: int = 1) -> ir.Value | None:
+        """Which elements of a run of values of `size` elements belong to edges; None for all."""
+        if self.left is not None and size not in self.masks:
+            count = self.layout.count * size
+            self.masks[size] = first_lanes(arith.muli(self.left, i64(size)), count)
+        return self.masks.get(size)
 
-    def _load_edges(self, node: Node) -> tuple[ir.Value, ...]:
-        array = self.row.kernel.arrays[node]
-        if self.contiguous and array.row == 1:
-            return (array.load_run(self.first, self.mask),)
-        return self._load_lanes(array, self.edge_ids)
+    def _load_lanes(self, array: Array, entities: ir.Value) -> tuple[ir.Value, ...]:
+        return tuple(array.load_lanes(entities, self.mask(), i) for i in range(array.row))
+
+    def _load_edges(self, array: Array) -> tuple[ir.Value, ...]:
+        if self.edge_ids is not None:
+            return self._load_lanes(array, self.edge_ids)
+        count = self.layout.count * array.row
+        run = array.load_run(array.start(self.first), count, self.mask(array.row))
+        return self.layout.split(run)
 
     def store(self, node: Node, array: Array) -> None:
         """Write edge values to their places."""
         value = self.value(node)
-        if self.contiguous and array.row == 1:
-            array.store_run(value[0], self.first, self.mask)
+        if self.edge_ids is None:
+            run = self.layout.unsplit(value)
+            array.store_run(run, array.start(self.first), self.mask(array.row))
             return
-        start = array.start(self.edge_ids)
         for i, element in enumerate(value):
-            offsets = ARITHMETIC.add(start, ARITHMETIC.constant(i, start))
-            array.store_lanes(element, offsets, self.mask)
+            array.store_lanes(element, self.edge_ids, self.mask(), i)
+
+
+def first_lanes(number: ir.Value, count: int) -> ir.Value:
+    """A mask of the first `number` of `count` lanes."""
+    type_ = ir.VectorType.get([count], integer(32))
+    lanes = ir.DenseElementsAttr.get(np.arange(count, dtype=np.int32), type=type_)
+    wanted = splat(arith.trunci(integer(32), number), count)
+    return arith.cmpi(arith.CmpIPredicate.slt, arith.constant(type_, lanes), wanted)

@@ -16,7 +16,9 @@ from tiga.types import DType
 
 WALK_SLOTS = ("row_ptr", "index", "edge_id", "task_ptr")
 HUB_SLOTS = ("hub_rows", "hub_ptr", "chunk_row", "chunk_lo", "chunk_hi", "chunk_hub")
-SIZE_SLOTS = ("num_rows", "num_edges", "num_tasks", "num_hubs", "num_chunks")
+SIZE_SLOTS = (
+    "num_rows", "num_edges", "num_tasks", "num_hubs", "num_chunks", "num_others", "max_degree",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Slots:
 
     Names are strings for the walk and sizes, `("degree", relation, side)` for row pointers of
     degrees, nodes for the arrays read and written, `("partial", node)` for the pieces of a total,
-    `("chunk", node)` and `("hub", node)` for the states of split rows.
+    `("scatter", node)` for the groups' sums of a scattered reduction, `("chunk", node)` and
+    `("hub", node)` for the states of split rows.
     """
 
     program: RowProgram
@@ -41,6 +44,7 @@ class Slots:
         yield from (("degree", *ends) for ends in self.degrees)
         yield from self.nodes
         yield from (("partial", node) for node in self.pieces)
+        yield from (("scatter", node) for node in self.program.scatters)
         yield from ((kind, node) for kind in ("chunk", "hub") for node in self.reductions)
 
     @cached_property
