@@ -53,9 +53,7 @@ class Differentiated(torch.autograd.Function):
         known = {("input", i): v for i, v in ctx.numbers.items()}
         split = len(ctx.tensors)
         known |= {("input", i): v for i, v in zip(ctx.tensors, kept[:split], strict=True)}
-        known |= {
-            ("output", i): v for i, v in zip(job.trained.saved[1], kept[split:], strict=True)
-        }
+        known |= {("output", i): v for i, v in zip(job.trained.saved[1], kept[split:], strict=True)}
         known |= {("cotangent", i): cotangents[i].contiguous() for i in present}
         derivative = job.trained.derivative(present)
         values = [known[argument] for argument in derivative.arguments]

@@ -190,6 +190,10 @@ def finish(
 class _Allocations(TorchDispatchMode):
     """Counts the bytes of all results."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         self.total = 0

@@ -191,8 +191,7 @@ class Gradients:
     def found(self) -> list[torch.Tensor | None]:
         """The gradient of each value, None where none is needed."""
         return [
-            self.sums[i].to(v.dtype) if i in self.sums else None
-            for i, v in enumerate(self.values)
+            self.sums[i].to(v.dtype) if i in self.sums else None for i, v in enumerate(self.values)
         ]
 
     def add(self, block: Block, cotangents: Sequence[Any]) -> None:

@@ -252,7 +252,9 @@ class Attempt:
         recorder.space = relation.dst
         node = self._bound(clone, "node")
         given = tree_map(recorder.wrap, rows)
-        made = node(self.view("dst", False), given, **self.parameters(user_function(kernel, "node")))
+        made = node(
+            self.view("dst", False), given, **self.parameters(user_function(kernel, "node"))
+        )
         return tree_map(lambda leaf: to_entities(recorder, leaf, relation.dst, "node"), made)
 
     def _bound(self, clone: Any, name: str) -> Any:

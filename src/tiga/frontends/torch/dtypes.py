@@ -52,9 +52,7 @@ def _override(strong: DType | None, weak: DType | None) -> DType | None:
     return strong
 
 
-def promote(
-    arrays: Iterable[DType], scalars: Iterable[DType], numbers: Iterable[DType]
-) -> DType:
+def promote(arrays: Iterable[DType], scalars: Iterable[DType], numbers: Iterable[DType]) -> DType:
     """torch's result type for tensors with axes, tensors without axes, and Python numbers."""
     result = _override(_override(_joined(arrays), _joined(scalars)), _joined(numbers))
     assert result is not None

@@ -135,7 +135,11 @@ class Guards:
         for slot, kind in self.kinds:
             if not _is_kind(slot.get(), kind):
                 return str(getattr(slot, "key", ""))
-        return "" if self._rest_holds() and not any(self.empty) else "a closure, attribute or container"
+        return (
+            ""
+            if self._rest_holds() and not any(self.empty)
+            else "a closure, attribute or container"
+        )
 
 
 def _is_kind(value: Any, kind: type) -> bool:

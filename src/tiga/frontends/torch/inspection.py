@@ -67,7 +67,9 @@ class Inspection:
 
     def schedules(self) -> tuple[Any, ...]:
         """The schedules of all row programs."""
-        return tuple(s for _, r in self._runnables() for s in getattr(r.executable, "schedules", ()))
+        return tuple(
+            s for _, r in self._runnables() for s in getattr(r.executable, "schedules", ())
+        )
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """One record per program on the bounded path."""

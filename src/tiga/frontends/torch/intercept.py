@@ -22,8 +22,8 @@ Handler = Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def _is_entity(value: Any) -> bool:
-    return isinstance(value, Traced) and value.node is not None and (
-        value.node.type.space != GLOBAL
+    return (
+        isinstance(value, Traced) and value.node is not None and (value.node.type.space != GLOBAL)
     )
 
 
@@ -112,10 +112,81 @@ METADATA: dict[Any, Handler] = {
 _TURNS = (T.T.__get__, T.mT.__get__, T.H.__get__, T.mH.__get__, T.real.__get__)
 
 _ACCEPTS_OPERANDS = frozenset(
-    ["add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "pow", "where", "maximum", "minimum", "fmod", "remainder", "eq", "ne", "lt", "le", "gt", "ge", "lerp", "masked_fill", "floor_divide", "rsub", "float_power", "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "__mul__", "__rmul__", "__imul__", "__truediv__", "__rtruediv__", "__itruediv__", "__div__", "__rdiv__", "__pow__", "__rpow__", "__mod__", "__rmod__", "__floordiv__", "__rfloordiv__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "add_", "sub_", "mul_", "div_"]
+    [
+        "add",
+        "sub",
+        "subtract",
+        "mul",
+        "multiply",
+        "div",
+        "divide",
+        "true_divide",
+        "pow",
+        "where",
+        "maximum",
+        "minimum",
+        "fmod",
+        "remainder",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "lerp",
+        "masked_fill",
+        "floor_divide",
+        "rsub",
+        "float_power",
+        "__add__",
+        "__radd__",
+        "__iadd__",
+        "__sub__",
+        "__rsub__",
+        "__isub__",
+        "__mul__",
+        "__rmul__",
+        "__imul__",
+        "__truediv__",
+        "__rtruediv__",
+        "__itruediv__",
+        "__div__",
+        "__rdiv__",
+        "__pow__",
+        "__rpow__",
+        "__mod__",
+        "__rmod__",
+        "__floordiv__",
+        "__rfloordiv__",
+        "__eq__",
+        "__ne__",
+        "__lt__",
+        "__le__",
+        "__gt__",
+        "__ge__",
+        "add_",
+        "sub_",
+        "mul_",
+        "div_",
+    ]
 )
 _ACCEPTS_EXTENTS = frozenset(
-    ["view", "reshape", "expand", "broadcast_to", "zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "unflatten", "expand_copy"]
+    [
+        "view",
+        "reshape",
+        "expand",
+        "broadcast_to",
+        "zeros",
+        "ones",
+        "full",
+        "empty",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+        "unflatten",
+        "expand_copy",
+    ]
 )
 
 
@@ -278,7 +349,9 @@ def intercept(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     args, kwargs = _lift(recorder, args), _lift(recorder, kwargs)
     handler = FUNCTIONS.get(func)
     if handler is not None and any(isinstance(t, Traced) for t in tensors_in((args, kwargs))):
-        if handler not in (_clamp, _leaky_relu) or not any(isinstance(v, Operand) for v in (*args, *kwargs.values())):
+        if handler not in (_clamp, _leaky_relu) or not any(
+            isinstance(v, Operand) for v in (*args, *kwargs.values())
+        ):
             args, kwargs = _resolve(recorder, func, args, kwargs)
         return handler(recorder, func, args, kwargs)
     args, kwargs = _resolve(recorder, func, args, kwargs)

@@ -38,9 +38,7 @@ def edge_list(graph: Graph) -> EdgeList:
     return EdgeList(np.asarray(csr.col_idx), rows, csr.num_src, csr.num_dst)
 
 
-def evaluate_program(
-    program: Program, values: Sequence[Any], graph: Graph
-) -> list[torch.Tensor]:
+def evaluate_program(program: Program, values: Sequence[Any], graph: Graph) -> list[torch.Tensor]:
     """The outputs of a program for tensors and numbers in the order of its inputs."""
     arrays = [to_numpy(v, n.type.dtype) for v, n in zip(values, program.inputs, strict=True)]
     edges = edge_list(graph)

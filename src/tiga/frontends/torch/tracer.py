@@ -116,9 +116,7 @@ class Recorder:
         else:
             space = node.type.space
             lead = () if space == GLOBAL else (self.sizes[space],)
-            traced = Traced(
-                node, (*lead, *node.type.shape), torch_dtype(node.type.dtype), storage
-            )
+            traced = Traced(node, (*lead, *node.type.shape), torch_dtype(node.type.dtype), storage)
         storage.members.append(weakref.ref(traced))
         return traced
 
@@ -335,6 +333,11 @@ def _nodes(value: Any, recorder: Recorder, raw: bool) -> Any:
 
 class DispatchMode(TorchDispatchMode):
     """Hands ATen calls to a recorder."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Skipping would import torch's whole compiler at the first call, a second of start-up.
+        return False
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()

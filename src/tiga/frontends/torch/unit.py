@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from tiga.compiler import executable
+from tiga.compiler import executable, normalize
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
@@ -97,9 +97,7 @@ class Trained:
         self.runnable = Runnable(training(program, wanted, RULES))
         full = self.runnable.program
         self.floats = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
-        self.whole = tuple(
-            i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float
-        )
+        self.whole = tuple(i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float)
         self.derivatives: dict[tuple[int, ...], Derivative] = {}
         self.lock = threading.Lock()
 
@@ -126,7 +124,7 @@ class Unit:
     """One program: how to run it, and how to run it so that gradients can follow."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        self.program = normalize(program)
         self.lock = threading.RLock()
         self._plain: Runnable | None = None
         self.trained: dict[tuple[int, ...], Trained] = {}

@@ -288,9 +288,7 @@ def _below(call: Call, a: Node, b: Node, given: Value, bound: Node | None = None
 
 
 @aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")
-def _clamp_both(
-    call: Call, x: Node, min: Value | None = None, max: Value | None = None
-) -> Node:
+def _clamp_both(call: Call, x: Node, min: Value | None = None, max: Value | None = None) -> Node:
     return _clamp(call, x, min, max)
 
 

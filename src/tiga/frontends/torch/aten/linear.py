@@ -141,9 +141,7 @@ def _without_entities(
     if not leads:
         return inputs, right
     (entity, *others) = leads
-    features = [
-        s[1:] if x.type.space != GLOBAL else s for s, x in zip(inputs, terms, strict=True)
-    ]
+    features = [s[1:] if x.type.space != GLOBAL else s for s, x in zip(inputs, terms, strict=True)]
     if others or right[:1] != entity or any(entity in s for s in [*features, right[1:]]):
         raise call.refuse_axis("einsum sums over or moves")
     return features, right[1:]
