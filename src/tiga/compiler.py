@@ -1,19 +1,83 @@
 """The compiler: program -> canonical program -> plan of row programs -> executable."""
 
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
 
 from tiga.backends.llvm.executable import Executable, prepare
-from tiga.passes.pipeline import run_pipeline
+from tiga.errors import InvalidValue
+from tiga.passes.base import ScheduledPlan
+from tiga.passes.explain import explain
+from tiga.passes.pipeline import NORMALIZE, run_pipeline
+from tiga.passes.schedule import Schedule
+from tiga.passes.text import form_text
 from tiga.trace.program import Program
+from tiga.types import Space
+
+LEVELS = ("domain", "iter", "kernel", "llvm")
 
 
-def compile_program(program: Program, name: str = "program") -> Executable:
-    """The executable of `program` on the CPU; kernels are compiled at their first use."""
+@dataclass(frozen=True)
+class Compiled:
+    """A program with its plan, its schedules and what runs it."""
+
+    program: Program
+    scheduled: ScheduledPlan
+    executable: Executable
+
+    def run(
+        self,
+        graphs: Sequence[Any],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        threads: int,
+        extents: Mapping[Space, int] | None = None,
+        **options: Any,
+    ) -> None:
+        """Compute the outputs; see `Executable.run`."""
+        self.executable.run(graphs, inputs, outputs, threads, extents, **options)
+
+    def explain(self) -> str:
+        """What was fused into which kernels, stored, and sent to a library."""
+        return explain(self.scheduled, self.executable.extents)
+
+    def ir(self, level: str = "domain") -> str:
+        """The text of a level.
+
+        Raises:
+            InvalidValue: there is no such level; the message lists them.
+        """
+        if level not in LEVELS:
+            raise InvalidValue(f"ir() takes one of {', '.join(LEVELS)}; got {level!r}.")
+        if level == "llvm":
+            return self.executable.module_text()
+        forms = {"domain": self.program, "iter": self.scheduled.plan, "kernel": self.scheduled}
+        return form_text(forms[level])
+
+    def code(self) -> str:
+        """The kernels as LLVM IR."""
+        return self.executable.llvm_ir()
+
+    @cached_property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules of the kernels, in order."""
+        return tuple(schedule for _, schedule in self.scheduled.schedules)
+
+
+def normalize(program: Program) -> Program:
+    """`program` in canonical, hoisted form: what derivatives are best taken of."""
+    return run_pipeline(program, NORMALIZE, name="normalize")
+
+
+def compile_program(program: Program, name: str = "program") -> Compiled:
+    """`program` compiled for the CPU; kernels are compiled at their first use."""
     scheduled = run_pipeline(program, name=name)
-    return prepare(scheduled.plan, dict(scheduled.schedules), program.relations)
+    executable = prepare(scheduled.plan, dict(scheduled.schedules), program.relations)
+    return Compiled(program, scheduled, executable)
 
 
 @lru_cache(maxsize=1024)
-def executable(program: Program) -> Executable:
+def executable(program: Program) -> Compiled:
     """`compile_program`, once per program."""
     return compile_program(program)

@@ -118,6 +118,12 @@ class Permute(Movement, name="permute"):
 
     axes: Shape
 
+    def fold(self, inputs):
+        (x,) = inputs
+        if x.op.name == "permute":
+            return permute(x.inputs[0], tuple(x.op.axes[a] for a in self.axes))
+        return super().fold(inputs)
+
     def target(self, shape: Shape) -> Shape:
         return tuple(shape[a] for a in self.axes)
 

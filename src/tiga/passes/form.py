@@ -36,6 +36,16 @@ def _is_library(node: Node) -> bool:
     return node.type.space == GLOBAL and rearranges and max(sizes) > IN_REGISTERS
 
 
+def _before_walks(order: tuple[Node, ...]) -> set[Node]:
+    """Values that need no walk: placed first, so that every walk may read them."""
+    early: set[Node] = set()
+    for node in order:
+        walked = node.op.name in (*ROW_RESULTS, "reduce_all") or node.type.space.kind == "edge"
+        if not walked and all(child in early for child in node.inputs):
+            early.add(node)
+    return early
+
+
 def _loop_of(node: Node) -> ScanLoop:
     """Both results of the scan that `node` is one of."""
     scan, inputs = node.op.scan, node.inputs
@@ -58,8 +68,16 @@ class Former:
         self.scan_phase: dict[tuple[ScanLoop, int], int] = {}
 
     def form(self) -> Plan:
+        early = _before_walks(self.program.order)
         for node in self.program.order:
-            self.place(node)
+            if node in early:
+                self.place(node)
+        for node in self.program.order:
+            if node.op.name == "contract" and node.inputs[1] in early:
+                self._store(node.inputs[1])
+        for node in self.program.order:
+            if node not in early:
+                self.place(node)
         for node in dict.fromkeys(self.program.outputs):
             self.place_output(node)
         return Plan(self.program.inputs, self.program.outputs, self.collect())

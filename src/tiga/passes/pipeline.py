@@ -57,10 +57,15 @@ PASSES: tuple[type[Pass], ...] = (
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 
-PIPELINE: tuple[Pass, ...] = (
+NORMALIZE: tuple[Pass, ...] = (
     Canonicalize(),
     Hoist(),
     Canonicalize(),  # hoisting makes sums of node values, and negations that were between gathers
+)
+"""What a program goes through before it is differentiated or planned."""
+
+PIPELINE: tuple[Pass, ...] = (
+    *NORMALIZE,
     FormRows(),
     ScheduleRows(),
 )

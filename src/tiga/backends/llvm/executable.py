@@ -184,13 +184,37 @@ class Run:
         return self.allocate(nbytes, zeroed)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Executable:
-    """A plan compiled for the CPU. Kernels are compiled when a graph first needs them."""
+    """A plan compiled for the CPU. Kernels are compiled when a graph first needs them.
+
+    `extents` are those of the last run, for `explain`.
+    """
 
     plan: Plan
     relations: tuple[Relation, ...]
     steps: tuple[RowStep | LibraryCall, ...]
+    extents: Mapping[Space, int] | None = None
+
+    @property
+    def kernels(self) -> tuple["RowStep", ...]:
+        """The steps that are kernels."""
+        return tuple(step for step in self.steps if isinstance(step, RowStep))
+
+    def module_text(self) -> str:
+        """The kernels in upstream dialects, before they are lowered to LLVM."""
+        return "\n".join(str(step.module(32, 0)[0]) for step in self.kernels)
+
+    def llvm_ir(self) -> str:
+        """The kernels as LLVM IR, before LLVM's own optimisation."""
+        modules = (step.module(32, 0)[0] for step in self.kernels)
+        libraries = (compile_module(module, keep_llvm_ir=True) for module in modules)
+        return "\n".join(library.llvm_ir() or "" for library in libraries)
+
+    @property
+    def variants(self) -> int:
+        """How many schedule variants of its kernels are compiled."""
+        return sum(len(step.variants) for step in self.kernels)
 
     def run(
         self,
@@ -223,6 +247,7 @@ class Executable:
             addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
         for step in self.steps:
             run.execute(step)
+        self.extents = sizes
 
 
 def prepare(

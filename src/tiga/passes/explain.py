@@ -1,0 +1,111 @@
+"""Tell what a plan does: kernels, what each reads, reduces and stores, library calls, bytes."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from tiga.passes.base import ScheduledPlan
+from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
+from tiga.passes.schedule import Schedule, cone
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Space
+
+
+def explain(scheduled: ScheduledPlan, extents: Mapping[Space, int] | None = None) -> str:
+    """The plan in words; with the extents of a call also its bytes beside inputs and outputs."""
+    plan, schedules = scheduled.plan, dict(scheduled.schedules)
+    lines = [_headline(plan)]
+    for number, step in enumerate(plan.steps):
+        lines += [f"step {number}: {line}" if i == 0 else f"  {line}"
+                  for i, line in enumerate(_step(plan, step, schedules))]  # fmt: skip
+    lines += _memory(plan, extents)
+    return "\n".join(lines)
+
+
+def _headline(plan: Plan) -> str:
+    kernels = sum(isinstance(step, RowProgram) for step in plan.steps)
+    calls = len(plan.steps) - kernels
+    return f"{_count(kernels, 'kernel')}, {_count(calls, 'library call')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _step(plan: Plan, step: Step, schedules: Mapping[Step, Schedule]) -> Iterator[str]:
+    if isinstance(step, LibraryCall):
+        yield f"library call: {_call(step.node)}{_where(step.node)}"
+        return
+    yield _rows(step, schedules[step])
+    if step.reads:
+        yield f"reads {_values(step.reads, plan)}"
+    for number, phase in enumerate(step.phases):
+        done = [f"{n.op.kind} of {_short(n)}{_where(n.inputs[0])}" for n in phase.reductions]
+        done += [f"scan of {_short(s.before)}" for s in phase.scans]
+        done += [f"sum of outer products {_short(n)}" for n in phase.outer_sums]
+        done += [f"scattered {n.op.kind} of {_short(n)}" for n in phase.scatters]
+        done += [f"edge value {_short(n)} stored" for n in phase.stores]
+        yield f"phase {number}: {'; '.join(done)}"
+    yield f"fuses {_fused(step)}"
+    if step.writes:
+        yield f"writes {_values(step.writes, plan)}"
+
+
+def _rows(step: RowProgram, schedule: Schedule) -> str:
+    if step.relation is None:
+        return f"rows of {step.space}, {schedule}"
+    return f"walk of {step.relation.name}, rows = {step.side}, {schedule}"
+
+
+def _call(node: Node) -> str:
+    inputs = " by ".join(_short(n) for n in node.inputs)
+    return f"{node.op.name} of {inputs}"
+
+
+def _short(node: Node) -> str:
+    return repr(node.type)
+
+
+def _where(node: Node) -> str:
+    return f" ({node.where})" if node.where else ""
+
+
+def _values(nodes: Iterable[Node], plan: Plan) -> str:
+    return ", ".join(f"{_name(n, plan)} {_short(n)}" for n in nodes)
+
+
+def _name(node: Node, plan: Plan) -> str:
+    if node.op.name == "input":
+        return node.op.label
+    if node in plan.outputs:
+        return f"output {plan.outputs.index(node)}"
+    return "stored value"
+
+
+def _fused(step: RowProgram) -> str:
+    """How many of which ops the kernel evaluates."""
+    reads = set(step.reads)
+    quiet = ("input", "constant", "broadcast", "reshape", "spread", "gather", "reduce")
+    names = Counter(n.op.name for n in cone(step) if n not in reads and n.op.name not in quiet)
+    parts = (name if count == 1 else f"{count} {name}" for name, count in sorted(names.items()))
+    return ", ".join(parts) or "nothing else"
+
+
+def intermediate_bytes(plan: Plan, extents: Mapping[Space, int]) -> int:
+    """Bytes of the values that steps store for one another."""
+    return sum(extents[n.type.space] * n.type.row_bytes for n in plan.intermediates)
+
+
+def _memory(plan: Plan, extents: Mapping[Space, int] | None) -> Iterator[str]:
+    per_space: Counter[Space] = Counter()
+    for node in plan.intermediates:
+        per_space[node.type.space] += node.type.row_bytes
+    if not per_space:
+        yield "stores nothing between steps"
+        return
+    parts = (
+        f"{size} B" if space == GLOBAL else f"{size} B per {space} row"
+        for space, size in per_space.items()
+    )
+    yield f"stores between steps: {', '.join(parts)}"
+    if extents is not None:
+        yield f"at the last call: {intermediate_bytes(plan, extents):,} B between steps"
