@@ -11,7 +11,7 @@ from tiga.ops.leaf import constant, is_constant, ones_like, zeros_like
 from tiga.ops.monoid import MONOIDS, Monoid
 from tiga.ops.pointwise import cast, div, eq, le, maximum, mul, sub, where
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, DType, Relation, Space, Type
+from tiga.types import GLOBAL, DType, Relation, Space, Type, int64
 
 
 class Topology(Protocol):
@@ -235,6 +235,20 @@ class ReduceAll(Linear, name="reduce_all"):
         return (Spread(x.type.space)(ct),)
 
 
+@dataclass(frozen=True)
+class EdgeIndex(Op, name="edge_index"):
+    """The position of each edge in CSR order, as int64; no derivative."""
+
+    relation: Relation
+    arity = 0
+
+    def infer(self) -> Type:
+        return Type(int64, (), self.relation.edge)
+
+    def reference(self, topology: Topology) -> np.ndarray:
+        return np.arange(len(topology.end("dst")))
+
+
 def gather(relation: Relation, side: str, x: Node) -> Node:
     """`x`, a node value at `side`, read by every edge."""
     return Gather(relation, side)(x)
@@ -267,6 +281,6 @@ def reduce_all(x: Node) -> Node:
 
 
 __all__: Sequence[str] = (
-    "Degree", "ExclusiveProd", "Gather", "Reduce", "ReduceAll", "Spread", "Topology",
+    "Degree", "EdgeIndex", "ExclusiveProd", "Gather", "Reduce", "ReduceAll", "Spread", "Topology",
     "degree", "gather", "reduce", "reduce_all", "spread", "sum_to",
 )  # fmt: skip

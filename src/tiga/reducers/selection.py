@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tiga.ops.align import expand_to
+from tiga.ops.leaf import constant
+from tiga.ops.message import EdgeIndex, gather
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import cast
+from tiga.ops.pointwise import cast, eq, where
 from tiga.reducers.base import Messages, Reducer
 from tiga.reducers.moments import accumulator
 from tiga.trace.node import Node
+from tiga.types import int64
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,37 @@ class Max(Extremum):
 @dataclass(frozen=True)
 class Min(Extremum):
     """The smallest message; 0 for an empty row, or inf with `empty="identity"`."""
+
+    kind = "min"
+
+
+@dataclass(frozen=True)
+class ArgExtremum(Reducer):
+    """Shared by argmax and argmin: the position of the first winning edge of each row, int64."""
+
+    kind: ClassVar[str]
+
+    def rows(self, messages: Messages) -> Node:
+        (m,) = messages.parts
+        m = messages.kept(m, MONOIDS[self.kind].identity(m.type.dtype))
+        best = gather(messages.relation, messages.side, messages.total(self.kind, m))
+        position = expand_to(EdgeIndex(messages.relation)(), m.type.shape, m.type.space)
+        none = constant(MONOIDS["min"].identity(int64), position.type)
+        first = messages.total("min", messages.kept(where(eq(m, best), position, none), none.op.value))
+        absent = constant(-1, first.type)
+        return where(eq(first, constant(none.op.value, first.type)), absent, first)
+
+
+@dataclass(frozen=True)
+class ArgMax(ArgExtremum):
+    """The position of the edge with the largest message (the first of ties); -1 for empty rows."""
+
+    kind = "max"
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgExtremum):
+    """The position of the edge with the smallest message (the first of ties); -1 for empty rows."""
 
     kind = "min"
 

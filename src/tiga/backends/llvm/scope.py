@@ -124,6 +124,8 @@ class EdgeScope:
             return kernel.value(node.inputs[0])
         if node in kernel.arrays:
             return kernel.load(node, self.edge_id)
+        if node.op.name == "edge_index":
+            return self.edge_id
         if node.op.name == "contract":
             x, matrix = node.inputs
             return multiply(node, self.value(x), kernel.arrays[matrix], kernel.allocate)
