@@ -16,21 +16,23 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from tiga._names import FUNCTIONS
+
 if TYPE_CHECKING:
     from tiga import errors as errors
     from tiga import knobs as knobs
     from tiga.frontends.message_passing import MessagePassing as MessagePassing
     from tiga.frontends.message_passing import mask as mask
-    from tiga.reducers import LogSumExp as logsumexp
-    from tiga.reducers import Max as max
-    from tiga.reducers import Mean as mean
-    from tiga.reducers import Min as min
-    from tiga.reducers import Prod as prod
+    from tiga.functions import logsumexp as logsumexp
+    from tiga.functions import max as max
+    from tiga.functions import mean as mean
+    from tiga.functions import min as min
+    from tiga.functions import prod as prod
+    from tiga.functions import softmax as softmax
+    from tiga.functions import std as std
+    from tiga.functions import sum as sum
+    from tiga.functions import var as var
     from tiga.reducers import Reducer as Reducer
-    from tiga.reducers import Softmax as softmax
-    from tiga.reducers import Std as std
-    from tiga.reducers import Sum as sum
-    from tiga.reducers import Var as var
     from tiga.relations import Graph as Graph
 
 try:
@@ -45,19 +47,13 @@ _HOME = {
     "MessagePassing": ("tiga.frontends.message_passing", "MessagePassing"),
     "mask": ("tiga.frontends.message_passing", "mask"),
     "Reducer": ("tiga.reducers", "Reducer"),
-    "sum": ("tiga.reducers", "Sum"),
-    "mean": ("tiga.reducers", "Mean"),
-    "max": ("tiga.reducers", "Max"),
-    "min": ("tiga.reducers", "Min"),
-    "prod": ("tiga.reducers", "Prod"),
-    "std": ("tiga.reducers", "Std"),
-    "var": ("tiga.reducers", "Var"),
-    "logsumexp": ("tiga.reducers", "LogSumExp"),
-    "softmax": ("tiga.reducers", "Softmax"),
+    "bool": ("tiga.types", "bool_"),
+    **{name: (module, name) for module, names in FUNCTIONS.items() for name in names},
 }
-_MODULES = ("errors", "knobs")
+_MODULES = ("autograd", "compiler", "errors", "knobs")
+__array_api_version__ = "2024.12"
 
-__all__ = ["__version__", *_MODULES, *_HOME]
+__all__ = ["__array_api_version__", "__version__", *_MODULES, *_HOME]
 
 
 def __getattr__(name: str) -> Any:

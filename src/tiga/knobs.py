@@ -59,6 +59,22 @@ _THREADS = _knob(
 _BOUND = _knob("TIGA_MEMORY_BOUND", _size, "bytes of scratch that the bounded path may use")
 
 
+_TENSOR_BACKENDS = ("auto", "native", "python")
+
+
+def _tensor_backend(text: str) -> str:
+    if text not in _TENSOR_BACKENDS:
+        raise ValueError(f"one of {', '.join(_TENSOR_BACKENDS)}")
+    return text
+
+
+_TENSOR_BACKEND = _knob(
+    "TIGA_TENSOR_BACKEND",
+    _tensor_backend,
+    "auto: compile large tensor programs; native: all of them; python: none, numpy evaluates",
+)
+
+
 @dataclass(frozen=True)
 class Knobs:
     """The settings in force; each is a `TIGA_*` variable and a keyword of `scope`.
@@ -73,6 +89,7 @@ class Knobs:
     verify: int = field(default=1, metadata=_VERIFY)
     num_threads: int | None = field(default=None, metadata=_THREADS)
     memory_bound: int = field(default=64 * 2**20, metadata=_BOUND)
+    tensor_backend: str = field(default="auto", metadata=_TENSOR_BACKEND)
 
 
 TABLE = fields(Knobs)
@@ -113,6 +130,19 @@ def current() -> Knobs:
         True
     """
     return _knobs(tuple(map(os.environ.get, _VARIABLES)), _overrides.get())
+
+
+def tensor_backend() -> str:
+    """`current().tensor_backend`, without reading the other settings: small tensor programs take
+    less time than that.
+
+    Raises:
+        InvalidValue: TIGA_TENSOR_BACKEND holds something else.
+    """
+    if _overrides.get():
+        return current().tensor_backend
+    text = os.environ.get("TIGA_TENSOR_BACKEND")
+    return current().tensor_backend if text else "auto"
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -13,7 +13,6 @@ from tests.docs.running import run
 SEEDS = Path(__file__).parent / "seeds"
 
 TO_COME = {
-    "native_gradient": "tg.tensor: tensors without torch",
     "execution_and_storage": "tg.execution: memory tiers",
     "hierarchy_runtime": "tg.runtime.HierarchyRuntime: buffers that move between tiers",
 }
@@ -27,7 +26,13 @@ def _parameter(path: Path) -> object:
 
 def test_all_seeds_are_here() -> None:
     names = {path.stem for path in SEEDS.glob("*.py")}
-    assert names == {"torch_gradients", "torch_view", "csr_message_passing", *TO_COME}
+    assert names == {
+        "torch_gradients",
+        "torch_view",
+        "csr_message_passing",
+        "native_gradient",
+        *TO_COME,
+    }
 
 
 @pytest.mark.parametrize("path", [_parameter(path) for path in sorted(SEEDS.glob("*.py"))])

@@ -297,8 +297,9 @@ class Where(Pointwise, name="where"):
 
 @dataclass(frozen=True)
 class Cast(Pointwise, name="cast"):
-    """Conversion to another dtype; float to float carries derivatives."""
+    """Conversion to another dtype; between floats (and complex numbers) it carries derivatives."""
 
+    holomorphic = False
     to: DType
     arity = 1
     exact = True
@@ -316,13 +317,15 @@ class Cast(Pointwise, name="cast"):
         return x.inputs[0] if widened and _holds(x.type.dtype, self.to) else None
 
     def reference(self, x):
-        return x.astype(self.to.numpy)
+        # Complex to real keeps the real part; to bool, any non-zero number is true.
+        parts = x.dtype.kind == "c" and self.to.kind not in "cb"
+        return (x.real if parts else x).astype(self.to.numpy)
 
     def lower_cast(self, b, x: Any, source: DType) -> Any:
         return b.cast(x, source, self.to)
 
     def vjp(self, ct, out, x):
-        return (cast(ct, x.type.dtype) if x.type.dtype.is_float else None,)
+        return (cast(ct, x.type.dtype) if x.type.dtype.is_differentiable else None,)
 
     def jvp(self, tangents, out, x):
         return [] if tangents[0] is None else [self(tangents[0])]

@@ -71,17 +71,24 @@ def apply(op: Op, *inputs: Node) -> LazyNode:
 def result(node: Node, *sources: Tensor) -> Tensor:
     """The tensor of a node that was built from `sources`."""
     grad = any(source._grad for source in sources) and node.type.dtype.is_differentiable
-    if not isinstance(node, LazyNode) or (node.cell is not None and not node.inputs):
-        node = relabel(node)
+    if not isinstance(node, LazyNode):
+        node = relabel(node, *sources)
     made = Tensor(node, grad)
-    if node.depth > CHAIN:
+    if node.cell is None and node.depth > CHAIN:
         made.realize()
     return made
 
 
-def relabel(node: Node) -> LazyNode:
-    """A plain node as a tensor's; its value, if there is one, is not taken over."""
-    return LazyNode(node.op, node.inputs, node.type, user_place(), 1)
+COMPOSED = 8
+"""Links of a chain that a composed function counts as."""
+
+
+def relabel(node: Node, *sources: Tensor) -> LazyNode:
+    """A plain node, built from `sources`, as a tensor's."""
+    waiting = [s._node.depth for s in sources if s._node.cell is None]
+    return LazyNode(
+        node.op, node.inputs, node.type, user_place(), max(waiting, default=0) + COMPOSED
+    )
 
 
 def as_tensor(value: Any, what: str = "an operand") -> Tensor:
@@ -154,9 +161,8 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
             y = b._node
             if x.type == y.type and (kinds is None or kind in kinds):
                 return _made(op, x, y, a._grad or b._grad)
-        elif b.__class__ in _WEAK and kind == _WEAK[b.__class__]:
-            if kinds is None or kind in kinds:
-                return _made(op, x, number(b, x.type), a._grad)
+        elif kind == _WEAK.get(b.__class__) and (kinds is None or kind in kinds):
+            return _made(op, x, number(b, x.type), a._grad)
     nodes, tensors = operands(a, b)
     _check_kind(op, nodes[0].type.dtype, kinds)
     return result(apply(op, *nodes), *tensors)
@@ -205,7 +211,7 @@ def unary(op: Op, x: Any, kinds: str | None = None, *, floats: bool = False) -> 
 
 def view(x: Tensor, node: Node, through: View | None) -> Tensor:
     """A tensor that shows `x`'s memory in another way; without `through` it will be a copy."""
-    made = result(relabel(node) if not isinstance(node, LazyNode) else node, x)
+    made = result(node, x)
     if through is None or made._array is not None:
         return made
     if x._array is not None:

@@ -30,7 +30,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return tuple(int(extent) for extent in extents)
 
 
-def _finish(array: np.ndarray, requires_grad: bool, device: Any = None) -> Tensor:
+def finish(array: np.ndarray, requires_grad: bool, device: Any = None) -> Tensor:
     check_device(device)
     made = wrap(array)
     return made.requires_grad_() if requires_grad else made
@@ -105,12 +105,12 @@ def tensor(
             array = np.array(data, dtype=wanted.numpy)
         except (OverflowError, TypeError, ValueError) as error:
             raise InvalidValue(f"tg.tensor: {error} ({here()}).") from None
-        return _finish(array, requires_grad, device)
+        return finish(array, requires_grad, device)
     _known_dtype(array)
     target = array.dtype if wanted is None else wanted.numpy
     if array.dtype.kind == "c" and target.kind not in "cb":
         array = array.real
-    return _finish(np.array(array, dtype=target, order="C"), requires_grad, device)
+    return finish(np.array(array, dtype=target, order="C"), requires_grad, device)
 
 
 def _known_dtype(array: np.ndarray) -> DType:
@@ -139,9 +139,9 @@ def asarray(
             return obj
         _refuse_copy(copy)
         return tensor(obj, dtype=wanted, device=device)
-    if copy is not True and isinstance(obj, np.ndarray) and obj.flags.writeable:
-        if wanted is None or wanted == _known_dtype(obj):
-            return from_numpy(obj)
+    sharable = isinstance(obj, np.ndarray) and obj.flags.writeable and copy is not True
+    if sharable and wanted in (None, _known_dtype(obj)):
+        return from_numpy(obj)
     _refuse_copy(copy)
     return tensor(obj, dtype=wanted, device=device)
 
@@ -168,7 +168,7 @@ def from_numpy(array: np.ndarray, *, requires_grad: bool = False) -> Tensor:
     _known_dtype(array)
     negative = any(step < 0 or step % array.itemsize for step in array.strides)
     copied = negative or not array.flags.writeable or not array.dtype.isnative
-    return _finish(np.array(array, order="C") if copied else array, requires_grad)
+    return finish(np.array(array, order="C") if copied else array, requires_grad)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -181,7 +181,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """
     from tiga.frontends.dlpack import array_of
 
-    return _finish(array_of(x, copy), False, device)
+    return finish(array_of(x, copy), False, device)
 
 
 def from_torch(tensor: Any, *, requires_grad: bool | None = None) -> Tensor:
@@ -200,7 +200,7 @@ def from_torch(tensor: Any, *, requires_grad: bool | None = None) -> Tensor:
     from tiga.frontends.dlpack import array_of_torch
 
     grad = tensor.requires_grad if requires_grad is None else requires_grad
-    return _finish(array_of_torch(tensor), grad)
+    return finish(array_of_torch(tensor), grad)
 
 
 def empty(
@@ -214,7 +214,7 @@ def empty(
         (2, 3)
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return _finish(np.empty(_shape(shape), kind.numpy), requires_grad, device)
+    return finish(np.empty(_shape(shape), kind.numpy), requires_grad, device)
 
 
 def zeros(
@@ -228,7 +228,7 @@ def zeros(
         [0.0, 0.0]
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return _finish(np.zeros(_shape(shape), kind.numpy), requires_grad, device)
+    return finish(np.zeros(_shape(shape), kind.numpy), requires_grad, device)
 
 
 def ones(
@@ -242,7 +242,7 @@ def ones(
         [1, 1]
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return _finish(np.ones(_shape(shape), kind.numpy), requires_grad, device)
+    return finish(np.ones(_shape(shape), kind.numpy), requires_grad, device)
 
 
 def full(
@@ -261,7 +261,7 @@ def full(
         [7, 7]
     """
     kind = result_dtype(fill_value) if dtype is None else check_dtype(dtype)
-    return _finish(np.full(_shape(shape), fill_value, kind.numpy), requires_grad, device)
+    return finish(np.full(_shape(shape), fill_value, kind.numpy), requires_grad, device)
 
 
 def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -327,84 +327,11 @@ def arange(
         raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
     floats = any(isinstance(v, float) for v in (start, stop, step))
     kind = (DEFAULT_FLOAT if floats else DEFAULT_INT) if dtype is None else check_dtype(dtype)
-    return _finish(np.arange(start, stop, step).astype(kind.numpy), requires_grad, device)
-
-
-def linspace(
-    start: Any,
-    stop: Any,
-    /,
-    num: int,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    endpoint: bool = True,
-    requires_grad: bool = False,
-) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, which is included unless told.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.linspace(0.0, 1.0, 3).tolist()
-        [0.0, 0.5, 1.0]
-    """
-    if num < 0:
-        raise InvalidValue(f"linspace: num= expected at least 0, got {num} ({here()}).")
-    kind = result_dtype(0.0 * start + 0.0 * stop) if dtype is None else check_dtype(dtype)
-    values = np.linspace(start, stop, num, endpoint=endpoint)
-    return _finish(values.astype(kind.numpy), requires_grad, device)
-
-
-def eye(
-    n_rows: int,
-    n_cols: int | None = None,
-    /,
-    *,
-    k: int = 0,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A matrix with ones on diagonal number `k`.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.eye(2).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
-    """
-    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return _finish(np.eye(n_rows, n_cols, k, kind.numpy), requires_grad, device)
-
-
-def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """Coordinate tensors of a grid, from one axis of coordinates each.
-
-    Example:
-        >>> import tiga as tg
-        >>> a, b = tg.meshgrid(tg.arange(2), tg.arange(3))
-        >>> a.shape
-        (3, 2)
-    """
-    from tiga.frontends.tensor.views import broadcast_to, reshape
-
-    if indexing not in ("xy", "ij"):
-        raise InvalidValue(f"meshgrid: indexing= expected 'xy' or 'ij', got {indexing!r}.")
-    rank = len(arrays)
-    places = list(range(rank))
-    if indexing == "xy" and rank > 1:
-        places[0], places[1] = 1, 0
-    shape = [0] * rank
-    for array, place in zip(arrays, places, strict=True):
-        shape[place] = array.size
-    grids = []
-    for array, place in zip(arrays, places, strict=True):
-        line = reshape(array, tuple(-1 if axis == place else 1 for axis in range(rank)))
-        grids.append(broadcast_to(line, tuple(shape)))
-    return grids
+    return finish(np.arange(start, stop, step).astype(kind.numpy), requires_grad, device)
 
 
 __all__ = [
-    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "from_torch",
-    "full", "full_like", "linspace", "meshgrid", "ones", "ones_like", "tensor", "zeros",
+    "arange", "asarray", "empty", "empty_like", "from_dlpack", "from_numpy", "from_torch",
+    "full", "full_like", "ones", "ones_like", "tensor", "zeros",
     "zeros_like",
 ]  # fmt: skip

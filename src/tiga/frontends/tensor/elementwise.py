@@ -4,29 +4,24 @@ from collections.abc import Callable
 from typing import Any
 
 from tiga.frontends.tensor.build import (
-    apply,
     as_tensor,
     binary,
     convert,
     number,
-    operands,
     result,
     torch_function,
-    truth,
     unary,
 )
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.dtypes import as_float, check_dtype, promote, result_dtype
+from tiga.frontends.tensor.dtypes import as_float
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_complex as c
 from tiga.ops import tensor_functions as t
 from tiga.ops.base import Op
 from tiga.ops.leaf import ones_like as ones
-from tiga.ops.leaf import stop_gradient
 from tiga.ops.leaf import zeros_like as zeros
 from tiga.trace.node import Node
-from tiga.types import bool_
 
 NUMERIC, REAL, FLOAT, INTEGER, BITS = "iufc", "iuf", "fc", "iu", "iub"
 Function = Callable[..., Tensor]
@@ -38,7 +33,9 @@ def _documented(function: Function, name: str, text: str) -> Function:
     return function
 
 
-def _unary(name: str, op: Op, text: str, kinds: str | None = None, floats: bool = False) -> Function:
+def _unary(
+    name: str, op: Op, text: str, kinds: str | None = None, floats: bool = False
+) -> Function:
     def call(x: Any, /) -> Any:
         if x.__class__ is not Tensor and (other := torch_function((x,), name)):
             return other(x)
@@ -208,194 +205,12 @@ def _signbit(x: Node) -> Node:
 signbit = _composed("signbit", "Whether x has a minus sign, that of -0 included.", _signbit)
 
 
-def abs(x: Any, /) -> Any:
-    """|x|; the modulus, a real number, of a complex one. The derivative at 0 is 0."""
-    if x.__class__ is not Tensor and (other := torch_function((x,), "abs")):
-        return other(x)
-    tensor = as_tensor(x)
-    if tensor.dtype.is_complex:
-        return result(_magnitude(tensor._node), tensor)
-    return unary(f.abs_, tensor, REAL)
-
-
-def sign(x: Any, /) -> Any:
-    """-1, 0 or 1 with the sign of x; x / |x| of a complex number."""
-    if x.__class__ is not Tensor and (other := torch_function((x,), "sign")):
-        return other(x)
-    tensor = as_tensor(x)
-    if not tensor.dtype.is_complex:
-        return unary(f.sign, tensor, REAL)
-    node = tensor._node
-    size = convert(_magnitude(node), node.type.dtype)
-    none = p.eq(node, zeros(node))
-    return result(p.where(none, zeros(node), p.div(node, p.where(none, ones(node), size))), tensor)
-
-
-def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
-    """x1 / x2; integers give floats. `rounding_mode="floor"` or `"trunc"` rounds the quotient."""
-    if other := torch_function((x1, x2), "divide"):
-        return other(x1, x2, rounding_mode=rounding_mode)
-    if rounding_mode == "floor":
-        return floor_divide(x1, x2)
-    nodes, tensors = operands(x1, x2)
-    dtype = as_float(nodes[0].type.dtype)
-    quotient = result(apply(p.div, *(convert(n, dtype) for n in nodes)), *tensors)
-    return trunc(quotient) if rounding_mode == "trunc" else quotient
-
-
-def pow(x1: Any, x2: Any, /) -> Any:
-    """x1 to the power x2."""
-    if other := torch_function((x1, x2), "pow"):
-        return other(x1, x2)
-    if isinstance(x2, (int, float)) and not isinstance(x2, bool) and isinstance(x1, Tensor):
-        simple = _simple_power(x1, x2)
-        if simple is not None:
-            return simple
-    return binary(f.pow_, x1, x2, NUMERIC)
-
-
-def _simple_power(x: Tensor, exponent: float) -> Tensor | None:
-    """Powers whose result needs no logarithm."""
-    if exponent == 2:
-        return square(x)
-    if exponent == 0.5 and x.dtype.kind in "fc":
-        return sqrt(x)
-    return x if exponent == 1 and isinstance(exponent, int) else None
-
-
-def _logical(name: str, op: Op, text: str) -> Function:
-    def call(x1: Any, x2: Any, /) -> Any:
-        if other := torch_function((x1, x2), name):
-            return other(x1, x2)
-        nodes, tensors = operands(x1, x2)
-        return result(apply(op, *map(truth, nodes)), *tensors)
-
-    return _documented(call, name, text)
-
-
-logical_and = _logical("logical_and", p.logical_and, "Whether both operands are true (not 0).")
-logical_or = _logical("logical_or", p.logical_or, "Whether an operand is true (not 0).")
-logical_xor = _logical("logical_xor", t.bitwise_xor, "Whether just one operand is true (not 0).")
-logical_not = _composed(
-    "logical_not", "Whether x is false (0).", lambda x: p.logical_not(truth(x)), floats=False
-)
-
-
-def where(condition: Any, x1: Any, x2: Any, /) -> Any:
-    """x1 where the condition holds, else x2.
-
-    Example:
-        >>> import tiga as tg
-        >>> x = tg.tensor([-1.0, 2.0])
-        >>> tg.where(x > 0, x, 0.0).tolist()
-        [0.0, 2.0]
-    """
-    if other := torch_function((condition, x1, x2), "where"):
-        return other(condition, x1, x2)
-    flag = as_tensor(condition)
-    (a, b), tensors = operands(x1, x2) if _some_tensor(x1, x2) else _scalar_pair(x1, x2)
-    like = result(a, *tensors)
-    (mask, _), _ = operands(flag, like, dtype=bool_)
-    (a, _), _ = operands(like, flag, dtype=a.type.dtype)
-    (b, _), _ = operands(result(b, *tensors), flag, dtype=b.type.dtype)
-    return result(apply(p.where, mask, a, b), *tensors)
-
-
-def _some_tensor(*values: Any) -> bool:
-    return any(not isinstance(v, (bool, int, float, complex)) for v in values)
-
-
-def _scalar_pair(x1: Any, x2: Any) -> tuple[list[Node], list[Tensor]]:
-    dtype = promote(result_dtype(x1), result_dtype(x2))
-    return [convert(as_tensor(v)._node, dtype) for v in (x1, x2)], []
-
-
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
-    """x bounded by `min` and `max`; NaN stays.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.clip(tg.tensor([-1.0, 5.0]), 0.0, 2.0).tolist()
-        [0.0, 2.0]
-    """
-    if other := torch_function((x, min, max), "clip"):
-        return other(x, min, max)
-    tensor = as_tensor(x)
-    bounded = tensor
-    if min is not None:
-        low, high = operands(bounded, min)[0]
-        bounded = result(p.where(p.lt(low, high), high, low), bounded, *_tensors(min))
-    if max is not None:
-        low, high = operands(bounded, max)[0]
-        bounded = result(p.where(p.gt(low, high), high, low), bounded, *_tensors(max))
-    return astype(bounded, tensor.dtype) if bounded.dtype != tensor.dtype else bounded
-
-
-def _tensors(*values: Any) -> list[Tensor]:
-    return [v for v in values if isinstance(v, Tensor)]
-
-
-def conj(x: Any, /) -> Any:
-    """The complex conjugate; a real x itself."""
-    if x.__class__ is not Tensor and (other := torch_function((x,), "conj")):
-        return other(x)
-    tensor = as_tensor(x)
-    return unary(c._conj, tensor) if tensor.dtype.is_complex else tensor
-
-
-def real(x: Any, /) -> Any:
-    """The real part; a real x itself."""
-    if x.__class__ is not Tensor and (other := torch_function((x,), "real")):
-        return other(x)
-    tensor = as_tensor(x)
-    return unary(c.real, tensor) if tensor.dtype.is_complex else tensor
-
-
-def imag(x: Any, /) -> Any:
-    """The imaginary part; zeros of a real x."""
-    if x.__class__ is not Tensor and (other := torch_function((x,), "imag")):
-        return other(x)
-    tensor = as_tensor(x)
-    if tensor.dtype.is_complex:
-        return unary(c.imag, tensor)
-    return result(number(0, tensor._node.type), tensor)
-
-
-def angle(x: Any, /) -> Any:
-    """The angle of a complex number; 0 or π of a real one."""
-    if x.__class__ is not Tensor and (other := torch_function((x,), "angle")):
-        return other(x)
-    return atan2(imag(x), real(x))
-
-
-def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """x converted to `dtype`; `copy=False` gives x itself where it has it already."""
-    target = check_dtype(dtype)
-    if target == x.dtype and not copy:
-        return x
-    if target == x.dtype:
-        return result(apply(p.Cast(target), x._node), x)
-    return unary(p.Cast(target), x)
-
-
-def detach(x: Tensor, /) -> Tensor:
-    """The same value, through which no derivative flows; it shares x's storage."""
-    from tiga.frontends.tensor.build import view
-
-    made = view(x, apply(stop_gradient, x._node), lambda array: array)
-    made._grad = False
-    return made
-
-
 __all__ = [
-    "abs",
     "acos",
     "acosh",
     "add",
-    "angle",
     "asin",
     "asinh",
-    "astype",
     "atan",
     "atan2",
     "atanh",
@@ -406,13 +221,9 @@ __all__ = [
     "bitwise_right_shift",
     "bitwise_xor",
     "ceil",
-    "clip",
-    "conj",
     "copysign",
     "cos",
     "cosh",
-    "detach",
-    "divide",
     "equal",
     "erf",
     "exp",
@@ -424,7 +235,6 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
-    "imag",
     "isfinite",
     "isinf",
     "isnan",
@@ -435,25 +245,18 @@ __all__ = [
     "log2",
     "log10",
     "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
     "maximum",
     "minimum",
     "multiply",
     "negative",
     "nextafter",
     "not_equal",
-    "pow",
-    "real",
     "reciprocal",
     "relu",
     "remainder",
     "round",
     "rsqrt",
     "sigmoid",
-    "sign",
     "signbit",
     "silu",
     "sin",
@@ -465,5 +268,4 @@ __all__ = [
     "tan",
     "tanh",
     "trunc",
-    "where",
-]  # fmt: skip
+]

@@ -129,7 +129,9 @@ def std(
     value = _variance(node, axes, correction)
     none = p.eq(value, zeros_like(value))
     root = p.where(none, zeros_like(value), f.sqrt(p.where(none, ones_like(value), value)))
-    return result(_reshaped(convert(root, node.type.dtype), node, axes, keepdims or keepdim), tensor)
+    return result(
+        _reshaped(convert(root, node.type.dtype), node, axes, keepdims or keepdim), tensor
+    )
 
 
 def _extremum(op: Any, name: str, x: Any, axis: Any, dim: Any, keep: bool) -> Tensor:
@@ -260,11 +262,13 @@ def cumulative_sum(
     """Inclusive sums along an axis, from its start or (`reverse`) its end."""
     tensor, axis = _one_axis(x, axis, dim)
     node = convert(tensor._node, _sum_dtype(tensor.dtype, dtype))
-    return result(_with_initial(apply(r.CumSum(axis, int(reverse)), node), axis, include_initial, 0),
-                  tensor)  # fmt: skip
+    total = apply(r.CumSum(axis, int(reverse)), node)
+    return result(_with_initial(total, axis, include_initial, 0), tensor)
 
 
-def cumsum(x: Any, dim: int | None = None, *, axis: int | None = None, reverse: bool = False) -> Any:
+def cumsum(
+    x: Any, dim: int | None = None, *, axis: int | None = None, reverse: bool = False
+) -> Any:
     """`cumulative_sum`, as torch calls it."""
     return cumulative_sum(x, axis=axis, dim=dim, reverse=reverse)
 

@@ -60,7 +60,9 @@ def reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
     node = apply(o.Reshape(target), x._node)
     shares = copy is not True and x.is_contiguous
     if copy is False and not shares:
-        raise InvalidValue(f"reshape with copy=False of a tensor that is not contiguous ({here()}).")
+        raise InvalidValue(
+            f"reshape with copy=False of a tensor that is not contiguous ({here()})."
+        )
     return view(x, node, (lambda a: a.reshape(target)) if shares else None)
 
 
@@ -262,7 +264,7 @@ def narrow(x: Tensor, axis: int, start: int, count: int, step: int = 1) -> Tenso
 
 
 def split(x: Tensor, sizes: Any, /, *, axis: int = 0, dim: int | None = None) -> tuple[Tensor, ...]:
-    """Consecutive pieces along an axis: of the given sizes, or of one size (the last is smaller)."""
+    """Consecutive pieces along an axis: of given sizes, or of one size (the last is smaller)."""
     place = normalize_axis(axis if dim is None else dim, x.ndim)
     total = x.shape[place]
     if isinstance(sizes, int):
@@ -295,9 +297,8 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Every element repeated: a number of times, or per position along an axis."""
-    from tiga.frontends.tensor.indexing import take
-
     from tiga.frontends.tensor.creation import from_numpy
+    from tiga.frontends.tensor.indexing import take
 
     if axis is None:
         x, axis = ravel(x), 0
@@ -333,7 +334,7 @@ def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tens
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     from tiga.frontends.tensor.creation import from_numpy
-    from tiga.frontends.tensor.elementwise import where
+    from tiga.frontends.tensor.selection import where
 
     mask = np.tri(*x.shape[-2:], k=k if lower else k - 1, dtype=bool)
     return where(from_numpy(mask if lower else ~mask), x, zero_of(x))

@@ -1,0 +1,205 @@
+"""Reverse mode: gradients as new expressions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.build import result
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.lazy import here, value_of
+from tiga.ops.leaf import ones_like
+from tiga.ops.pointwise import add
+from tiga.ops.tensor_complex import conj
+from tiga.trace import autodiff
+from tiga.trace.node import Node
+
+CHECKPOINTS = ("auto", "save", "recompute")
+
+
+def as_list(values: Any, what: str) -> tuple[list[Tensor], bool]:
+    """Tensors given as one or as a sequence, and whether it was one."""
+    if isinstance(values, Tensor):
+        return [values], True
+    found = list(values) if isinstance(values, (list, tuple)) else None
+    if found is None or not all(isinstance(v, Tensor) for v in found):
+        raise InvalidType(f"{what} expected tensors ({here()}), got {values!r}.")
+    return found, False
+
+
+def check_inputs(inputs: Sequence[Tensor]) -> None:
+    """Refuse inputs that carry no derivative."""
+    for position, tensor in enumerate(inputs):
+        if not tensor.dtype.is_differentiable:
+            raise InvalidType(
+                f"input {position} is {tensor.dtype}, built at {tensor.where} ({here()}): only "
+                "floats and complex numbers have derivatives."
+            )
+        if not tensor.requires_grad:
+            raise InvalidValue(
+                f"input {position}, built at {tensor.where}, does not require derivatives "
+                f"({here()}); make it with requires_grad=True."
+            )
+
+
+def cotangent_of(output: Tensor, grad_output: Any) -> Node:
+    """The cotangent of an output: given, or 1 for a real scalar."""
+    kind = output._node.type
+    if not kind.dtype.is_differentiable:
+        raise InvalidType(f"an output of {kind.dtype} has no derivative ({here()}).")
+    if grad_output is None:
+        if kind.shape or kind.dtype.is_complex:
+            what = f"of shape {kind.shape}" if kind.shape else "that is complex"
+            raise InvalidValue(
+                f"an output {what}, built at {output.where}, needs grad_output ({here()}): give "
+                "one, or reduce it to a real scalar, such as with .sum()."
+            )
+        return ones_like(output._node)
+    if not isinstance(grad_output, Tensor) or grad_output._node.type != kind:
+        got = grad_output._node.type if isinstance(grad_output, Tensor) else type(grad_output)
+        raise InvalidValue(f"grad_output expected {kind}, got {got} ({here()}).")
+    return grad_output._node
+
+
+def check_fresh(nodes: Sequence[Node]) -> None:
+    """Refuse derivatives through values that were written in place since they were used."""
+    seen: set[int] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        cell = value_of(node)
+        if cell is not None and cell.stale:
+            raise InvalidValue(
+                f"a tensor from {node.where} was changed in place after it was used, and the "
+                f"derivative needs its old value ({here()}): make the derivative before the "
+                "change, or change a copy."
+            )
+        stack.extend(node.inputs)
+
+
+def gradients(
+    outputs: Sequence[Tensor], cotangents: Sequence[Node], inputs: Sequence[Tensor]
+) -> list[Node | None]:
+    """Gradient nodes, None where an output does not depend on an input."""
+    nodes = [output._node for output in outputs]
+    found = autodiff.vjp(nodes, cotangents, [x._node for x in inputs], add, conj)
+    check_fresh([node for node in found if node is not None])
+    return found
+
+
+def grad(
+    output: Any,
+    inputs: Any,
+    *,
+    grad_output: Any = None,
+    allow_unused: bool = False,
+    checkpoint: str = "auto",
+) -> Any:
+    """The gradient of `output` with respect to `inputs`, as new expressions.
+
+    Args:
+        output: a tensor; a real scalar unless `grad_output` is given.
+        inputs: one tensor, or a sequence of them: leaves or intermediate values.
+        grad_output: the cotangent of the output, of its shape and dtype. Cotangents of complex
+            values are conjugate Wirtinger derivatives.
+        allow_unused: give None for an input that the output does not depend on.
+        checkpoint: "save" computes and keeps the values of the forward expression that the
+            gradient reads, "recompute" keeps none, "auto" keeps those that have been computed.
+
+    Returns:
+        One tensor for one input, else a tuple.
+
+    Raises:
+        InvalidValue: a disconnected input, a missing cotangent, a value changed in place.
+        InvalidType: something that has no derivative.
+
+    Example:
+        >>> import tiga as tg
+        >>> x = tg.tensor(3.0, requires_grad=True)
+        >>> dx = tg.autograd.grad(x * x * x, x)
+        >>> tg.autograd.grad(dx, x).item()
+        18.0
+    """
+    if not isinstance(output, Tensor):
+        raise InvalidType(f"grad expected a tensor as output, got {type(output).__name__}.")
+    if checkpoint not in CHECKPOINTS:
+        raise InvalidValue(f"checkpoint= expected one of {CHECKPOINTS}, got {checkpoint!r}.")
+    wanted, single = as_list(inputs, "inputs=")
+    check_inputs(wanted)
+    cotangent = cotangent_of(output, grad_output)
+    found = gradients([output], [cotangent], wanted)
+    sources = [output, *([grad_output] if grad_output is not None else [])]
+    made = [_tensor(node, position, wanted, sources, allow_unused)
+            for position, node in enumerate(found)]  # fmt: skip
+    return made[0] if single else tuple(made)
+
+
+def _tensor(
+    node: Node | None, position: int, inputs: Sequence[Tensor], sources: Sequence[Tensor],
+    allow_unused: bool,
+) -> Tensor | None:  # fmt: skip
+    if node is None and allow_unused:
+        return None
+    if node is None:
+        raise InvalidValue(
+            f"the output does not depend on input {position}, built at {inputs[position].where} "
+            f"({here()}); pass allow_unused=True to get None."
+        )
+    return result(node, *sources)
+
+
+def value_and_grad(function: Callable[..., Tensor], *, argnums: Any = 0) -> Callable[..., Any]:
+    """A function that returns the value of `function` and its gradient for some arguments.
+
+    Example:
+        >>> import tiga as tg
+        >>> value, dx = tg.autograd.value_and_grad(lambda x: (x * x).sum())(tg.tensor([3.0]))
+        >>> value.item(), dx.tolist()
+        (9.0, [6.0])
+    """
+    places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tracked = [tracking(a) if i in places else a for i, a in enumerate(args)]
+        value = function(*tracked, **kwargs)
+        found = grad(value, [tracked[i] for i in places], allow_unused=True)
+        filled = [
+            tracked[i] * 0 if g is None else g for i, g in zip(places, found, strict=True)
+        ]  # fmt: skip
+        return value, filled[0] if isinstance(argnums, int) else tuple(filled)
+
+    return call
+
+
+def tracking(x: Any) -> Tensor:
+    """The tensor itself if it takes part in derivatives, else one of the same value that does."""
+    if not isinstance(x, Tensor):
+        raise InvalidType(f"expected a tensor to differentiate, got {type(x).__name__} ({here()}).")
+    return x if x.requires_grad else x.detach().requires_grad_()
+
+
+def vjp(function: Callable[..., Any], *primals: Tensor) -> tuple[Any, Callable[..., Any]]:
+    """The value of `function`, and the function from cotangents of it to those of the primals.
+
+    Example:
+        >>> import tiga as tg
+        >>> value, pull = tg.autograd.vjp(lambda x: x * x, tg.tensor([3.0]))
+        >>> pull(tg.tensor([1.0]))[0].tolist()
+        [6.0]
+    """
+    tracked = [tracking(p) for p in primals]
+    value = function(*tracked)
+    outputs, _ = as_list(value, "the function's result")
+
+    def pull(*cotangents: Tensor) -> tuple[Tensor, ...]:
+        given = [cotangent_of(o, c) for o, c in zip(outputs, cotangents, strict=True)]
+        found = gradients(outputs, given, tracked)
+        sources = [*outputs, *cotangents]
+        return tuple(
+            x * 0 if node is None else result(node, *sources)
+            for x, node in zip(tracked, found, strict=True)
+        )
+
+    return value, pull

@@ -1,0 +1,87 @@
+"""New tensors with a structure: evenly spaced numbers, identities, grids."""
+
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import InvalidValue
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.creation import finish
+from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
+from tiga.frontends.tensor.lazy import here
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, which is included unless told.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.linspace(0.0, 1.0, 3).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    if num < 0:
+        raise InvalidValue(f"linspace: num= expected at least 0, got {num} ({here()}).")
+    kind = result_dtype(0.0 * start + 0.0 * stop) if dtype is None else check_dtype(dtype)
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    return finish(values.astype(kind.numpy), requires_grad, device)
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A matrix with ones on diagonal number `k`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
+    return finish(np.eye(n_rows, n_cols, k, kind.numpy), requires_grad, device)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Coordinate tensors of a grid, from one axis of coordinates each.
+
+    Example:
+        >>> import tiga as tg
+        >>> a, b = tg.meshgrid(tg.arange(2), tg.arange(3))
+        >>> a.shape
+        (3, 2)
+    """
+    from tiga.frontends.tensor.views import broadcast_to, reshape
+
+    if indexing not in ("xy", "ij"):
+        raise InvalidValue(f"meshgrid: indexing= expected 'xy' or 'ij', got {indexing!r}.")
+    rank = len(arrays)
+    places = list(range(rank))
+    if indexing == "xy" and rank > 1:
+        places[0], places[1] = 1, 0
+    shape = [0] * rank
+    for array, place in zip(arrays, places, strict=True):
+        shape[place] = array.size
+    grids = []
+    for array, place in zip(arrays, places, strict=True):
+        line = reshape(array, tuple(-1 if axis == place else 1 for axis in range(rank)))
+        grids.append(broadcast_to(line, tuple(shape)))
+    return grids
+
+
+__all__ = ["eye", "linspace", "meshgrid"]

@@ -1,0 +1,184 @@
+"""Writing into a tensor's storage: seen through every view, and caught by autograd.
+
+A write happens at once. Expressions that were built before and still wait for a value keep the old
+one: it is copied aside if anything but the tensor itself refers to it.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import InvalidIndex, InvalidType, InvalidValue
+from tiga.frontends.tensor.build import SCALARS, as_tensor, number, operands
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.elementwise import add, multiply, subtract
+from tiga.frontends.tensor.lazy import here, leaf
+from tiga.frontends.tensor.selection import divide
+
+_OWN_REFERENCES = 3
+"""References to the node of a tensor that nothing else uses: the tensor's, two while we count."""
+
+
+def _viewers(tensor: Tensor) -> list[Tensor]:
+    """All living tensors that show the same memory, the tensor itself first."""
+    assert tensor._buffer is not None
+    found = [reference() for reference in tensor._buffer.viewers]
+    others = [view for view in found if view is not None and view is not tensor]
+    tensor._buffer.viewers[:] = [r for r in tensor._buffer.viewers if r() is not None]
+    return [tensor, *others]
+
+
+def _check(tensor: Tensor, what: str) -> None:
+    if tensor._node.type.space.kind != "global":
+        raise InvalidValue(f"{what} of a field inside edge or node ({here()}); use x = x + y.")
+    assert tensor._array is not None
+    if 0 in tensor._array.strides and tensor.size > 1 and max(tensor.shape) > 1:
+        repeated = any(s == 0 and e > 1 for s, e in zip(tensor._array.strides, tensor.shape,
+                                                        strict=True))  # fmt: skip
+        if repeated:
+            raise InvalidValue(
+                f"{what} of an expanded tensor ({here()}): several of its elements are one place "
+                "in memory; make a copy first with tg.asarray(x, copy=True)."
+            )
+
+
+def _history(tensors: list[Tensor], what: str) -> None:
+    for tensor in tensors:
+        if tensor._grad and not tensor._leaf:
+            raise InvalidValue(
+                f"{what} of a tensor that needs derivatives ({here()}; it was built at "
+                f"{tensor.where}): its history would no longer tell its value. "
+                "Use x = x + y, or x.detach()."
+            )
+
+
+def _renew(tensor: Tensor) -> None:
+    """Give a tensor that is about to be written a new leaf; whoever refers to the old node keeps
+    the old value."""
+    array, node = tensor._array, tensor._node
+    assert array is not None
+    if node.cell is not None:
+        node.cell.stale = True
+        if sys.getrefcount(node) > _OWN_REFERENCES:
+            node.cell.array = np.array(array)
+    tensor._node = leaf(array, node.type, node.place)
+    tensor._expression = tensor._execution = None
+
+
+def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
+    viewers = _viewers(tensor)
+    _history(viewers, what)
+    for viewer in viewers:
+        _renew(viewer)
+    assert tensor._array is not None
+    assert tensor._buffer is not None
+    try:
+        tensor._array[index] = values
+    except IndexError as error:
+        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
+    tensor._buffer.version += 1
+    return tensor
+
+
+def _update(tensor: Tensor, value: Tensor, what: str) -> Tensor:
+    """Write the elements of `value`, of the tensor's own shape and dtype."""
+    tensor.realize()
+    _check(tensor, what)
+    if value.shape != tensor.shape:
+        raise InvalidValue(f"{what}: shape {value.shape} does not fit {tensor.shape} ({here()}).")
+    if value._grad:
+        raise InvalidValue(
+            f"{what} with a value that needs derivatives ({here()}): they would be lost; "
+            "use x = x + y, or y.detach()."
+        )
+    if value.dtype.kind == "c" and tensor.dtype.kind != "c":
+        raise InvalidType(f"{what}: complex values into {tensor.dtype} ({here()}).")
+    return _write(tensor, value.numpy().astype(tensor.dtype.numpy, copy=False), ..., what)
+
+
+def add_(x: Tensor, other: Any, /, *, alpha: Any = 1) -> Tensor:
+    """x += alpha * other, in x's storage; returns x."""
+    scaled = other if alpha == 1 else multiply(as_tensor(other), alpha)
+    return _update(x, _plain(add(x, scaled), x, scaled), "add_")
+
+
+def _plain(value: Tensor, x: Tensor, other: Any) -> Tensor:
+    """A result of the tensor itself and another: the tensor's own flag does not count, as a leaf
+    is updated without history."""
+    needs = isinstance(other, Tensor) and other is not x and other._grad
+    value._grad = needs
+    return value
+
+
+def sub_(x: Tensor, other: Any, /, *, alpha: Any = 1) -> Tensor:
+    """x -= alpha * other, in x's storage; returns x."""
+    scaled = other if alpha == 1 else multiply(as_tensor(other), alpha)
+    return _update(x, _plain(subtract(x, scaled), x, scaled), "sub_")
+
+
+def mul_(x: Tensor, other: Any, /) -> Tensor:
+    """x *= other, in x's storage; returns x."""
+    return _update(x, _plain(multiply(x, other), x, other), "mul_")
+
+
+def div_(x: Tensor, other: Any, /) -> Tensor:
+    """x /= other, in x's storage; returns x."""
+    if x.dtype.kind not in "fc":
+        raise InvalidType(f"div_ of {x.dtype} would not fit its type ({here()}).")
+    return _update(x, _plain(divide(x, other), x, other), "div_")
+
+
+def copy_(x: Tensor, other: Any, /) -> Tensor:
+    """The elements of `other`, broadcast and cast, into x's storage; returns x."""
+    (_, node), tensors = operands(x, other, dtype=x.dtype)
+    source = Tensor(node if hasattr(node, "cell") else _lazy(node), False)
+    source._grad = any(t._grad for t in tensors if t is not x)
+    return _update(x, source, "copy_")
+
+
+def _lazy(node: Any) -> Any:
+    from tiga.frontends.tensor.build import relabel
+
+    return relabel(node)
+
+
+def fill_(x: Tensor, value: Any, /) -> Tensor:
+    """One number in every element of x's storage; returns x."""
+    x.realize()
+    _check(x, "fill_")
+    if isinstance(value, Tensor):
+        value = value.item()
+    number(value, x._node.type.with_shape(()))
+    return _write(x, np.asarray(value, x.dtype.numpy), ..., "fill_")
+
+
+def zero_(x: Tensor, /) -> Tensor:
+    """Zero in every element of x's storage; returns x."""
+    return fill_(x, 0)
+
+
+def setitem(x: Tensor, index: Any, value: Any) -> None:
+    """x[index] = value, broadcast and cast."""
+    x.realize()
+    _check(x, "assignment to a part")
+    entries = index if isinstance(index, tuple) else (index,)
+    plain = tuple(e.numpy() if isinstance(e, Tensor) else e for e in entries)
+    if isinstance(value, Tensor) and value._grad:
+        raise InvalidValue(
+            f"assignment of a value that needs derivatives ({here()}): they would be lost; "
+            "use tg.where, or value.detach()."
+        )
+    array = np.asarray(value) if isinstance(value, SCALARS) else as_tensor(value).numpy()
+    if isinstance(value, SCALARS):
+        number(value, x._node.type.with_shape(()))
+    if array.dtype.kind == "c" and x.dtype.kind != "c":
+        raise InvalidType(f"assignment of complex values to {x.dtype} ({here()}).")
+    try:
+        fits = np.broadcast_to(array, x.numpy()[plain].shape)
+    except (ValueError, IndexError) as error:
+        kind = InvalidIndex if isinstance(error, IndexError) else InvalidValue
+        raise kind(f"assignment to a part: {error} ({here()}).") from None
+    if np.shares_memory(fits, x.numpy()):
+        fits = np.array(fits)
+    _write(x, fits.astype(x.dtype.numpy, copy=False), plain, "assignment to a part")

@@ -1,0 +1,79 @@
+"""What a tensor will compute, or has computed: expressions, IR, generated code."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tiga.frontends.tensor.core import Tensor
+from tiga.trace.node import Node, topological
+
+
+def shown_node(x: Tensor) -> Node:
+    """The expression that gave, or will give, the tensor's value."""
+    return x._node if x._expression is None else x._expression
+
+
+def expression(x: Tensor) -> str:
+    """The expression as text, one line per operation: for reading, its form may change."""
+    order = topological([shown_node(x)])
+    names = {node: f"%{i}" for i, node in enumerate(order)}
+    lines = []
+    for node in order:
+        inputs = ", ".join(names[child] for child in node.inputs)
+        where = f"  # {node.where}" if node.where else ""
+        lines.append(f"{names[node]} = {node.op.name}({inputs}) : {node.type}{where}")
+    return "\n".join(lines)
+
+
+def mlir(x: Tensor, *, verify: bool = False) -> str:
+    """The expression as a canonical `gf_tensor` module: inputs are arguments, equal parts are one.
+
+    Args:
+        verify: also run MLIR's verifier on it, parse the text again and compare.
+
+    Example:
+        >>> import tiga as tg
+        >>> text = (tg.ones(2) + 1.0).mlir(verify=True)
+        >>> "gf_tensor.add" in text
+        True
+    """
+    from tiga.compiler import tensor_text
+    from tiga.frontends.tensor.program import program_of
+
+    return tensor_text(program_of([shown_node(x)]).program, verify=verify)
+
+
+def generated_code(x: Tensor, stage: str | None = None) -> str:
+    """What the compiler makes of the expression at one stage.
+
+    Args:
+        stage: "gf_tensor", "loops" (MLIR before lowering) or "llvm" (the default).
+    """
+    from tiga.compiler import tensor_code
+    from tiga.frontends.tensor.program import program_of
+
+    return tensor_code(program_of([shown_node(x)]).program, stage or "llvm")
+
+
+def prepare(x: Tensor) -> Callable[[], Tensor]:
+    """A function that computes the expression again from the present values of its inputs.
+
+    It writes into the tensor's own storage and returns the tensor: no allocation, no look-up.
+
+    Example:
+        >>> import tiga as tg
+        >>> a = tg.tensor([1.0, 2.0])
+        >>> b = a * 2.0
+        >>> run = b.prepare()
+        >>> a.fill_(5.0).tolist()
+        [5.0, 5.0]
+        >>> run().tolist()
+        [10.0, 10.0]
+    """
+    from tiga.frontends.tensor.prepared import prepared
+
+    return prepared(x)
+
+
+METHODS: dict[str, Any] = {
+    "expression": expression, "generated_code": generated_code, "mlir": mlir, "prepare": prepare,
+}  # fmt: skip

@@ -1,0 +1,135 @@
+"""Normalisation and losses, accurate in half precision: they compute in float32 and round once."""
+
+from typing import Any
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor import elementwise as e
+from tiga.frontends.tensor import reductions as r
+from tiga.frontends.tensor import selection as s
+from tiga.frontends.tensor.build import as_tensor
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.dtypes import as_float
+from tiga.frontends.tensor.indexing import take_along_axis
+from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.views import expand_dims, squeeze
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def _wide(x: Any) -> tuple[Tensor, Any]:
+    """x in the type that computes its floats, and the type to round the result to."""
+    tensor = as_tensor(x)
+    dtype = as_float(tensor.dtype)
+    return s.astype(tensor, dtype.compute, copy=False), dtype
+
+
+def _reduce(loss: Tensor, reduction: str, dtype: Any) -> Tensor:
+    if reduction not in _REDUCTIONS:
+        raise InvalidValue(
+            f"reduction= expected one of {', '.join(_REDUCTIONS)}, got {reduction!r} ({here()})."
+        )
+    if reduction != "none":
+        loss = r.mean(loss) if reduction == "mean" else r.sum(loss)
+    return s.astype(loss, dtype, copy=False)
+
+
+def layer_norm(
+    x: Any, normalized_shape: Any = None, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """x without its mean and at variance 1 over the last axes, times weight plus bias.
+
+    Args:
+        normalized_shape: the extents of those axes (the last one by default).
+        weight, bias: of that shape, or None.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.layer_norm(tg.tensor([[1.0, 3.0]]), eps=0.0).tolist()
+        [[-1.0, 1.0]]
+    """
+    wide, dtype = _wide(x)
+    count = 1 if normalized_shape is None or isinstance(normalized_shape, int) else len(
+        normalized_shape
+    )  # fmt: skip
+    axes = tuple(range(-count, 0))
+    centred = wide - r.mean(wide, axis=axes, keepdims=True)
+    variance = r.mean(centred * centred, axis=axes, keepdims=True)
+    value = centred * e.rsqrt(variance + eps)
+    value = value if weight is None else value * weight
+    value = value if bias is None else value + bias
+    return s.astype(value, dtype, copy=False)
+
+
+def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """The squared distance of input and target."""
+    wide, dtype = _wide(input)
+    distance = wide - _wide(target)[0]
+    return _reduce(distance * distance, reduction, dtype)
+
+
+def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """Half the squared distance up to `delta`, linear beyond."""
+    wide, dtype = _wide(input)
+    distance = wide - _wide(target)[0]
+    size = s.abs(distance)
+    near = distance * distance * 0.5
+    return _reduce(s.where(size <= delta, near, (size - 0.5 * delta) * delta), reduction, dtype)
+
+
+def binary_cross_entropy_with_logits(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """-target * log(sigmoid(input)) - (1 - target) * log(1 - sigmoid(input)) without overflow."""
+    wide, dtype = _wide(input)
+    wanted = _wide(target)[0]
+    return _reduce(e.softplus(wide) - wide * wanted, reduction, dtype)
+
+
+def nll_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """Minus the log-probability of the target class; classes are the last axis of `input`."""
+    wide, dtype = _wide(input)
+    index = as_tensor(target)
+    if index.dtype.kind not in "iu" or index.shape != wide.shape[:-1]:
+        raise InvalidType(
+            f"nll_loss expected integer targets of shape {wide.shape[:-1]}, got {index.dtype} of "
+            f"shape {index.shape} ({here()})."
+        )
+    chosen = squeeze(take_along_axis(wide, expand_dims(index, -1), axis=-1), axis=-1)
+    return _reduce(-chosen, reduction, dtype)
+
+
+def cross_entropy(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """`nll_loss` of the log-softmax of logits; classes are the last axis of `input`."""
+    wide, dtype = _wide(input)
+    loss = nll_loss(r.log_softmax(wide, axis=-1), target, reduction=reduction)
+    return s.astype(loss, dtype, copy=False)
+
+
+def norm(
+    x: Any, /, *, ord: float = 2, axis: Any = None, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False,
+) -> Tensor:  # fmt: skip
+    """The vector norm over axes; its derivative where it is 0 is 0."""
+    wide, dtype = _wide(x)
+    size, kept = s.abs(wide), {"axis": axis, "dim": dim, "keepdims": keepdims, "keepdim": keepdim}
+    if ord == float("inf"):
+        return s.astype(r.max(size, **kept), s.abs(as_tensor(x)).dtype, copy=False)
+    if ord == float("-inf"):
+        return s.astype(r.min(size, **kept), s.abs(as_tensor(x)).dtype, copy=False)
+    if ord == 0:
+        return s.astype(r.count_nonzero(wide, **kept), size.dtype)
+    total = r.sum(size if ord == 1 else size * size if ord == 2 else size**ord, **kept)
+    if ord == 1:
+        return _norm_dtype(total, dtype)
+    none = total == 0
+    safe = s.where(none, 1.0, total)
+    root = e.sqrt(safe) if ord == 2 else safe ** (1.0 / ord)
+    return _norm_dtype(s.where(none, 0.0, root), dtype)
+
+
+def _norm_dtype(value: Tensor, dtype: Any) -> Tensor:
+    return value if dtype.is_complex else s.astype(value, dtype, copy=False)
+
+
+__all__ = [
+    "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "layer_norm", "mse_loss",
+    "nll_loss", "norm",
+]  # fmt: skip

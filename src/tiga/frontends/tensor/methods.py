@@ -1,0 +1,185 @@
+"""The methods and operators of `Tensor`, from the functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tiga.frontends.tensor import elementwise as e
+from tiga.frontends.tensor import indexing, inplace, inspection, linear, losses, sorting, views
+from tiga.frontends.tensor import reductions as r
+from tiga.frontends.tensor import selection as s
+from tiga.frontends.tensor.build import SCALARS, normalize_axis
+from tiga.frontends.tensor.core import Tensor, check_device
+
+Binary = Callable[[Any, Any], Any]
+
+
+def _is_operand(value: Any) -> bool:
+    return value.__class__ is Tensor or isinstance(value, SCALARS) or hasattr(value, "__array__")
+
+
+def _operator(function: Binary) -> Binary:
+    def operate(self: Tensor, other: Any) -> Any:
+        if other.__class__ is Tensor or _is_operand(other):
+            return function(self, other)
+        return NotImplemented
+
+    return operate
+
+
+def _reflected(function: Binary) -> Binary:
+    def operate(self: Tensor, other: Any) -> Any:
+        return function(other, self) if _is_operand(other) else NotImplemented
+
+    return operate
+
+
+def _invert(x: Tensor) -> Any:
+    return s.logical_not(x) if x.dtype.kind == "b" else e.bitwise_invert(x)
+
+
+_OPERATORS: dict[str, Binary] = {
+    "add": e.add, "sub": e.subtract, "mul": e.multiply, "truediv": s.divide,
+    "floordiv": e.floor_divide, "mod": e.remainder, "pow": s.pow, "matmul": linear.matmul,
+    "and": e.bitwise_and, "or": e.bitwise_or, "xor": e.bitwise_xor,
+    "lshift": e.bitwise_left_shift, "rshift": e.bitwise_right_shift,
+}  # fmt: skip
+_COMPARISONS: dict[str, Binary] = {
+    "eq": e.equal, "ne": e.not_equal, "lt": e.less, "le": e.less_equal, "gt": e.greater,
+    "ge": e.greater_equal,
+}  # fmt: skip
+_SPECIAL: dict[str, Any] = {
+    "__neg__": e.negative, "__pos__": lambda x: x, "__abs__": s.abs, "__invert__": _invert,
+    "__getitem__": indexing.getitem, "__setitem__": inplace.setitem,
+}  # fmt: skip
+
+
+def _permute(x: Tensor, *axes: Any) -> Tensor:
+    return views.permute_dims(x, *axes)
+
+
+def _swap(x: Tensor, dim0: int = -1, dim1: int = -2) -> Tensor:
+    return views.transpose(x, dim0, dim1)
+
+
+def _clone(x: Tensor) -> Tensor:
+    """A copy with storage of its own; derivatives flow through it."""
+    return s.astype(x, x.dtype)
+
+
+def _to(x: Tensor, target: Any = None, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """The tensor on a device, or of a dtype."""
+    if target is not None:
+        if isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda", "gpu"):
+            device = target
+        elif hasattr(target, "mlir"):
+            dtype = target
+        else:
+            device = target
+    check_device(device)
+    return x if dtype is None else s.astype(x, dtype, copy=False)
+
+
+def _size(x: Tensor, axis: int) -> int:
+    return x.shape[normalize_axis(axis, x.ndim)]
+
+
+def _split(x: Tensor, sizes: Any, axis: int = 0, *, dim: int | None = None) -> Any:
+    return views.split(x, sizes, axis=axis, dim=dim)
+
+
+def _positional_axis(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction as a method: the axis may come without its name."""
+
+    def method(x: Tensor, axis: Any = None, **options: Any) -> Any:
+        return function(x, **options) if axis is None else function(x, axis=axis, **options)
+
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    return method
+
+
+_REDUCTIONS = (
+    r.sum, r.mean, r.var, r.std, r.prod, r.max, r.min, r.argmax, r.argmin, r.all, r.any,
+    r.logsumexp, r.softmax, r.log_softmax, r.cumulative_sum, r.cumulative_prod, r.count_nonzero,
+    sorting.sort, sorting.argsort,
+)  # fmt: skip
+_PLAIN = (
+    s.abs, e.acos, e.acosh, s.angle, e.asin, e.asinh, s.astype, e.atan, e.atanh, e.ceil, s.clip,
+    s.conj, e.cos, e.cosh, s.detach, e.erf, e.exp, e.expm1, e.floor, e.gelu, e.isfinite, e.isinf,
+    e.isnan, e.log, e.log10, e.log1p, e.log2, s.pow, e.reciprocal, e.relu, e.round, e.rsqrt,
+    e.sigmoid, s.sign, e.silu, e.sin, e.sinh, e.softplus, e.sqrt, e.square, e.tan, e.tanh, e.trunc,
+    e.maximum, e.minimum, e.add, e.subtract, e.multiply, s.divide, e.negative,
+    linear.matmul, losses.norm, indexing.gather, indexing.masked_fill, indexing.segment_sum,
+    indexing.take, views.broadcast_to, views.expand_dims, views.flatten, views.flip, views.narrow,
+    views.permute_dims, views.ravel, views.reshape, views.roll, views.squeeze, views.unstack,
+    views.tile, views.repeat, r.cumsum, sorting.topk, inplace.add_, inplace.sub_, inplace.mul_,
+    inplace.div_, inplace.copy_, inplace.fill_, inplace.zero_,
+)  # fmt: skip
+_NAMED: dict[str, Any] = {
+    "permute": _permute, "transpose": _swap, "swapaxes": _swap, "expand": views.broadcast_to,
+    "unsqueeze": views.expand_dims, "view": views.reshape, "clone": _clone, "copy": _clone,
+    "to": _to, "extent": _size, "split": _split, "clamp": s.clip, "conjugate": s.conj,
+    "segment_sum": indexing.scatter_add, **inspection.METHODS,
+}  # fmt: skip
+_PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
+    "mT": views.matrix_transpose,
+    "T": lambda x: views.permute_dims(x, tuple(reversed(range(x.ndim)))),
+    "real": s.real,
+    "imag": s.imag,
+}
+
+
+def cpu(x: Tensor) -> Tensor:
+    """The tensor itself, which is on the CPU."""
+    return x.realize()
+
+
+def to_torch(x: Tensor, *, copy: bool = False) -> Any:
+    """A torch tensor that shares the memory (or, with `copy`, has its own)."""
+    from tiga.frontends.dlpack import torch_of
+
+    array = x.numpy()
+    return torch_of(array.copy() if copy or not array.flags.writeable else array)
+
+
+def _dlpack(
+    x: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+    copy: bool | None = None,
+) -> Any:  # fmt: skip
+    from tiga.frontends.dlpack import capsule
+
+    if stream is not None:
+        raise ValueError("__dlpack__: the CPU has no streams")
+    return capsule(x.numpy(), max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def _dlpack_device(x: Tensor) -> tuple[int, int]:
+    return (1, 0)
+
+
+def _array_namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
+    import tiga
+
+    return tiga
+
+
+def install() -> None:
+    """Give `Tensor` its methods."""
+    for name, function in _OPERATORS.items():
+        setattr(Tensor, f"__{name}__", _operator(function))
+        setattr(Tensor, f"__r{name}__", _reflected(function))
+    for name, function in _COMPARISONS.items():
+        setattr(Tensor, f"__{name}__", _operator(function))
+    for method in _PLAIN:
+        setattr(Tensor, method.__name__, method)
+    for method in _REDUCTIONS:
+        setattr(Tensor, method.__name__, _positional_axis(method))
+    for name, special in {**_SPECIAL, **_NAMED}.items():
+        setattr(Tensor, name, special)
+    for name, getter in _PROPERTIES.items():
+        setattr(Tensor, name, property(getter))
+    for name, dunder in {
+        "cpu": cpu, "to_torch": to_torch, "__dlpack__": _dlpack,
+        "__dlpack_device__": _dlpack_device, "__array_namespace__": _array_namespace,
+    }.items():  # fmt: skip
+        setattr(Tensor, name, dunder)
+    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -1,0 +1,235 @@
+"""Functions that reduce a tensor when they are given one, and are reducers of messages otherwise.
+
+tg.sum(x, axis=0)    the array function, of a native tensor or a torch tensor
+tg.sum()             the reducer: what `MessagePassing.reducer` takes
+"""
+
+import sys
+from typing import Any
+
+from tiga import reducers
+from tiga.errors import InvalidType
+
+_NOTHING: Any = object()
+
+
+def _torch_call(name: str, x: Any, axis: Any, keepdims: bool, **options: Any) -> Any:
+    """torch's function of this name on a torch tensor."""
+    torch = sys.modules["torch"]
+    given = {key: value for key, value in options.items() if value is not None}
+    if axis is None and not keepdims:
+        return getattr(torch, name)(x, **given)
+    dim = tuple(range(x.dim())) if axis is None else axis
+    return getattr(torch, name)(x, dim=dim, keepdim=keepdims, **given)
+
+
+def _is_torch(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def _axis(axis: Any, dim: Any) -> Any:
+    return dim if axis is None else axis
+
+
+def _only_arrays(name: str, **given: Any) -> None:
+    """Refuse array arguments of a reducer."""
+    wrong = [key for key, value in given.items() if value is not None and value is not False]
+    if wrong:
+        raise InvalidType(f"tg.{name}: {wrong[0]}= needs a tensor; without one this is a reducer.")
+
+
+def _reduce(name: str, torch_name: str, x: Any, axis: Any, keepdims: bool, **options: Any) -> Any:
+    if _is_torch(x):
+        return _torch_call(torch_name, x, axis, keepdims, **options)
+    from tiga.frontends.tensor import reductions
+
+    given = {key: value for key, value in options.items() if value is not None}
+    return getattr(reductions, name)(x, axis=axis, keepdims=keepdims, **given)
+
+
+def sum(
+    x: Any = _NOTHING, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """The sum over axes of a tensor (all by default), or the summing reducer.
+
+    Sums of floats add by blocks and pairs, 16-bit ones in float32; integers sum in int64. As a
+    reducer: 0 for an empty row.
+
+    Args:
+        x: a tensor; without one the result is a reducer.
+        axis, keepdims: which axes, and whether they stay with extent 1 (also `dim`, `keepdim`).
+        dtype: the type to sum in.
+        empty: for the reducer, what an empty row gives.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.sum(tg.tensor([[1, 2], [3, 4]]), axis=0).tolist()
+        [4, 6]
+        >>> tg.sum()
+        Sum(empty='default')
+    """
+    if x is _NOTHING:
+        _only_arrays("sum", axis=axis, dtype=dtype, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.Sum(empty=empty)
+    return _reduce("sum", "sum", x, _axis(axis, dim), keepdims or keepdim, dtype=dtype)
+
+
+def mean(
+    x: Any = _NOTHING, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None,
+    keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """The mean over axes of a tensor (all by default), or the averaging reducer.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.mean(tg.tensor([1.0, 3.0])).item()
+        2.0
+    """
+    if x is _NOTHING:
+        _only_arrays("mean", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.Mean(empty=empty)
+    return _reduce("mean", "mean", x, _axis(axis, dim), keepdims or keepdim)
+
+
+def max(
+    x: Any = _NOTHING, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None,
+    keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """The maximum over axes of a tensor (all by default), or the maximum reducer.
+
+    NaN wins; ties share the derivative evenly. As a reducer: 0 for an empty row, or -inf with
+    `empty="identity"`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.max(tg.tensor([1.0, 3.0, 2.0])).item()
+        3.0
+    """
+    if x is _NOTHING:
+        _only_arrays("max", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.Max(empty=empty)
+    return _reduce("max", "amax", x, _axis(axis, dim), keepdims or keepdim)
+
+
+def min(
+    x: Any = _NOTHING, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None,
+    keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """The minimum over axes of a tensor (all by default), or the minimum reducer; as `max`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.min(tg.tensor([3.0, 1.0, 2.0])).item()
+        1.0
+    """
+    if x is _NOTHING:
+        _only_arrays("min", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.Min(empty=empty)
+    return _reduce("min", "amin", x, _axis(axis, dim), keepdims or keepdim)
+
+
+def prod(
+    x: Any = _NOTHING, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """The product over axes of a tensor (all by default), or the multiplying reducer.
+
+    Derivatives are exact with any number of zeros. As a reducer: 1 for an empty row.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.prod(tg.tensor([2.0, 3.0])).item()
+        6.0
+    """
+    if x is _NOTHING:
+        _only_arrays("prod", axis=axis, dtype=dtype, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.Prod(empty=empty)
+    return _reduce("prod", "prod", x, _axis(axis, dim), keepdims or keepdim, dtype=dtype)
+
+
+def var(
+    x: Any = _NOTHING, /, *, axis: Any = None, correction: float = 0, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """The variance over axes of a tensor (all by default), or the variance reducer.
+
+    `correction` is subtracted from the count (0: of a population, 1: of a sample).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.var(tg.tensor([1.0, 3.0])).item()
+        1.0
+    """
+    if x is _NOTHING:
+        _only_arrays("var", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.Var(empty=empty, correction=int(correction))
+    keep = keepdims or keepdim
+    return _reduce("var", "var", x, _axis(axis, dim), keep, correction=correction)
+
+
+def std(
+    x: Any = _NOTHING, /, *, axis: Any = None, correction: float = 0, keepdims: bool = False,
+    dim: Any = None, keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """The standard deviation over axes of a tensor (all by default), or the reducer; as `var`.
+
+    Its derivative where it is 0 is 0.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.std(tg.tensor([1.0, 3.0])).item()
+        1.0
+    """
+    if x is _NOTHING:
+        _only_arrays("std", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.Std(empty=empty, correction=int(correction))
+    keep = keepdims or keepdim
+    return _reduce("std", "std", x, _axis(axis, dim), keep, correction=correction)
+
+
+def softmax(
+    x: Any = _NOTHING, /, *, axis: Any = None, dim: Any = None, empty: str = "default"
+) -> Any:
+    """exp(x) / sum(exp(x)) along an axis of a tensor (the last by default), or the reducer that
+    sums values weighted by the softmax of their scores.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.softmax(tg.tensor([0.0, 0.0])).tolist()
+        [0.5, 0.5]
+    """
+    if x is _NOTHING:
+        _only_arrays("softmax", axis=axis, dim=dim)
+        return reducers.Softmax(empty=empty)
+    place = _axis(axis, dim)
+    place = -1 if place is None else place
+    if _is_torch(x):
+        return sys.modules["torch"].softmax(x, place)
+    from tiga.frontends.tensor import reductions
+
+    return reductions.softmax(x, axis=place)
+
+
+def logsumexp(
+    x: Any = _NOTHING, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None,
+    keepdim: bool = False, empty: str = "default",
+) -> Any:  # fmt: skip
+    """log(sum(exp(x))) over axes of a tensor (all by default) without overflow, or the reducer.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.logsumexp(tg.tensor([0.0, 0.0])).item()
+        0.6931471824645996
+    """
+    if x is _NOTHING:
+        _only_arrays("logsumexp", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
+        return reducers.LogSumExp(empty=empty)
+    axis = _axis(axis, dim)
+    if _is_torch(x) and axis is None:
+        axis = tuple(range(x.dim()))
+    return _reduce("logsumexp", "logsumexp", x, axis, keepdims or keepdim)
+
+
+__all__ = ["logsumexp", "max", "mean", "min", "prod", "softmax", "std", "sum", "var"]

@@ -1,0 +1,44 @@
+"""What ops of whole tensors share: their meaning is on arrays without an entity axis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiga.ops.base import Op, Pointwise
+from tiga.trace.node import Node
+
+
+@dataclass(frozen=True)
+class Dense(Op):
+    """An op of global values only; `compute` is its meaning on plain arrays."""
+
+    def compute(self, *arrays: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def reference(self, *arrays: np.ndarray) -> np.ndarray:
+        return np.asarray(self.compute(*(array[0] for array in arrays)))[None]
+
+
+@dataclass(frozen=True)
+class LinearFirst(Dense):
+    """Linear in the first operand; the others (index arrays) carry no derivative."""
+
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
+        return [] if tangents[0] is None else [self(tangents[0], *inputs[1:])]
+
+
+@dataclass(frozen=True)
+class NoDerivative(Dense):
+    """A result that does not move with its operands: indices, truth values."""
+
+    def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
+        return (None,) * len(inputs)
+
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
+        return []
+
+
+@dataclass(frozen=True)
+class Scalar(Pointwise):
+    """Element by element with a numpy function; not in the closed set that backends translate."""

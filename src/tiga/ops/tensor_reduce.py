@@ -1,0 +1,212 @@
+"""Reductions and scans over any axes of a whole tensor."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tiga.ops.base import Op
+from tiga.ops.dense import Dense, NoDerivative
+from tiga.ops.feature import broadcast, reshape
+from tiga.ops.pointwise import cast, div, eq, mul
+from tiga.trace.node import Node
+from tiga.types import Shape, Type, bool_, int64
+
+BLOCK = 128
+"""Elements that are added in sequence before partial sums are combined by pairs."""
+
+
+def kept_shape(shape: Shape, axes: Shape) -> Shape:
+    """`shape` with the reduced axes at extent 1."""
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+
+
+def expand(x: Node, axes: Shape, like: Type) -> Node:
+    """A reduced value given back to every element it was reduced from."""
+    return broadcast(reshape(x, kept_shape(like.shape, axes)), like.shape)
+
+
+@dataclass(frozen=True)
+class Reduction(Dense):
+    """Reduces the axes `axes`, which are distinct and ascending."""
+
+    arity = 1
+    axes: Shape
+    combine: ClassVar[str]
+
+    def infer(self, x: Type) -> Type:
+        assert self.axes == tuple(sorted(set(self.axes))), f"axes {self.axes}"
+        kept = [extent for axis, extent in enumerate(x.shape) if axis not in self.axes]
+        return x.with_shape(tuple(kept))
+
+    def fold(self, inputs):
+        (x,) = inputs
+        if all(x.type.shape[axis] == 1 for axis in self.axes):
+            return reshape(x, self.infer(x.type).shape)
+        return None
+
+
+@dataclass(frozen=True)
+class Sum(Reduction, name="sum_axes"):
+    """The sum over axes, by blocks whose sums are added by pairs."""
+
+    combine = "add"
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind not in "fc":
+            return x.sum(axis=self.axes, dtype=x.dtype)
+        return pairwise(x, self.axes)
+
+    def vjp(self, ct, out, x):
+        return (expand(ct, self.axes, x.type),)
+
+    def jvp(self, tangents, out, x):
+        return [] if tangents[0] is None else [self(tangents[0])]
+
+
+def pairwise(x: np.ndarray, axes: Shape) -> np.ndarray:
+    """The sum over `axes`; the error grows with the logarithm of their extent."""
+    if x.ndim - 1 in axes and x.flags.c_contiguous and len(axes) == 1:
+        return x.sum(axis=-1)  # numpy itself adds by pairs along contiguous memory
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    moved = x.transpose(*axes, *kept)
+    count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+    parts = moved.reshape(count, *(x.shape[axis] for axis in kept))
+    while len(parts) > BLOCK:
+        whole = len(parts) // BLOCK * BLOCK
+        blocks = parts[:whole].reshape(-1, BLOCK, *parts.shape[1:]).sum(axis=1)
+        rest = parts[whole:].sum(axis=0, keepdims=True)
+        parts = np.concatenate([blocks, rest]) if whole < len(parts) else blocks
+    return parts.sum(axis=0)
+
+
+@dataclass(frozen=True)
+class Extremum(Reduction):
+    """The largest or smallest element, NaN if there is one; ties share the derivative evenly."""
+
+    def _share(self, out: Node, x: Node) -> Node:
+        wins = cast(eq(x, expand(out, self.axes, x.type)), x.type.dtype)
+        return div(wins, expand(sum_axes(wins, self.axes), self.axes, x.type))
+
+    def vjp(self, ct, out, x):
+        return (mul(expand(ct, self.axes, x.type), self._share(out, x)),)
+
+    def jvp(self, tangents, out, x):
+        if tangents[0] is None:
+            return []
+        return [sum_axes(mul(tangents[0], self._share(out, x)), self.axes)]
+
+
+@dataclass(frozen=True)
+class Max(Extremum, name="max_axes"):
+    """The maximum over axes."""
+
+    combine = "maximum"
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.max(axis=self.axes)
+
+
+@dataclass(frozen=True)
+class Min(Extremum, name="min_axes"):
+    """The minimum over axes."""
+
+    combine = "minimum"
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.min(axis=self.axes)
+
+
+@dataclass(frozen=True)
+class ArgExtremum(NoDerivative):
+    """The position of an extremum along one axis: the first of ties, or of NaNs."""
+
+    arity = 1
+    axis: int
+
+    def infer(self, x: Type) -> Type:
+        return Type(int64, x.shape[: self.axis] + x.shape[self.axis + 1 :], x.space)
+
+
+@dataclass(frozen=True)
+class ArgMax(ArgExtremum, name="argmax"):
+    """The position of the maximum."""
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.argmax(axis=self.axis)
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgExtremum, name="argmin"):
+    """The position of the minimum."""
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.argmin(axis=self.axis)
+
+
+@dataclass(frozen=True)
+class Quantifier(NoDerivative):
+    """Whether a truth value holds over axes."""
+
+    arity = 1
+    axes: Shape
+
+    def infer(self, x: Type) -> Type:
+        assert x.dtype == bool_, f"{self.name} of {x}"
+        kept = [extent for axis, extent in enumerate(x.shape) if axis not in self.axes]
+        return x.with_shape(tuple(kept))
+
+
+@dataclass(frozen=True)
+class AllTrue(Quantifier, name="all_axes"):
+    """Whether every element is true."""
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.all(axis=self.axes)
+
+
+@dataclass(frozen=True)
+class AnyTrue(Quantifier, name="any_axes"):
+    """Whether some element is true."""
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.any(axis=self.axes)
+
+
+@dataclass(frozen=True)
+class CumSum(Dense, name="cumsum"):
+    """Inclusive sums along one axis, from its start or (`reverse`) its end."""
+
+    arity = 1
+    axis: int
+    reverse: int = 0
+
+    def infer(self, x: Type) -> Type:
+        return x
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        wide = np.float64 if x.dtype == np.float32 else x.dtype
+        source = np.flip(x, self.axis) if self.reverse else x
+        total = np.cumsum(source, axis=self.axis, dtype=wide)
+        return (np.flip(total, self.axis) if self.reverse else total).astype(x.dtype)
+
+    def vjp(self, ct, out, x):
+        return (CumSum(self.axis, 1 - self.reverse)(ct),)
+
+    def jvp(self, tangents, out, x):
+        return [] if tangents[0] is None else [self(tangents[0])]
+
+
+def sum_axes(x: Node, axes: Shape) -> Node:
+    """The sum over axes; `x` itself over none."""
+    return Sum(tuple(axes))(x) if axes else x
+
+
+REDUCTIONS: dict[str, type[Op]] = {
+    "sum": Sum,
+    "max": Max,
+    "min": Min,
+    "all": AllTrue,
+    "any": AnyTrue,
+}
+"""Reductions over any axes by their array name."""
