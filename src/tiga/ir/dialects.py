@@ -21,15 +21,21 @@ Check = Callable[[ir.Operation], str | None]
 ANY = "any"
 TENSOR = "!builtin.tensor"
 STRING = "#builtin.string"
+BOOLEAN = "#builtin.integer of i1"
 INTEGER = "#builtin.integer"
 INTEGERS = "#builtin.dense_array"
+NUMBER = "#builtin.float"
+ARRAY = "#builtin.array"
 SYMBOL = "#builtin.symbol_ref"
 TYPE = "#builtin.type"
 
 _ATTRIBUTES: dict[str, type[ir.Attribute]] = {
     STRING: ir.StringAttr,
+    BOOLEAN: ir.BoolAttr,
     INTEGER: ir.IntegerAttr,
     INTEGERS: ir.DenseI64ArrayAttr,
+    NUMBER: ir.FloatAttr,
+    ARRAY: ir.ArrayAttr,
     SYMBOL: ir.FlatSymbolRefAttr,
     TYPE: ir.TypeAttr,
     ANY: ir.Attribute,
@@ -102,10 +108,13 @@ def _name_module(dialect: Dialect) -> None:
 
 
 def _constraint(kind: str) -> str:
-    """The IRDL op for a constraint: any, a builtin `!` or `#` base, or a type `@dialect::@type`."""
+    """The IRDL op for a constraint: any, a builtin `!` or `#` base, or a type `@dialect::@type`.
+
+    IRDL knows bases only: that an integer is an i1 is left to the Python verifier.
+    """
     if kind == ANY:
         return "irdl.any"
-    return f"irdl.base {kind}" if kind.startswith("@") else f'irdl.base "{kind}"'
+    return f"irdl.base {kind}" if kind.startswith("@") else f'irdl.base "{kind.split()[0]}"'
 
 
 def _irdl_of(op: OpSpec) -> str:

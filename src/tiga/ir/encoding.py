@@ -10,13 +10,23 @@ lacks the leading extent; a global value lacks the encoding.
     tensor<64x64xf32>            a global f32[64, 64]
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
 
-from tiga.ir.dialects import ANY, INTEGER, INTEGERS, STRING, SYMBOL, TYPE
+from tiga.ir.dialects import (
+    ANY,
+    ARRAY,
+    BOOLEAN,
+    INTEGER,
+    INTEGERS,
+    NUMBER,
+    STRING,
+    SYMBOL,
+    TYPE,
+)
 from tiga.types import GLOBAL, DType, Relation, Space, Type, dtype_of_mlir
 
 RELATION_OP = "gf.relation"
@@ -96,7 +106,29 @@ def _decode_relation(attribute: ir.Attribute, relations: Relations) -> Relation:
     return found
 
 
+def encode_texts(texts: Iterable[str]) -> ir.Attribute:
+    return ir.ArrayAttr.get([ir.StringAttr.get(text) for text in texts])
+
+
+def decode_texts(attribute: ir.Attribute) -> tuple[str, ...]:
+    """The strings of an array attribute.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    if not all(isinstance(item, ir.StringAttr) for item in attribute):
+        raise ValueError(f"expected an array of strings, got {attribute}")
+    return tuple(item.value for item in attribute)
+
+
 FIELD_KINDS: dict[Any, FieldKind] = {
+    bool: FieldKind(BOOLEAN, ir.BoolAttr.get, lambda attribute, _: attribute.value),
+    float: FieldKind(
+        NUMBER,
+        lambda value: ir.FloatAttr.get(ir.F64Type.get(), value),
+        lambda attribute, _: attribute.value,
+    ),
+    tuple[str, ...]: FieldKind(ARRAY, encode_texts, lambda attribute, _: decode_texts(attribute)),
     int: FieldKind(
         INTEGER,
         lambda value: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value),
@@ -116,7 +148,8 @@ FIELD_KINDS: dict[Any, FieldKind] = {
         SYMBOL, lambda relation: ir.FlatSymbolRefAttr.get(relation.name), _decode_relation
     ),
 }
-"""By the field's annotation. A field annotated `Type` has no entry: it is the result's type."""
+"""By the field's annotation. A new kind of field is a new entry: ops with a field of no kind are in
+no dialect. `Type` and `Program` have no entry: they are the result's type and a region."""
 
 
 def relations_of(operation: ir.Operation) -> Relations:

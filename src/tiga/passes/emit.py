@@ -1,7 +1,7 @@
 """Write programs as a module of the `gf` dialect, one function each; `read` is the inverse.
 
-An op of the trace is an operation with the op's fields as attributes, its type is the result's
-type, its user's line the location. Inputs are arguments, with their label as an attribute.
+An op of the trace is an operation with the op's fields as attributes and regions, its type is the
+result's type, its user's line the location. Inputs are arguments, with their label as an attribute.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from tiga.ir.context import location
-from tiga.ir.encoding import RELATION_OP, encode_type
+from tiga.ir.encoding import RELATION_OP, encode_texts, encode_type
 from tiga.ops import Op
-from tiga.passes.domain import HIDDEN, PART, PREFIX, fields_of
+from tiga.passes.domain import HIDDEN, PART, PREFIX, YIELD, fields_of
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Relation, Type
@@ -38,8 +38,11 @@ class Writer:
         """The op's fields as attributes."""
         found = self._attributes.get(op)
         if found is None:
-            kinds = fields_of(type(op)).kinds
-            found = {name: kind.encode(getattr(op, name)) for name, kind in kinds.items()}
+            fields = fields_of(type(op))
+            found = {name: kind.encode(getattr(op, name)) for name, kind in fields.kinds.items()}
+            for name in fields.regions:
+                labels = (node.op.label for node in getattr(op, name).inputs)
+                found[name] = encode_texts(labels)
             self._attributes[op] = found
         return found
 
@@ -47,13 +50,33 @@ class Writer:
         """The operation of `node`, whose result is of all entities or of `one`."""
         if node.op.arity is None:
             operands = [self._part(value) for value in operands]
-        return ir.Operation.create(
+        attributes, regions = self.attributes(node.op), fields_of(type(node.op)).regions
+        operation = ir.Operation.create(
             PREFIX + node.op.name,
             results=[self.type(node.type, one=one)],
             operands=operands,
-            attributes=self.attributes(node.op),
+            attributes=attributes,
             loc=location(node.where),
-        ).result
+            regions=len(regions),
+        )
+        for name, region in zip(regions, operation.regions, strict=True):
+            self._region(region, getattr(node.op, name))
+        return operation.result
+
+    def _region(self, region: ir.Region, program: Program) -> None:
+        types = [self.type(node.type) for node in program.inputs]
+        places = [location(node.where) for node in program.inputs]
+        block = region.blocks.append(*types, arg_locs=places)
+        with ir.InsertionPoint(block):
+            results = self.body(program, block.arguments)
+            ir.Operation.create(YIELD, operands=[self._part(value) for value in results])
+
+    def body(self, program: Program, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+        """The operations of a program on its arguments; the values of its outputs."""
+        values: dict[Node, ir.Value] = dict(zip(program.inputs, arguments, strict=True))
+        for node in program.order[len(program.inputs) :]:
+            values[node] = self.op(node, [values[child] for child in node.inputs])
+        return [values[output] for output in program.outputs]
 
     def _part(self, value: ir.Value) -> ir.Value:
         hidden = ir.Type.parse(HIDDEN)
@@ -79,11 +102,8 @@ class Writer:
 
 def _write_program(writer: Writer, name: str, program: Program) -> None:
     function = writer.function(name, program.inputs, program.outputs)
-    values: dict[Node, ir.Value] = dict(zip(program.inputs, function.arguments, strict=True))
     with ir.InsertionPoint(function.entry_block):
-        for node in program.order[len(program.inputs) :]:
-            values[node] = writer.op(node, [values[child] for child in node.inputs])
-        func.ReturnOp([values[output] for output in program.outputs])
+        func.ReturnOp(writer.body(program, function.arguments))
 
 
 def emit(programs: Mapping[str, Program], context: ir.Context) -> ir.Module:

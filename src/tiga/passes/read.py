@@ -4,27 +4,18 @@ Nodes are built as they are written, without folding, so that a program that is 
 is the same program: its nodes are the same objects.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from torch_mlir import ir
 
-from tiga.errors import InvalidValue
-from tiga.ir.context import where_of
-from tiga.ir.encoding import Relations, decode_type, relations_of
-from tiga.ops.leaf import Input
-from tiga.passes.domain import PART, PREFIX, decode_op
+from tiga.ir.encoding import Relations, relations_of
+from tiga.passes.domain import read_input, read_op
 from tiga.passes.emit import LABEL
-from tiga.trace.node import Node, intern
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 
 FUNCTION = "func.func"
 RETURN = "func.return"
-
-
-def place(operation: ir.Operation) -> str:
-    """The operation's name and its user's line, for messages."""
-    where = where_of(operation.location)
-    return operation.name if where is None else f"{operation.name} ({where})"
 
 
 def functions(module: ir.Module) -> Iterator[tuple[str, ir.OpView]]:
@@ -40,24 +31,9 @@ def read_inputs(function: ir.OpView) -> tuple[Node, ...]:
     given = [a[LABEL].value if LABEL in a else None for a in attributes]
     labels = given or [None] * len(function.arguments)
     return tuple(
-        intern(Input(label or f"arg{i}", of), (), of, where_of(argument.location))
+        read_input(argument, label or f"arg{i}")
         for i, (label, argument) in enumerate(zip(labels, function.arguments, strict=True))
-        for of in (decode_type(argument.type),)
     )
-
-
-def read_op(
-    operation: ir.Operation, value: Callable[[ir.Value], Node], relations: Relations
-) -> Node:
-    """The node of a `gf` operation on the nodes of its operands; a part is its operand's node."""
-    if operation.name == PART:
-        return value(operation.operands[0])
-    if not operation.name.startswith(PREFIX):
-        raise InvalidValue(f"expected an op of the gf dialect, got {place(operation)}")
-    op = decode_op(operation, relations)
-    inputs = tuple(map(value, operation.operands))
-    inferred = op.infer(*(node.type for node in inputs))
-    return intern(op, inputs, inferred, where_of(operation.location))
 
 
 def _read_program(function: ir.OpView, relations: Relations) -> Program:

@@ -7,9 +7,9 @@ from torch_mlir import ir
 
 from tiga.ir.encoding import Relations, relations_of
 from tiga.passes import iteration, kernel
-from tiga.passes.domain import PART, PREFIX
+from tiga.passes.domain import PART, PREFIX, read_op
 from tiga.passes.iteration import slot_of
-from tiga.passes.read import functions, read_inputs, read_op
+from tiga.passes.read import functions, read_inputs
 from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
