@@ -328,6 +328,11 @@ class Graph:
         """The checked topology in destination order, as numpy arrays that must not be written."""
         return self._current().csr
 
+    def derived(self, key: Any, build: Callable[[Csr], T]) -> T:
+        """What `build` makes of the checked topology, kept under `key` for this version of the
+        index arrays: how a backend keeps its own form of a graph."""
+        return self._derived(key, build)
+
     def __repr__(self) -> str:
         csr = self._current().csr
         return f"Graph(num_src={csr.num_src}, num_dst={csr.num_dst}, num_edges={csr.num_edges})"

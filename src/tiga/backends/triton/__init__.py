@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: row programs as Triton kernels."""

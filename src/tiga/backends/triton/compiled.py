@@ -1,0 +1,91 @@
+"""From the text of a kernel to something that runs: compiled for a GPU, or interpreted."""
+
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from tiga.backends.triton.writer import KernelSource
+from tiga.errors import UnsupportedByBackend
+
+ALIGNMENT = 16
+"""Bytes of the widest access: pointers that are multiples of it are marked."""
+
+_serial = count()
+
+
+def _triton() -> Any:
+    try:
+        import triton
+    except ImportError as error:
+        raise UnsupportedByBackend(
+            "programs on NVIDIA GPUs need Triton 3.6 or newer, which is not installed: "
+            "pip install 'tiga-lang[cuda]'"
+        ) from error
+    return triton
+
+
+def is_interpreted() -> bool:
+    """Whether Triton interprets kernels on the CPU (TRITON_INTERPRET=1)."""
+    return bool(_triton().knobs.runtime.interpret)
+
+
+@lru_cache(maxsize=1024)
+def function(source: KernelSource) -> Any:
+    """The Triton function of a kernel; its text stays where tracebacks find it."""
+    triton = _triton()
+    if is_interpreted():
+        from tiga.backends.triton import math_interpreted as math
+    else:
+        from tiga.backends.triton import math_compiled as math  # type: ignore[no-redef]
+    file = f"<tiga kernel {next(_serial)}: {source.name}>"
+    linecache.cache[file] = (len(source.text), None, source.text.splitlines(True), file)
+    names = {name: value for name, value in vars(math).items() if not name.startswith("_")}
+    names |= {"triton": triton, "tl": triton.language, "__name__": "tiga.backends.triton.kernels"}
+    exec(compile(source.text, file, "exec"), names)
+    return names[source.name]
+
+
+def compile_kernel(source: KernelSource, capability: int, aligned: Sequence[bool]) -> Any:
+    """The kernel for a compute capability (90 for sm_90); needs no GPU.
+
+    `aligned` says per parameter whether its pointer is a multiple of 16 bytes.
+    """
+    triton = _triton()
+    from triton.backends.compiler import GPUTarget
+
+    signature = {p.name: p.type for p in source.parameters}
+    attributes = {(i,): [["tt.divisibility", ALIGNMENT]] for i, a in enumerate(aligned) if a}
+    ast = triton.compiler.ASTSource(function(source), signature, {}, attributes)
+    # Without fusion of products and sums, what is computed again has the same bits everywhere.
+    options = {"num_warps": source.tile.warps, "enable_fp_fusion": False}
+    return triton.compile(ast, target=GPUTarget("cuda", capability, WARP), options=options)
+
+
+WARP = 32
+
+
+@dataclass
+class Kernel:
+    """A kernel with the forms compiled so far, by device capability and alignment."""
+
+    source: KernelSource
+    forms: dict[tuple[int, tuple[bool, ...]], Any]
+
+    @staticmethod
+    def of(source: KernelSource) -> "Kernel":
+        return Kernel(source, {})
+
+    def launch(self, grid: tuple[int, int, int], arguments: Sequence[Any], capability: int) -> None:
+        """Run over a grid, on the current stream of the current device."""
+        if is_interpreted():
+            function(self.source)[grid](*arguments)
+            return
+        aligned = tuple(not isinstance(a, int) and a.data_ptr() % ALIGNMENT == 0 for a in arguments)
+        form = self.forms.get((capability, aligned))
+        if form is None:
+            form = compile_kernel(self.source, capability, aligned)
+            self.forms[capability, aligned] = form
+        form[grid](*arguments)

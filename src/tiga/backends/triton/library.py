@@ -1,0 +1,57 @@
+"""Dense products of node values, and rearranged global values, through torch."""
+
+from typing import Any
+
+import numpy as np
+
+from tiga.trace.node import Node
+
+BLOCK_ROWS = 4096
+"""Rows per partial sum of outer products: a fixed order whatever the GPU."""
+
+
+def call_library(node: Node, inputs: list[Any], out: Any) -> None:
+    """Compute a library node into its tensor. Tensors are contiguous, entity axis first."""
+    if node.op.name == "contract":
+        _contract(node, *inputs, out)
+    elif node.op.name == "outer_sum":
+        _outer_sum(node, *inputs, out)
+    else:
+        _rearrange(node, inputs, out)
+
+
+def _contract(node: Node, x: Any, matrix: Any, out: Any) -> None:
+    import torch
+
+    inner, outer = node.inputs[1].type.shape
+    torch.mm(x.reshape(-1, inner), matrix.reshape(inner, outer), out=out.view(-1, outer))
+
+
+def _outer_sum(node: Node, x: Any, y: Any, out: Any) -> None:
+    """Per block of rows, then the blocks' sum in a fixed order."""
+    import torch
+
+    inner, outer = node.type.shape
+    left, right = x.reshape(-1, inner), y.reshape(-1, outer)
+    full = len(left) // BLOCK_ROWS * BLOCK_ROWS
+    wide = torch.float32 if left.dtype.itemsize == 2 else left.dtype
+    blocks = left[:full].view(-1, BLOCK_ROWS, inner).transpose(1, 2)
+    pieces = torch.bmm(blocks.to(wide), right[:full].view(-1, BLOCK_ROWS, outer).to(wide))
+    rest = left[full:].to(wide).T @ right[full:].to(wide)
+    out.view(inner, outer).copy_(pieces.sum(0) + rest)
+
+
+def _rearrange(node: Node, inputs: list[Any], out: Any) -> None:
+    import torch
+
+    if not hasattr(node.op, "lanes"):
+        (x,) = inputs
+        source = x.reshape(node.inputs[0].type.shape)
+        reduce = {"add": torch.sum, "maximum": torch.amax, "minimum": torch.amin}[node.op.combine]
+        out.view(node.type.shape).copy_(reduce(source, node.op.axis))
+        return
+    shapes = [n.type.shape for n in node.inputs]
+    lanes = node.op.lanes(shapes) if node.op.arity is None else node.op.lanes(shapes[0])
+    flat = torch.cat([*(x.reshape(-1) for x in inputs), inputs[0].new_zeros(1)])
+    chosen = torch.from_numpy(np.where(lanes >= 0, lanes, len(flat) - 1).ravel())
+    out.view(-1).copy_(flat[chosen.to(flat.device)])

@@ -1,0 +1,133 @@
+"""The loop over a tile's edges: one phase of a row program."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tiga.backends.triton import products
+from tiga.backends.triton.arithmetic import Term, dtype_text, literal, typed
+from tiga.backends.triton.block import Block
+from tiga.backends.triton.evaluate import ARITHMETIC
+from tiga.backends.triton.scope import EdgeScope, Entity, KernelScope, RowScope
+from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
+from tiga.passes.rows import Phase, RowProgram
+from tiga.passes.schedule import cone
+from tiga.trace.node import Node
+from tiga.types import DType
+
+
+def neutral(node: Node) -> Term:
+    """The identity of a reduction, in its compute dtype."""
+    dtype = node.type.dtype.compute
+    return literal(node.op.monoid.identity(dtype), dtype)
+
+
+def over_edges(writer: Writer) -> Block:
+    """The first lines of a loop over positions [low, low + count): which of them are `live`."""
+    lane = writer.once("lane", "lane", f"tl.arange(0, {writer.tile.edges})[None, :]")
+    block = Block()
+    block.add(f"step = start + {lane}")
+    block.add("live = step < count[:, None]")
+    block.add("position = low + step")
+    return block
+
+
+def combined(writer: Writer, before: Block, inner: Block, node: Node, value: Value) -> Value:
+    """Accumulate a reduction of live edges: starts in `before`, goes on in `inner`."""
+    tile = writer.tile
+    dims = (tile.rows, tile.edges, *value.dims[2:])
+    name = writer.names.fresh(f"row_{node.op.kind}")
+    start = writer.full(Value(neutral(node), ()), dims)
+    before.add(f"{name} = {start.text}")
+    live = Term(at_rank("live", len(dims) - 2), value.dtype)
+    kept = ARITHMETIC.select(live, typed(value.term), neutral(node))
+    state = Term(name, start.dtype)
+    inner.add(f"{name} = {node.op.monoid.combine(ARITHMETIC, state, kept).text}")
+    return Value(state, dims)
+
+
+def across(writer: Writer, block: Block, node: Node, state: Value) -> Value:
+    """The row's value from the states of its edge lanes."""
+    if state.dims[1] == 1:
+        return state
+    dims = (state.dims[0], 1, *state.dims[2:])
+    kind, dtype = node.op.kind, state.dtype
+    if kind == "sum":
+        text = f"tl.sum({state.text}, 1, keep_dims=True)"
+    else:
+        function = {"prod": "multiply", "max": "maximum", "min": "minimum"}[kind]
+        function = function if dtype.is_float or kind == "prod" else f"int_{function}"
+        text = f"tl.reduce({state.text}, 1, {function}, keep_dims=True)"
+    if not dtype.is_float and dtype.itemsize < 4:
+        text = f"{text}.to({dtype_text(dtype)})"
+    return writer.named(block, f"{state.text}_all", Value(Term(text, dtype), dims))
+
+
+@dataclass(frozen=True)
+class EdgeLoop:
+    """Loops over the edges of a tile of rows."""
+
+    scope: KernelScope
+    body: Block
+    index: DType
+    wide: bool
+
+    @property
+    def writer(self) -> Writer:
+        return self.scope.writer
+
+    @property
+    def program(self) -> RowProgram:
+        return self.scope.program
+
+    def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
+        """The reduced values of a phase; edge values are stored on the way."""
+        inner = over_edges(self.writer)
+        edges = self._edges(inner, row)
+        for node in phase.stores:
+            self._store(inner, edges, node)
+        for node in phase.outer_sums:
+            x, y = (edges.value(n) for n in node.inputs)
+            products.outer_sum(self.writer, inner, node, x, y, "live", totals[node])
+        states = {
+            node: combined(self.writer, self.body, inner, node, edges.value(node.inputs[0]))
+            for node in phase.reductions
+        }
+        self.body.nest(f"for start in range(0, steps, {self.writer.tile.edges}):", inner)
+        return {n: across(self.writer, self.body, n, state) for n, state in states.items()}
+
+    def _store(self, inner: Block, edges: EdgeScope, node: Node) -> None:
+        pointer, dtype = self.scope.array(node), node.type.dtype
+        self.scope.store(inner, pointer, node.type, dtype, edges.edge, edges.value(node))
+
+    def _edges(self, inner: Block, row: RowScope) -> EdgeScope:
+        tile = self.writer.tile
+        dims = (tile.rows, tile.edges)
+        if self._reads_other:
+            inner.add(f"other = {self._numbers('index')}")
+        place = "position"
+        if self.program.side == "src" and self._reads_edges:
+            place = "edge"
+            inner.add(f"edge = {self._numbers('edge_id')}")
+        elif self._reads_edges and self.wide:
+            place = "edge"
+            inner.add("edge = position.to(tl.int64)")
+        other = RowScope(self.scope, inner, Entity("other", "live", dims))
+        return EdgeScope(row, other, inner, Entity(place, "live", dims))
+
+    def _numbers(self, array: str) -> str:
+        pointer = self.writer.parameter(array, array, pointer_type(self.index))
+        wide = ".to(tl.int64)" if self.wide else ""
+        return f"tl.load({pointer} + position, mask=live, other=0){wide}"
+
+    @cached_property
+    def _reads_other(self) -> bool:
+        gathers = (n for n in cone(self.program) if n.op.name == "gather")
+        return any(n.op.side != self.program.side for n in gathers)
+
+    @cached_property
+    def _reads_edges(self) -> bool:
+        assert self.program.relation is not None
+        edge = self.program.relation.edge
+        reads = any(n.type.space == edge for n in self.program.reads)
+        return reads or any(phase.stores for phase in self.program.phases)

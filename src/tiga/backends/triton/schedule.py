@@ -1,0 +1,113 @@
+"""Choose the tile of a row program from its widths and the mean degree of its rows."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tiga.backends.triton.evaluate import check_size
+from tiga.backends.triton.layout import Tile, padded
+from tiga.ops.base import Pointwise
+from tiga.passes.rows import RowProgram
+from tiga.passes.schedule import cone
+from tiga.trace.node import Node
+
+WINDOW_BYTES = 512
+"""A window of features: one 16-byte access for each thread of a warp."""
+
+THREAD_ELEMENTS = 16
+"""Elements of one gathered value per thread: four 16-byte accesses in flight."""
+
+WARP = 32
+EDGE_LANES = 4
+"""Edges of a row side by side, for values as wide as a memory sector."""
+
+TOTAL_GROUPS = 1024
+"""Pieces of a sum over all rows: fixed, so that the order of the sum does not depend on the GPU."""
+
+OUTER_GROUPS = 256
+"""Pieces of a sum of outer products, which are whole matrices."""
+
+PRODUCT_ENTITIES = 64
+"""Edges of a tile whose values meet a matrix."""
+
+MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", "constant")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a tile is chosen by: `elements` of the widest value of an edge or row (padded),
+    `arrays` read per edge, and whether edges meet matrices."""
+
+    whole: int
+    elements: int
+    itemsize: int
+    arrays: int
+    has_products: bool
+    has_totals: bool
+    has_edges: bool
+
+
+def in_registers(program: RowProgram) -> list[Node]:
+    """The nodes that kernels hold in registers: all but the matrices of products."""
+    nodes = cone(program)
+    matrices = {n.inputs[1] for n in nodes if n.op.name == "contract"}
+    return [n for n in nodes if n not in matrices and n.op.name != "outer_sum"]
+
+
+def _is_window_safe(node: Node) -> bool:
+    """Whether an element of the result depends on the same element of wide operands only."""
+    if isinstance(node.op, Pointwise) or node.op.name in MOVES_BETWEEN:
+        return True
+    if node.op.name == "broadcast":
+        return node.inputs[0].type.size in (1, node.type.size)
+    return node.op.name == "reshape"
+
+
+def flat_size(program: RowProgram, nodes: list[Node]) -> int:
+    """The one size above 1 that all values share if their axes may be forgotten; 1 if all are
+    single numbers; 0 where axes matter."""
+    if program.outer_sums or not all(map(_is_window_safe, nodes)):
+        return 0
+    sizes = {n.type.size for n in nodes} - {1}
+    return sizes.pop() if len(sizes) == 1 else int(not sizes)
+
+
+def facts(program: RowProgram) -> Facts:
+    """The facts of a row program; raises Unfusable for values too wide for any tile."""
+    nodes = in_registers(program)
+    whole = flat_size(program, nodes)
+    itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
+    shapes = [n.type.shape for n in nodes] + [n.type.shape for n in program.outer_sums]
+    widest = max((int(np.prod([padded(e) for e in s])) for s in shapes), default=1)
+    if not whole:
+        check_size(widest, "a row program's widest value")
+    reads = [n for n in program.reads if n.type.space.kind != "global"]
+    products = bool(program.outer_sums) or any(n.op.name == "contract" for n in nodes)
+    totals = bool(program.totals or program.outer_sums)
+    return Facts(
+        whole, widest, itemsize, len(reads), products, totals, program.relation is not None
+    )
+
+
+def _window(known: Facts) -> int:
+    return min(padded(known.whole), WINDOW_BYTES // known.itemsize) if known.whole else 0
+
+
+@lru_cache(maxsize=1024)
+def choose_tile(program: RowProgram, mean_degree: int) -> Tile:
+    """The tile of a row program whose rows have about so many edges (a power of two)."""
+    known = facts(program)
+    window = _window(known)
+    width = window or known.elements
+    groups = (OUTER_GROUPS if program.outer_sums else TOTAL_GROUPS) if known.has_totals else 0
+    if known.has_products:
+        return Tile(PRODUCT_ENTITIES // 16, 16, 4, known.whole, window, groups)
+    warps = 1 if width <= WARP * THREAD_ELEMENTS else 4
+    elements = THREAD_ELEMENTS if known.arrays <= 4 else THREAD_ELEMENTS // 2
+    entities = max(1, padded(WARP * warps * elements // width + 1) // 2)
+    if not known.has_edges:
+        return Tile(min(4 * entities, 1024), 1, 4, known.whole, window, groups)
+    lanes = EDGE_LANES if width >= 8 else max(EDGE_LANES, min(32, mean_degree))
+    edges = min(lanes, entities)
+    return Tile(max(1, entities // edges), edges, warps, known.whole, window, groups)

@@ -1,0 +1,118 @@
+"""Relations on the GPU: both orientations and the work list of each, built by vectorised ops."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.layout import padded
+
+CHUNK = 256
+"""Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
+
+
+@dataclass(frozen=True)
+class DeviceWalk:
+    """One orientation of a relation as torch tensors on a device.
+
+    `row_ptr`: int64 `[num_rows + 1]`; `index`, `edge_id`: as in `tiga.relations.Walk`, in its
+    dtype. The work list `item_row`, `item_low`, `item_count`: first the chunks of rows with more
+    than `CHUNK` edges, by row and position, then every other row, longest first. `hub_rows`,
+    `hub_ptr`, `chunk_hub`: int64, the split rows, the chunks of each, and the split row of each
+    chunk. All depend on the graph alone.
+    """
+
+    num_rows: int
+    num_edges: int
+    row_ptr: Any
+    index: Any
+    edge_id: Any
+    item_row: Any
+    item_low: Any
+    item_count: Any
+    hub_rows: Any
+    hub_ptr: Any
+    chunk_hub: Any
+
+    @property
+    def num_chunks(self) -> int:
+        return self.chunk_hub.shape[0]
+
+    @property
+    def num_items(self) -> int:
+        return self.item_row.shape[0]
+
+    @property
+    def mean_degree(self) -> int:
+        """The mean degree of rows that have edges at all, as a power of two."""
+        return padded(max(1, round(self.num_edges / max(self.num_rows, 1))))
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the work list."""
+        plan = (self.item_row, self.item_low, self.item_count, self.hub_rows, self.hub_ptr,
+                self.chunk_hub)  # fmt: skip
+        return sum(array.nbytes for array in plan)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (self.row_ptr, self.index, self.edge_id)
+        return self.plan_bytes + sum(array.nbytes for array in arrays if array is not None)
+
+
+def device_walk(graph: Any, side: str, device: Any) -> DeviceWalk:
+    """The walk of a graph on a device, built once per version of its index arrays."""
+    key = ("device walk", side, str(device))
+    return graph.derived(key, lambda csr: _build(csr, side, device))
+
+
+def _build(csr: Any, side: str, device: Any) -> DeviceWalk:
+    import torch
+
+    dtype = torch.int32 if csr.index_dtype == np.int32 else torch.int64
+    row_ptr = torch.from_numpy(np.array(csr.row_ptr, np.int64)).to(device)
+    sources = torch.from_numpy(np.array(csr.col_idx)).to(device, dtype)
+    if side == "dst":
+        return _walk(row_ptr, sources, None)
+    rows = torch.arange(csr.num_dst, device=device, dtype=dtype)
+    destinations = torch.repeat_interleave(rows, row_ptr.diff())
+    order = torch.argsort(sources, stable=True)
+    counts = torch.bincount(sources, minlength=csr.num_src)
+    return _walk(_starts(counts), destinations[order], order.to(dtype))
+
+
+def _starts(counts: Any) -> Any:
+    """0 and the running sums of counts."""
+    import torch
+
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
+    import torch
+
+    degree = row_ptr.diff()
+    hub_rows = torch.nonzero(degree > CHUNK).flatten()
+    pieces = (degree[hub_rows] + CHUNK - 1) // CHUNK
+    hub_ptr = _starts(pieces)
+    chunk_hub = torch.repeat_interleave(torch.arange(len(hub_rows), device=row_ptr.device), pieces)
+    ordinal = torch.arange(len(chunk_hub), device=row_ptr.device) - hub_ptr[chunk_hub]
+    chunk_row = hub_rows[chunk_hub]
+    chunk_low = row_ptr[chunk_row] + ordinal * CHUNK
+    chunk_count = torch.minimum(row_ptr[chunk_row + 1] - chunk_low, torch.full_like(ordinal, CHUNK))
+    whole = torch.nonzero(degree <= CHUNK).flatten()
+    whole = whole[torch.argsort(degree[whole], descending=True, stable=True)]
+    return DeviceWalk(
+        num_rows=degree.shape[0],
+        num_edges=index.shape[0],
+        row_ptr=row_ptr,
+        index=index,
+        edge_id=edge_id,
+        item_row=torch.cat([chunk_row, whole]).to(index.dtype),
+        item_low=torch.cat([chunk_low, row_ptr[whole]]).to(index.dtype),
+        item_count=torch.cat([chunk_count, degree[whole]]).to(torch.int32),
+        hub_rows=hub_rows,
+        hub_ptr=hub_ptr,
+        chunk_hub=chunk_hub,
+    )

@@ -1,0 +1,34 @@
+"""Add the pieces of a sum over all rows, in a fixed order."""
+
+from tiga.backends.triton.arithmetic import dtype_text
+from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.writer import KernelSource, Parameter, pointer_type
+from tiga.trace.node import Node
+
+LANES = 32
+WINDOW = 128
+
+
+def sum_pieces(name: str, node: Node) -> KernelSource:
+    """`total[f] = sum over pieces of pieces[p, f]`: piece by piece in lanes, then the lanes."""
+    size, dtype = node.type.size, node.type.dtype
+    compute = dtype.compute
+    window = min(padded(size), WINDOW)
+    text = f"""@triton.jit
+def {name}(pieces, total, count):
+    f = tl.program_id(1) * {window} + tl.arange(0, {window})[None, :]
+    lane = tl.arange(0, {LANES})[:, None]
+    added = tl.full([{LANES}, {window}], 0, {dtype_text(compute)})
+    for start in range(0, count, {LANES}):
+        piece = start + lane
+        inside = (piece < count) & (f < {size})
+        added += tl.load(pieces + piece.to(tl.int64) * {size} + f, mask=inside, other=0)
+    value = tl.sum(added, 0, keep_dims=True).to({dtype_text(dtype)})
+    tl.store(total + f, value, mask=f < {size})
+"""
+    parameters = (
+        Parameter("pieces", pointer_type(compute), ("piece", node)),
+        Parameter("total", pointer_type(dtype), ("array", node)),
+        Parameter("count", "i32", "num_pieces"),
+    )
+    return KernelSource(name, text, parameters, (), Tile(1, LANES, 4, size, window))

@@ -1,0 +1,39 @@
+"""What kernels on NVIDIA GPUs need of torch's runtime: memory and facts about the device.
+
+Under Triton's interpreter the device is the CPU.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from tiga.types import DType
+
+INTERPRETED = 0
+"""The capability of no GPU."""
+
+
+def empty(count: int, dtype: DType, device: Any, zero: bool = False) -> Any:
+    """A tensor of `count` elements from torch's allocator, on its current stream."""
+    import torch
+
+    make = torch.zeros if zero else torch.empty
+    return make(count, dtype=getattr(torch, dtype.name), device=device)
+
+
+@lru_cache(maxsize=256)
+def constant(numbers: tuple[int, ...], device: Any) -> Any:
+    """An int32 tensor of these numbers, kept for the next use."""
+    import torch
+
+    return torch.tensor(numbers, dtype=torch.int32, device=device)
+
+
+@lru_cache(maxsize=16)
+def capability(device: Any) -> int:
+    """The compute capability of a device, 90 for 9.0; 0 for the CPU."""
+    import torch
+
+    if device.type != "cuda":
+        return INTERPRETED
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
