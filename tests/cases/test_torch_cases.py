@@ -71,6 +71,7 @@ def test_selection_by_sign(name):
 @pytest.mark.parametrize("width", [1, 3, 5, 17, 33])
 def test_tail_lanes_do_not_add(width):
     """Case 6: every number of edges up to 65 into one node."""
+
     class Half(tg.MessagePassing):
         def edge(self, src, dst, edge):
             return edge.x + 0.5
@@ -155,6 +156,7 @@ def test_bitwise_repeatability(name):
 
 def test_sizes_that_include_0_and_1():
     """Case 20: one program, forward and backward, for every size."""
+
     class Double(tg.MessagePassing):
         def edge(self, src, dst, edge):
             return 2 * src.x
@@ -215,6 +217,7 @@ def test_parallel_edges_and_self_loops_are_kept():
 
 def test_the_first_torch_block_of_the_documentation():
     """Values and gradients of a weighted sum over a CSR graph with an isolated destination."""
+
     class WeightedSum(tg.MessagePassing):
         reducer = tg.sum()
 
@@ -235,6 +238,7 @@ def test_the_first_torch_block_of_the_documentation():
 
 def test_the_second_torch_block_of_the_documentation():
     """Rows of a CSR graph in int64."""
+
     class WeightedSum(tg.MessagePassing):
         reducer = tg.sum()
 

@@ -404,7 +404,7 @@ def test_assigning_to_self_in_edge_is_refused():
             self.last = src.x
             return src.x
 
-    with pytest.raises(tg.errors.InvalidValue, match="assigns `self.last`"):
+    with pytest.raises(tg.errors.InvalidValue, match=r"assigns `self\.last`"):
         Assigning()(graph=GRAPH, src={"x": X})
 
 

@@ -93,7 +93,7 @@ class MessagePassing:
 
     def __call__(self, **call: Any) -> Any:
         """Run the kernel; through `nn.Module.__call__`, and so its hooks, where it is a module."""
-        inherited = getattr(super(), "__call__", None)
+        inherited = getattr(super(), "__call__", None)  # noqa: B004
         return self.forward(**call) if inherited is None else inherited(**call)
 
     def forward(

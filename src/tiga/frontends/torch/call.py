@@ -115,6 +115,8 @@ def call(
     key = _signature(graph, fields, params)
     variant = _find(state, kernel, key, fields, params)
     if variant.bounded is not None:
+        if kernel.strict or current().strict:
+            raise Unfusable(str(variant.bounded.reason))
         return variant.bounded.run(kernel, graph, fields, params)
     return _run(state, variant, graph, fields, params)
 
@@ -160,8 +162,7 @@ def _find(
                 return variant
         state.misses += 1
         variant = _make(Request(kernel, fields, params))
-        if variant.bounded is None or not (kernel.strict or current().strict):
-            state.variants[key] = [variant, *state.variants.get(key, ())]
+        state.variants[key] = [variant, *state.variants.get(key, ())]
     return variant
 
 

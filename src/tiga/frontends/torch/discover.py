@@ -6,6 +6,7 @@ numbers it meets, each with the place from which every later call fetches it aga
 
 import dis
 import functools
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -211,7 +212,7 @@ class Discovery:
         if not self.first_time(value):
             return
         self.pending.append((value, label))
-        call = getattr(type(value), "__call__", None)
+        call = inspect.getattr_static(type(value), "__call__", None)
         if isinstance(call, FunctionType):
             self.function(call, f"{label}.__call__", False)
 
@@ -223,7 +224,8 @@ class Discovery:
         """One attribute of an object, wherever Python finds it; `required` guards its absence."""
         if (id(owner), name) in self.attributes:
             return
-        place, shadows = f"{label}.{name}", []
+        place = f"{label}.{name}"
+        shadows: list[Mapping[str, Any]] = []
         for mapping in _namespaces(owner, name):
             if name in mapping:
                 self.attributes.add((id(owner), name))
@@ -293,7 +295,7 @@ class Discovery:
 
 def _namespaces(owner: Any, name: str) -> Iterator[Mapping[str, Any]]:
     """Where Python looks for an attribute of an object, in order."""
-    instance = getattr(owner, "__dict__", None)
+    instance: dict[str, Any] | None = getattr(owner, "__dict__", None)
     if isinstance(owner, type):
         yield from (vars(c) for c in owner.__mro__ if not is_library(c))
         return
@@ -302,8 +304,8 @@ def _namespaces(owner: Any, name: str) -> Iterator[Mapping[str, Any]]:
     yield from (vars(c) for c in type(owner).__mro__ if not is_library(c))
     if isinstance(owner, torch.nn.Module):
         for table in ("_parameters", "_buffers", "_modules"):
-            if name in instance[table]:
-                yield instance[table]
+            if name in vars(owner)[table]:
+                yield vars(owner)[table]
 
 
 _VISITS: tuple[tuple[Any, Any], ...] = (

@@ -29,11 +29,11 @@ class Extent(torch.SymInt):
             f"parameter of the call, `kernel(graph=..., n=graph.num_edges)`, if it is needed."
         )
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
     __pow__ = __rpow__ = __neg__ = __abs__ = _refuse
-    __int__ = __float__ = __index__ = __bool__ = __str__ = __repr__ = __format__ = _refuse  # type: ignore
+    __int__ = __float__ = __index__ = __bool__ = __str__ = __repr__ = __format__ = _refuse
     __hash__ = object.__hash__
 
 

@@ -24,18 +24,20 @@ def namespaces(
     if not isinstance(graph, Graph):
         raise InvalidType(f"`graph` must be a tiga Graph; got {type(graph).__name__}.")
     if ndata is None:
-        return {"src": src or {}, "dst": dst or {}, "edge": edge or {}}
-    if src or dst:
+        given = {"src": src, "dst": dst, "edge": edge}
+        return {name: {} if values is None else values for name, values in given.items()}
+    beside = [name for name, values in (("src", src), ("dst", dst)) if values is not None]
+    if beside and any(len(v) for v in (src, dst) if v is not None):
         raise InvalidType(
             "pass `ndata` for both ends of a graph, or `src` and `dst`; `ndata` came with "
-            f"`{'src' if src else 'dst'}`."
+            f"`{beside[0]}`."
         )
     if graph.num_src != graph.num_dst:
         raise InvalidValue(
             f"`ndata` needs one node set, but the graph has {graph.num_src} sources and "
             f"{graph.num_dst} destinations: pass `src` and `dst`."
         )
-    return {"ndata": ndata, "edge": edge or {}}
+    return {"ndata": ndata, "edge": {} if edge is None else edge}
 
 
 def extents_of(graph: Graph) -> dict[str, int]:

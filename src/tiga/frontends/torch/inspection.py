@@ -51,7 +51,10 @@ class Inspection:
             if variant.bounded is not None:
                 lines.append(f"program {i}: {_bounded_text(variant)}")
         for what, runnable in self._runnables():
-            lines += [f"{what}:", *(f"  {line}" for line in _explained(runnable).splitlines())]
+            lines += [
+                f"{what}:",
+                *(f"  {line}" for line in runnable.executable.explain().splitlines()),
+            ]
         return "\n".join(lines)
 
     def ir(self, level: str) -> str:
@@ -67,9 +70,7 @@ class Inspection:
 
     def schedules(self) -> tuple[Any, ...]:
         """The schedules of all row programs."""
-        return tuple(
-            s for _, r in self._runnables() for s in getattr(r.executable, "schedules", ())
-        )
+        return tuple(s for _, r in self._runnables() for s in r.executable.schedules)
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """One record per program on the bounded path."""
@@ -88,11 +89,3 @@ _ADVICE = (
 def _bounded_text(variant: Variant) -> str:
     assert variant.bounded is not None
     return f"not fused: {variant.bounded.reason}; {_ADVICE}"
-
-
-def _explained(runnable: Runnable) -> str:
-    explain = getattr(runnable.executable, "explain", None)
-    if explain is not None:
-        return explain()
-    ops = sorted({n.op.name for n in runnable.program.order})
-    return f"{len(runnable.program.order)} values by {', '.join(ops)}"

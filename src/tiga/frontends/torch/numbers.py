@@ -39,8 +39,8 @@ class Operand:
         self.roots = roots
         self.specialise = specialise
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """Code that asks `isinstance(x, float)` is told the truth about the number."""
         return type(self.value)
 

@@ -16,7 +16,7 @@ def _recording_class(cls: type) -> type:
     def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807
         if not name.startswith("__"):
             object.__getattribute__(self, "__dict__")[_READS].add(name)
-        return super(made, self).__getattribute__(name)
+        return cls.__getattribute__(self, name)  # type: ignore[call-arg]
 
     namespace = {
         "__getattribute__": __getattribute__,
@@ -30,7 +30,7 @@ def _recording_class(cls: type) -> type:
 
 def recording_clone(kernel: Any) -> tuple[Any, set[str]]:
     """A shallow copy of a kernel, and the set to which it adds the attributes read from it."""
-    clone = object.__new__(_recording_class(type(kernel)))
+    clone: Any = object.__new__(_recording_class(type(kernel)))
     reads: set[str] = set()
     state = object.__getattribute__(clone, "__dict__")
     state.update(vars(kernel))

@@ -242,11 +242,12 @@ class Recorder:
         if f"{base[:-1]}.{overload}" not in TABLE:
             raise call.unfusable("no op of the trace computes this")
         result = self.record(f"{base[:-1]}.{overload}", args, kwargs)
-        if result.type != target.node.type:  # type: ignore[union-attr]
+        old = target.node
+        assert old is not None
+        if result.type != old.type:
             result = self.record("copy.default", (target, self.wrap(result)), {})
         if not torch.is_grad_enabled() and result.type.dtype.is_float:
             # torch writes the data and leaves the derivative as it was before.
-            old = target.node
             result = add(result, sub(old, stop_gradient(old)))
         target.node = result
         return target

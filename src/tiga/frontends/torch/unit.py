@@ -15,12 +15,24 @@ from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
-from tiga.trace.derivatives import Rules, gradient, training
+from tiga.trace.derivatives import Gradient, Rules, gradient, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type
 
-RULES = Rules(add, lambda label, of: Input(label, of)())
+
+def rules_for(program: Program) -> Rules:
+    """Rules whose new inputs have labels that no input of `program` has: a second derivative has
+    cotangents and saved outputs beside those of the first."""
+    taken = {node.op.label for node in program.inputs}
+
+    def make_input(label: str, of: Type) -> Node:
+        while label in taken:
+            label += "'"
+        return Input(label, of)()
+
+    return Rules(add, make_input)
+
 
 _C_TYPES = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
 
@@ -62,12 +74,13 @@ class Runnable:
         for layout in self.outputs:
             lead = () if layout.extent is None else (getattr(csr, layout.extent),)
             outputs.append(torch.empty((*lead, *layout.shape), dtype=layout.dtype))
-        numbers, addresses = [], []
+        numbers: list[Any] = []
+        addresses: list[int] = []
         for value, c_type in zip(values, self.inputs, strict=True):
             if isinstance(value, torch.Tensor):
                 addresses.append(value.data_ptr())
                 continue
-            number = c_type(value)  # type: ignore[misc]
+            number: Any = c_type(value)  # type: ignore[misc]
             numbers.append(number)
             addresses.append(ctypes.addressof(number))
         destinations = [output.data_ptr() for output in outputs]
@@ -94,17 +107,21 @@ class Trained:
 
     def __init__(self, program: Program, wanted: tuple[int, ...]) -> None:
         self.wanted = wanted
-        self.runnable = Runnable(training(program, wanted, RULES))
+        self.runnable = Runnable(training(program, wanted, rules_for(program)))
         full = self.runnable.program
         self.floats = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
         self.whole = tuple(i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float)
         self.derivatives: dict[tuple[int, ...], Derivative] = {}
         self.lock = threading.Lock()
 
+    def _gradient(self, present: tuple[int, ...]) -> Gradient:
+        program = self.runnable.program
+        return gradient(program, self.wanted, present, rules_for(program))
+
     @cached_property
     def saved(self) -> tuple[list[int], list[int]]:
         """Inputs and outputs that a gradient of all outputs reads."""
-        found = gradient(self.runnable.program, self.wanted, self.floats, RULES)
+        found = self._gradient(self.floats)
         inputs = sorted({i for kind, i in found.arguments if kind == "input"})
         outputs = sorted({i for kind, i in found.arguments if kind == "output"})
         return inputs, outputs
@@ -114,7 +131,7 @@ class Trained:
         with self.lock:
             found = self.derivatives.get(present)
             if found is None:
-                made = gradient(self.runnable.program, self.wanted, present, RULES)
+                made = self._gradient(present)
                 found = Derivative(unit_of(made.program), made.arguments, made.wanted)
                 self.derivatives[present] = found
         return found
@@ -169,12 +186,3 @@ def unit_of(program: Program) -> Unit:
         if found is None:
             found = _units[program] = Unit(program)
     return found
-
-
-def float_inputs(program: Program) -> tuple[int, ...]:
-    """Positions of inputs that can have a gradient."""
-
-    def differentiable(node: Node) -> bool:
-        return node.type.dtype.is_float
-
-    return tuple(i for i, node in enumerate(program.inputs) if differentiable(node))

@@ -140,9 +140,10 @@ def power(x: Node, exponent: Value) -> Node:
         return pow_(x, exponent)
     if exponent in (0, 1, 2, 3):
         return [ones_like(x), x, p.mul(x, x), p.mul(p.mul(x, x), x)][int(exponent)]
-    if x.type.dtype.is_float and exponent in (0.5, -0.5, -1, -2):
-        base = {0.5: sqrt, -0.5: sqrt, -1: lambda v: v, -2: lambda v: p.mul(v, v)}[exponent](x)
-        return base if exponent > 0 else p.div(ones_like(x), base)
+    if x.type.dtype.is_float and exponent == 0.5:
+        return sqrt(x)
+    if x.type.dtype.is_float and exponent in (-0.5, -1, -2):
+        return p.div(ones_like(x), power(x, -exponent))
     return pow_(x, constant(exponent, x.type))
 
 
@@ -274,8 +275,9 @@ def _register_bitwise(name: str, logical: Any) -> None:
         return logical(call, a, b)
 
 
-for _name, _op in {"and": _logical_and, "or": _logical_or, "xor": _logical_xor}.items():
-    _register_bitwise(_name, _op)
+_register_bitwise("and", _logical_and)
+_register_bitwise("or", _logical_or)
+_register_bitwise("xor", _logical_xor)
 
 
 @aten("bitwise_not")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tiga.frontends.torch.aten.arithmetic import power, safe_sqrt
 from tiga.frontends.torch.aten.functions import const
@@ -27,6 +28,7 @@ from tiga.types import GLOBAL, DType, bool_, int64
 
 Dims = Sequence[int] | int | None
 Fold = Callable[[Node, int], Node]
+Combine = Callable[[Node, Node], Node]
 
 
 def fold_axes(x: Node, axes: Sequence[int], fold: Fold, keep: bool = False) -> Node:
@@ -55,7 +57,9 @@ def _target(x: Node, dtype: object) -> DType:
 
 
 @aten("sum", "sum.dim_IntList")
-def _sum(call: Call, x: Node, dim: Dims = None, keepdim: bool = False, *, dtype=None) -> Node:
+def _sum(
+    call: Call, x: Node, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Node:
     out = _target(x, dtype)
     axes = feature_axes(call, x, dim)
     return p.cast(fold_axes(to_dtype(x, out.compute), axes, feature_sum, keepdim), out)
@@ -67,7 +71,9 @@ def mean_over(x: Node, axes: Sequence[int], keep: bool = False) -> Node:
 
 
 @aten("mean", "mean.dim")
-def _mean(call: Call, x: Node, dim: Dims = None, keepdim: bool = False, *, dtype=None) -> Node:
+def _mean(
+    call: Call, x: Node, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Node:
     out = _target(x, dtype)
     axes = feature_axes(call, x, dim)
     return p.cast(mean_over(to_dtype(x, out.compute), axes, keepdim), out)
@@ -114,7 +120,9 @@ MOST_FACTORS = 64
 
 
 @aten("prod", "prod.dim_int")
-def _prod(call: Call, x: Node, dim: Dims = None, keepdim: bool = False, *, dtype=None) -> Node:
+def _prod(
+    call: Call, x: Node, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Node:
     out = _target(x, dtype)
     axes = feature_axes(call, x, dim)
     if _extent(x, axes) > MOST_FACTORS:
@@ -139,7 +147,7 @@ def _all(call: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> 
     return _logical_fold(call, x, dim, keepdim, p.logical_and)
 
 
-def _logical_fold(call: Call, x: Node, dim: int | None, keepdim: bool, combine: Fold) -> Node:
+def _logical_fold(call: Call, x: Node, dim: int | None, keepdim: bool, combine: Combine) -> Node:
     axes = feature_axes(call, x, dim)
     if _extent(x, axes) > MOST_FACTORS:
         raise call.unfusable(f"a logical reduction of more than {MOST_FACTORS} elements")
@@ -203,7 +211,7 @@ def _norm(x: Node, order: float, axes: Sequence[int], keep: bool) -> Node:
 
 @aten("linalg_vector_norm")
 def _vector_norm(call: Call, x: Node, ord: float = 2, dim: Dims = None, keepdim: bool = False, *,
-                 dtype=None) -> Node:  # fmt: skip
+                 dtype: Any = None) -> Node:  # fmt: skip
     """The derivative at zero is zero, as torch's subgradient."""
     out = floating(x) if dtype is None else dtype_of(dtype)
     value = _norm(to_dtype(x, out.compute), float(ord), feature_axes(call, x, dim), keepdim)
@@ -212,7 +220,7 @@ def _vector_norm(call: Call, x: Node, ord: float = 2, dim: Dims = None, keepdim:
 
 @aten("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
 def _legacy_norm(call: Call, x: Node, order: float | None, dim: Dims, keepdim: bool = False,
-                 *, dtype=None) -> Node:  # fmt: skip
+                 *, dtype: Any = None) -> Node:  # fmt: skip
     return _vector_norm(call, x, 2 if order is None else order, dim, keepdim, dtype=dtype)
 
 
@@ -296,7 +304,7 @@ def _group_norm(call: Call, x: Node, weight: Node | None, bias: Node | None, n: 
 
 
 @aten("cumsum")
-def _cumsum(call: Call, x: Node, dim: int, *, dtype=None) -> Node:
+def _cumsum(call: Call, x: Node, dim: int, *, dtype: Any = None) -> Node:
     from tiga.ops.feature import concat
 
     out = _target(x, dtype)

@@ -74,7 +74,7 @@ def _detach(call: Call, x: Node) -> Node:
 
 
 @aten("_to_copy")
-def _to_copy(call: Call, x: Node, *, dtype=None, device=None, **layout: Any) -> Node:
+def _to_copy(call: Call, x: Node, *, dtype: Any = None, device: Any = None, **layout: Any) -> Node:
     if device is not None and device.type not in ("cpu", "meta"):
         raise InvalidType(f"{call.where}: a value inside `edge` cannot move to device {device}.")
     return x if dtype is None else to_dtype(x, dtype_of(dtype, "a conversion"))
@@ -330,33 +330,37 @@ def _filled(call: Call, sizes: Sequence[int], value: Any, like: Node, dtype: Any
 
 
 @aten("new_zeros")
-def _new_zeros(call: Call, x: Node, size: Sequence[int], *, dtype=None, **layout: Any) -> Node:
+def _new_zeros(
+    call: Call, x: Node, size: Sequence[int], *, dtype: Any = None, **layout: Any
+) -> Node:
     return _filled(call, size, 0, x, dtype)
 
 
 @aten("new_ones")
-def _new_ones(call: Call, x: Node, size: Sequence[int], *, dtype=None, **layout: Any) -> Node:
+def _new_ones(
+    call: Call, x: Node, size: Sequence[int], *, dtype: Any = None, **layout: Any
+) -> Node:
     return _filled(call, size, 1, x, dtype)
 
 
 @aten("new_full")
-def _new_full(call: Call, x: Node, size: Sequence[int], value: Any, *, dtype=None,
+def _new_full(call: Call, x: Node, size: Sequence[int], value: Any, *, dtype: Any = None,
               **layout: Any) -> Node:  # fmt: skip
     return _filled(call, size, value, x, dtype)
 
 
 @aten("zeros_like", "empty_like")
-def _zeros_like(call: Call, x: Node, *, dtype=None, **layout: Any) -> Node:
+def _zeros_like(call: Call, x: Node, *, dtype: Any = None, **layout: Any) -> Node:
     return _full_like(call, x, 0, dtype=dtype)
 
 
 @aten("ones_like")
-def _ones_like(call: Call, x: Node, *, dtype=None, **layout: Any) -> Node:
+def _ones_like(call: Call, x: Node, *, dtype: Any = None, **layout: Any) -> Node:
     return _full_like(call, x, 1, dtype=dtype)
 
 
 @aten("full_like")
-def _full_like(call: Call, x: Node, value: Any, *, dtype=None, **layout: Any) -> Node:
+def _full_like(call: Call, x: Node, value: Any, *, dtype: Any = None, **layout: Any) -> Node:
     return constant(value, x.type if dtype is None else x.type.with_dtype(dtype_of(dtype)))
 
 

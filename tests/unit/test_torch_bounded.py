@@ -1,0 +1,158 @@
+"""What cannot be fused runs through torch in destination blocks."""
+
+import pytest
+import torch
+
+import tiga as tg
+from tiga import errors, knobs
+
+SOURCES = torch.arange(200) % 17
+TARGETS = torch.cat([torch.zeros(90, dtype=torch.long), torch.arange(110) % 23])
+GRAPH = tg.Graph.from_coo(SOURCES, TARGETS, num_src=17, num_dst=25)
+REDUCERS = [tg.sum(), tg.mean(), tg.max(), tg.min(), tg.prod()]
+
+
+class Bessel(tg.MessagePassing, torch.nn.Module):
+    """`i0` has no op in the trace."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([0.5, -0.25], dtype=torch.float64))
+
+    def message(self, x, z, w):
+        return torch.special.i0(x * self.scale) * z * w
+
+    def edge(self, src, dst, edge):
+        return self.message(src.x, dst.z, edge.w)
+
+    def node(self, dst, aggregate):
+        return aggregate + dst.z
+
+
+def inputs():
+    generator = torch.Generator().manual_seed(0)
+
+    def field(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    return field(17, 2), field(25, 2), field(200, 1)
+
+
+def reduced(reducer, messages):
+    """The reducer by a kernel that is fused, on the same messages."""
+
+    class Plain(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return edge.m
+
+    plain = Plain()
+    plain.reducer = reducer
+    return plain(graph=GRAPH, edge={"m": messages})
+
+
+@pytest.mark.parametrize("bound", [2**30, 20_000, 1_500])
+@pytest.mark.parametrize("reducer", REDUCERS, ids=lambda r: type(r).__name__)
+def test_blocks_give_what_one_piece_gives(reducer, bound):
+    kernel = Bessel()
+    kernel.reducer = reducer
+    x, z, w = inputs()
+    with knobs.scope(memory_bound=bound):
+        y = kernel(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
+        want = reduced(reducer, kernel.message(x[SOURCES], z[TARGETS], w)) + z
+        torch.testing.assert_close(y, want)
+        wrt = (x, z, w, kernel.scale)
+        cotangent = torch.linspace(-1, 1, 50, dtype=torch.float64).reshape(25, 2)
+        found = torch.autograd.grad(y, wrt, cotangent)
+    for one, other in zip(found, torch.autograd.grad(want, wrt, cotangent), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_explain_and_diagnostics_name_the_op_and_the_line():
+    kernel = Bessel()
+    x, z, w = inputs()
+    kernel(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
+    line = Bessel.message.__code__.co_firstlineno + 1
+    for text in (kernel.explain(), kernel.diagnostics[0].message):
+        assert "aten.i0" in text
+        assert f"test_torch_bounded.py:{line}" in text
+
+
+def test_strict_raises_with_the_op_and_the_line(monkeypatch):
+    kernel = Bessel()
+    x, z, w = inputs()
+    call = {"graph": GRAPH, "src": {"x": x}, "dst": {"z": z}, "edge": {"w": w}}
+    kernel(**call)
+    monkeypatch.setenv("TIGA_STRICT", "1")
+    with pytest.raises(errors.Unfusable, match=r"aten\.i0.*test_torch_bounded\.py"):
+        kernel(**call)
+    monkeypatch.delenv("TIGA_STRICT")
+    kernel.strict = True
+    with pytest.raises(NotImplementedError):
+        kernel(**call)
+
+
+@pytest.mark.parametrize("edges", [0, 1])
+def test_few_edges(edges):
+    kernel = Bessel()
+    x, z, w = inputs()
+    graph = tg.Graph.from_coo(SOURCES[:edges], TARGETS[:edges], num_src=17, num_dst=25)
+    y = kernel(graph=graph, src={"x": x}, dst={"z": z}, edge={"w": w[:edges]})
+    assert torch.autograd.grad(y.sum(), z)[0].shape == z.shape
+    assert y.shape == (25, 2)
+
+
+def test_a_change_of_what_is_read_is_seen():
+    class Chosen(tg.MessagePassing):
+        power, table = 1.0, torch.ones(2, dtype=torch.float64)
+
+        def edge(self, src, dst, edge):
+            return torch.special.i0(src.x) * self.power * self.table
+
+    kernel = Chosen()
+    x, _, _ = inputs()
+    first = kernel(graph=GRAPH, src={"x": x})
+    kernel.power = 3.0
+    torch.testing.assert_close(kernel(graph=GRAPH, src={"x": x}), first * 3)
+    kernel.table = torch.tensor([2.0, 4.0], dtype=torch.float64)
+    torch.testing.assert_close(
+        kernel(graph=GRAPH, src={"x": x}), first * 3 * torch.tensor([2.0, 4.0])
+    )
+
+
+def test_random_numbers_are_the_same_in_the_backward_pass():
+    class Drop(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return torch.nn.functional.dropout(src.x, 0.5, training=True)
+
+    kernel = Drop()
+    x = torch.ones(17, 1, requires_grad=True)
+    with knobs.scope(memory_bound=400):
+        torch.manual_seed(3)
+        y = kernel(graph=GRAPH, src={"x": x})
+        again = kernel(graph=GRAPH, src={"x": x})
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert not torch.equal(y, again)
+    torch.testing.assert_close(gradient.sum(), y.sum())
+
+
+def test_masks_and_tuples_in_blocks():
+    class Mixed(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            y = torch.special.i0(src.x)
+            return {"kept": tg.mask(y, edge.w[:, 0] > 0), "top": tg.max()(y), "one": 1.0}
+
+    x, _, w = inputs()
+    with knobs.scope(memory_bound=2_000):
+        out = Mixed()(graph=GRAPH, src={"x": x}, edge={"w": w})
+    y = torch.special.i0(x[SOURCES])
+    torch.testing.assert_close(out["kept"], reduced(tg.sum(), y * (w > 0)))
+    torch.testing.assert_close(out["top"], reduced(tg.max(), y))
+    assert out["one"].tolist()[:2] == [95.0, 5.0]
+
+
+def test_a_second_derivative_is_refused_not_zero():
+    x, z, w = inputs()
+    y = Bessel()(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(gradient.sum(), x)
