@@ -21,6 +21,7 @@ from tiga.frontends.torch.rebuild import Rebuilder
 from tiga.frontends.torch.recording import recording_clone
 from tiga.frontends.torch.tracer import DispatchMode, FunctionMode, Recorder, Storage, Traced
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
+from tiga.frontends.torch.where import user_line
 from tiga.ops.message import gather
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
@@ -115,8 +116,6 @@ class FieldView:
         )
 
     def _missing(self, name: str) -> MissingField:
-        from tiga.frontends.torch.where import user_line
-
         there = ", ".join(self._values) or "none"
         return MissingField(
             f"{user_line()}: field `{self._label}.{name}` is read but was not passed; "

@@ -11,7 +11,6 @@ from torch.nn import functional as nnf
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.torch.aten import linear as products
-from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.extent import Extent, Shape
 from tiga.frontends.torch.numbers import Operand
 from tiga.frontends.torch.tracer import Recorder, Traced, tensors_in
@@ -372,9 +371,3 @@ def _explained(recorder: Recorder, func: Any, error: Exception) -> Exception:
         return error
     kind = InvalidType if isinstance(error, TypeError) else InvalidValue
     return kind(f"{recorder.where}: {getattr(func, '__name__', func)}: {text}")
-
-
-def as_torch_dtype(traced: Traced) -> torch.dtype:
-    """The dtype of a traced value."""
-    assert traced.node is not None
-    return torch_dtype(traced.node.type.dtype)

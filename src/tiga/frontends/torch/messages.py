@@ -11,7 +11,7 @@ from tiga.frontends.torch.dtypes import default_float
 from tiga.frontends.torch.numbers import Operand, is_plain_number
 from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.torch.tree import leaves, tree_map
-from tiga.ops.align import expand_to
+from tiga.ops.align import align, expand_to
 from tiga.ops.contract import contract
 from tiga.ops.feature import reshape, take
 from tiga.ops.leaf import constant, stop_gradient, zeros_like
@@ -104,15 +104,9 @@ def _mask(recorder: Recorder, relation: Relation, keeps: list[Any], shape: Any) 
         own = node.type.shape
         if 0 < len(own) < len(shape) and own == shape[: len(own)]:
             node = reshape(node, (*own, *(1,) * (len(shape) - len(own))))
-        result = node if result is None else logical_and(*_broadcast(result, node))
+        result = node if result is None else logical_and(*align(result, node))
     assert result is not None
     return result
-
-
-def _broadcast(a: Node, b: Node) -> list[Node]:
-    from tiga.ops.align import align
-
-    return align(a, b)
 
 
 def _any_lane(keep: Node) -> Node | None:

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tiga.errors import InvalidType, InvalidValue, Unfusable
+from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.torch.aten import TABLE, Call
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.extent import Extent
@@ -362,9 +362,3 @@ class FunctionMode(TorchFunctionMode):
         recorder.function = func
         with torch._C.DisableTorchFunctionSubclass():
             return self.intercept(recorder, func, args, kwargs or {})
-
-
-def require_tensor_kind(value: Any, what: str) -> None:
-    """Refuse tensors that traces cannot stand for."""
-    if value.layout is not torch.strided:
-        raise InvalidType(f"{what} is a {value.layout} tensor; pass a dense one.")

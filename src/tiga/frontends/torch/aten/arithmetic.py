@@ -16,10 +16,10 @@ from tiga.frontends.torch.aten.table import (
 )
 from tiga.frontends.torch.dtypes import default_float
 from tiga.ops import pointwise as p
-from tiga.ops.functions import abs_, copysign, floor, pow_, rem, sqrt
+from tiga.ops.functions import abs_, copysign, floor, pow_, rem, sqrt, trunc
 from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
 from tiga.trace.node import Node
-from tiga.types import DType, bool_
+from tiga.types import DType, bool_, int8
 
 
 def scaled(x: Node, factor: Value) -> Node:
@@ -87,8 +87,6 @@ def _floor_divide(call: Call, a: Value, b: Value) -> Node:
 def _trunc_divide(a: Node, b: Node) -> Node:
     if not a.type.dtype.is_float:
         return p.div(a, b)
-    from tiga.ops.functions import trunc
-
     return trunc(p.div(a, b))
 
 
@@ -230,8 +228,6 @@ def _lerp(call: Call, start: Value, end: Value, weight: Value) -> Node:
 def _compare(call: Call, op: Any, a: Value, b: Value) -> Node:
     dtype = promoted(call, a, b)
     if dtype == bool_:  # the scalar arithmetic compares numbers
-        from tiga.types import int8
-
         dtype = int8
     return op(*operands(call, a, b, dtype=dtype))
 

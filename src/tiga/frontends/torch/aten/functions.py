@@ -6,6 +6,7 @@ Every branch that `where` leaves out is kept finite, because a derivative multip
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tiga.frontends.torch.aten.arithmetic import power, scaled
@@ -16,6 +17,7 @@ from tiga.frontends.torch.aten.table import (
     arithmetic,
     as_node,
     aten,
+    feature_axis,
     floating,
     is_number,
     promoted,
@@ -254,8 +256,6 @@ def _prelu(call: Call, x: Node, weight: Node) -> Node:
 
 @aten("glu")
 def _glu(call: Call, x: Node, dim: int = -1) -> Node:
-    from tiga.frontends.torch.aten.table import feature_axis
-
     axis = feature_axis(call, x, dim)
     half = x.type.shape[axis] // 2
     y = wide(x)
@@ -322,8 +322,6 @@ def _nan_to_num(
 
 
 def _largest(x: Node) -> float:
-    import ml_dtypes
-
     dtype = x.type.dtype.numpy
     return float(ml_dtypes.finfo(dtype).max if x.type.dtype.itemsize == 2 else np.finfo(dtype).max)
 

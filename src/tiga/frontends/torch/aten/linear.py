@@ -16,6 +16,7 @@ from tiga.frontends.torch.aten.table import (
     torch_shape,
 )
 from tiga.ops import pointwise as p
+from tiga.ops.align import align
 from tiga.ops.contract import contract
 from tiga.ops.feature import feature_sum, permute, reshape
 from tiga.trace.node import Node
@@ -220,8 +221,6 @@ def aligned_features(
     call: Call, nodes: Sequence[Node], letters: Sequence[str], order: str
 ) -> list[Node]:
     """The terms of an einsum with one set of feature axes."""
-    from tiga.ops.align import align
-
     try:
         return align(*(_spread_out(x, s, order) for x, s in zip(nodes, letters, strict=True)))
     except ValueError:

@@ -13,7 +13,7 @@ from tiga.frontends.torch.aten.table import (
     feature_axes,
     feature_axis,
     floating,
-    rank,
+    promoted,
     to_dtype,
     wide,
 )
@@ -21,10 +21,10 @@ from tiga.frontends.torch.dtypes import dtype_of
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops.align import expand_to
-from tiga.ops.feature import feature_max, feature_min, feature_sum, reshape, take
-from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
+from tiga.ops.feature import concat, feature_max, feature_min, feature_sum, reshape, take
+from tiga.ops.leaf import ones_like, stop_gradient, zeros_like
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, DType, bool_, int64
+from tiga.types import DType, bool_, int64
 
 Dims = Sequence[int] | int | None
 Fold = Callable[[Node, int], Node]
@@ -305,8 +305,6 @@ def _group_norm(call: Call, x: Node, weight: Node | None, bias: Node | None, n: 
 
 @aten("cumsum")
 def _cumsum(call: Call, x: Node, dim: int, *, dtype: Any = None) -> Node:
-    from tiga.ops.feature import concat
-
     out = _target(x, dtype)
     axis = feature_axis(call, x, dim)
     y = to_dtype(x, out.compute)
@@ -321,8 +319,6 @@ def _cumsum(call: Call, x: Node, dim: int, *, dtype: Any = None) -> Node:
 
 @aten("linalg_cross")
 def _cross(call: Call, a: Node, b: Node, *, dim: int = -1) -> Node:
-    from tiga.frontends.torch.aten.table import promoted
-
     out = promoted(call, a, b)
     x, y = aligned(call, to_dtype(a, out.compute), to_dtype(b, out.compute))
     axis = feature_axis(call, x, dim)
@@ -330,11 +326,3 @@ def _cross(call: Call, a: Node, b: Node, *, dim: int = -1) -> Node:
     left = p.mul(take(x, axis, one), take(y, axis, two))
     right = p.mul(take(x, axis, two), take(y, axis, one))
     return p.cast(p.sub(left, right), out)
-
-
-def no_axes(x: Node) -> bool:
-    return rank(x) == 0 and x.type.space == GLOBAL
-
-
-def one(x: Node) -> Node:
-    return constant(1, x.type)

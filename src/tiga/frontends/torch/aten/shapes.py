@@ -63,7 +63,7 @@ def _reshape_alias(call: Call, x: Node, sizes: Sequence[int], strides: Sequence[
     return _view(call, x, sizes)
 
 
-@aten("alias", "contiguous", "clone", "positive", "lift_fresh", "lift", "view_as_real_none")
+@aten("alias", "contiguous", "clone", "positive", "lift_fresh", "lift")
 def _same(call: Call, x: Node, memory_format: Any = None) -> Node:
     return x
 
