@@ -104,6 +104,17 @@ def test_costly_narrow_values_take_masked_lanes() -> None:
     assert schedules(sum_program(float64, (2,), exp)) == [Schedule("edges", edge_lanes=8, few=2)]
 
 
+def test_transposed_walks_gather_and_scatter_only_where_it_pays() -> None:
+    def transposed(function, store: bool) -> list[Schedule]:
+        inputs, message = weighted(float32, (), function)
+        total = reduce(EDGES, "src", "sum", message)
+        return schedules(Program(inputs, (total, message) if store else (total,)))
+
+    assert [s.lanes for s in transposed(None, store=True)] == ["features"]
+    assert transposed(tanh, store=False) == [Schedule("edges", edge_lanes=16, few=4)]
+    assert transposed(tanh, store=True) == [Schedule("edges", edge_lanes=16, few=8)]
+
+
 @pytest.mark.parametrize(
     ("dtype", "shape", "function"),
     [(float32, (2,), None), (float32, (3,), tanh), (bfloat16, (), exp)],

@@ -114,9 +114,17 @@ def _by_edges(program: RowProgram, lanes: int) -> Schedule | None:
     if not (wide_enough and simple and 0 < size <= NARROW):
         return None
     if sum(n.op.cost for n in values if isinstance(n.op, Pointwise)) > CHEAP:
-        return Schedule("edges", edge_lanes=lanes, few=lanes // 4)
-    # Short rows then take no lanes at all; long rows of scalars gain by a half.
-    return Schedule("edges", edge_lanes=lanes, few=lanes) if size == 1 else None
+        few = lanes // 2 if _scatters_edges(program) else lanes // 4
+        return Schedule("edges", edge_lanes=lanes, few=few)
+    # Long rows of scalars gain by a half, and short ones then take no lanes at all. There is no
+    # gain where edge values are gathered by their id as well.
+    pays = size == 1 and program.side == "dst"
+    return Schedule("edges", edge_lanes=lanes, few=lanes) if pays else None
+
+
+def _scatters_edges(program: RowProgram) -> bool:
+    """Whether edge values are written by their id: a masked scatter costs as much as a full one."""
+    return program.side == "src" and any(phase.stores for phase in program.phases)
 
 
 def schedule(program: RowProgram) -> Schedule:
