@@ -8,6 +8,7 @@ from tests.unit.test_ir_round_trip import EDGES, REDUCERS, RULES, make_input
 from tiga.ir.context import parse, text_of, verify
 from tiga.ops import feature, functions, message, pointwise
 from tiga.ops.contract import contract
+from tiga.ops.scan import ScanAfter, ScanBefore
 from tiga.passes.base import Form, ScheduledPlan
 from tiga.passes.levels import new_context
 from tiga.passes.pipeline import PIPELINE, ScheduleRows, run_pipeline
@@ -122,3 +123,42 @@ def test_threads_do_not_share_contexts() -> None:
     forms = [run_pipeline(p) for reducer in REDUCERS for p in _gradients(_program(reducer))]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(round_trip, forms))
+
+
+def _scan(step, *operands: Node) -> tuple[Node, Node]:
+    carry, *elements = (
+        make_input(f"r{i}", node.type.with_space(GLOBAL)) for i, node in enumerate(operands)
+    )
+    region = Program((carry, *elements), (step(carry, *elements),))
+    before, after = (op(EDGES, "dst", False, region)(*operands) for op in (ScanBefore, ScanAfter))
+    return before, after
+
+
+def _scan_program() -> Program:
+    """A recurrence over what the other ends have, and one over its own carries."""
+    of = Type(float32, (4,), EDGES.src)
+    x, start = make_input("x", of), make_input("start", of.with_space(EDGES.dst))
+    before, after = _scan(pointwise.mul, start, message.gather(EDGES, "src", x))
+    _, last = _scan(lambda c, b: functions.tanh(pointwise.add(c, b)), functions.exp(start), before)
+    return Program((x, start), (pointwise.add(after, last), before))
+
+
+def test_scans_and_scattered_sums_survive() -> None:
+    """A gradient walks backwards, and scatters what belongs to the other ends."""
+    forms = [run_pipeline(form) for form in _gradients(_scan_program())]
+    for form in forms:
+        assert isinstance(form, ScheduledPlan)
+        assert any(step.scans for step, _ in form.schedules)
+        round_trip(form.plan)
+        round_trip(form)
+    assert any(step.scatters for step, _ in forms[1].schedules)
+    assert {phase.reverse for step, _ in forms[1].schedules for phase in step.phases} == {
+        True,
+        False,
+    }
+
+
+def test_facts_of_relations_survive() -> None:
+    """What names a relation without a walk of it has the relation declared."""
+    degree = message.degree(EDGES, "dst", float32)
+    round_trip(run_pipeline(Program((), (functions.exp(degree),))))

@@ -4,19 +4,21 @@
 at the row, at the edge or at the edge's other end.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from tiga.ir.encoding import FIELD_KINDS
+from tiga.ops.scan import Scan
 from tiga.passes import iteration, kernel
 from tiga.passes.emit import Writer
 from tiga.passes.iteration import EDGE, OTHER, ROW
-from tiga.passes.rows import Phase, Plan, RowProgram, Step
+from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
+from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
 
 EVERYWHERE = "everywhere"
@@ -37,11 +39,13 @@ class WalkWriter:
     def sources(self, place: Place) -> list[Place]:
         """The operands of a node, each with where it is needed."""
         node, at = place
-        if node in self.arrays or node.op.name == "reduce":
+        if node in self.arrays or node.op.name in ROW_RESULTS:
             return []
         if node.op.name == "gather":
-            return [(node.inputs[0], ROW if node.op.side == self.program.side else OTHER)]
-        return [(child, _place_of(child, at)) for child in node.inputs]
+            at = ROW if node.op.side == self.program.side else OTHER
+        if isinstance(node.op, Scan):
+            return scan_sources(node)
+        return [_settled(child, at) for child in node.inputs]
 
     def value(self, node: Node, at: str, phase: "PhaseWriter | None" = None) -> ir.Value:
         """The value of `node` at a place, written with all that it needs and that is missing."""
@@ -74,7 +78,7 @@ class WalkWriter:
         with scope.point if scope is phase else _before(phase):
             if node in self.arrays:
                 return self._read(node, at)
-            assert node.op.name != "reduce", f"{node!r} is read before its phase"
+            assert node.op.name not in ROW_RESULTS, f"{node!r} is read before its phase"
             known = [self._scope(p[1], phase).values[p] for p in self.sources(place)]
             return self.writer.op(node, known, one=True)
 
@@ -99,8 +103,10 @@ class PhaseWriter:
     values: dict[Place, ir.Value] = field(default_factory=dict)
 
 
-def _place_of(node: Node, at: str) -> str:
-    return _settled(node, at)[1]
+def scan_sources(node: Node) -> list[Place]:
+    """A scan starts at the row, and goes on with what each edge has."""
+    initial, *elements = node.inputs
+    return [_settled(initial, ROW), *(_settled(element, EDGE) for element in elements)]
 
 
 def _settled(node: Node, at: str) -> Place:
@@ -145,20 +151,23 @@ def _write_phase(walk: WalkWriter, phase: Phase, slots: Mapping[Node, int]) -> N
     operation = _open(iteration.PHASE)
     inside = PhaseWriter(operation, _body(operation))
 
-    def fill(name: str, node: Node, slot: int) -> None:
-        values = [walk.value(child, EDGE, inside) for child in node.inputs]
+    def fill(name: str, node: Node, slot: int, sources: Sequence[Place] | None = None) -> None:
+        places = [(child, EDGE) for child in node.inputs] if sources is None else sources
+        values = [walk.value(*place, inside) for place in places]
         with inside.point:
             _fill(name, walk.writer.op(node, values, one=True), slot)
 
-    for slot, node in enumerate(phase.reductions):
-        fill(iteration.CARRY, node, slot)
+    carried = (*phase.reductions, *(scan.after for scan in phase.scans))
+    for slot, node in enumerate(carried):
+        sources = scan_sources(node) if isinstance(node.op, Scan) else None
+        fill(iteration.CARRY, node, slot, sources)
     for node in phase.stores:
         value = walk.value(node, EDGE, inside)
         with inside.point:
             _fill(iteration.STORE, value, slots[node])
-    for node in phase.outer_sums:
+    for node in (*phase.outer_sums, *phase.scatters):
         fill(iteration.STORE, node, slots[node])
-    for slot, node in enumerate(phase.reductions):
+    for slot, node in enumerate(carried):
         walk.values[node, ROW] = _take(operation, slot, walk.writer.type(node.type, one=True))
 
 
@@ -231,13 +240,6 @@ def _write_plan(writer: Writer, name: str, plan: Plan, schedules: Mapping[Step, 
         func.ReturnOp([values[output] for output in plan.outputs])
 
 
-def relations_of_plan(plan: Plan) -> Iterable[Relation]:
-    """The relations that the steps of a plan walk."""
-    for step in plan.steps:
-        if isinstance(step, RowProgram) and step.relation is not None:
-            yield step.relation
-
-
 def emit_rows(
     plans: Mapping[str, Plan],
     context: ir.Context,
@@ -248,7 +250,8 @@ def emit_rows(
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             writer = Writer()
-            writer.relations(r for plan in plans.values() for r in relations_of_plan(plan))
+            programs = (Program(plan.inputs, plan.outputs) for plan in plans.values())
+            writer.relations(r for program in programs for r in program.relations)
             for name, plan in plans.items():
                 _write_plan(writer, name, plan, schedules or {})
     return module

@@ -10,9 +10,9 @@ the other end of an edge value made from a scan is scattered from there.
 
 from tiga.errors import Unfusable
 from tiga.ops.message import gather
-from tiga.ops.scan import Scan, ScanAfter, ScanBefore
+from tiga.ops.scan import Scan
 from tiga.passes.draft import FREE, Draft
-from tiga.passes.rows import Plan, ScanLoop, Step
+from tiga.passes.rows import ROW_RESULTS, Plan, ScanLoop, Step
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
@@ -24,8 +24,6 @@ LIBRARY_OPS = ("contract", "outer_sum")
 
 IN_REGISTERS = 64
 """Global values of more elements are not rearranged in registers but by a library call."""
-
-ROW_RESULTS = ("reduce", "scan_after")
 
 
 def _is_library(node: Node) -> bool:
@@ -44,12 +42,6 @@ def _before_walks(order: tuple[Node, ...]) -> set[Node]:
         if not walked and all(child in early for child in node.inputs):
             early.add(node)
     return early
-
-
-def _loop_of(node: Node) -> ScanLoop:
-    """Both results of the scan that `node` is one of."""
-    scan, inputs = node.op.scan, node.inputs
-    return ScanLoop(ScanBefore(*scan)(*inputs), ScanAfter(*scan)(*inputs))
 
 
 class Former:
@@ -170,7 +162,7 @@ class Former:
         phase = 0
         for leaf in leaves:
             if isinstance(leaf.op, Scan):
-                phase = max(phase, self._settle(_loop_of(leaf), index))
+                phase = max(phase, self._settle(ScanLoop.of(leaf), index))
             elif leaf.inputs and leaf.type.space != GLOBAL:
                 (source,) = leaf.inputs
                 inside = self.home[source] == index
@@ -205,7 +197,9 @@ class Former:
         index = self._walk_step(relation, side, self._earliest(leaves, relation, side))
         if is_scan and side != node.op.side:
             raise Unfusable("a scan of one end over a scan of the other")
-        phase = self._settle(_loop_of(node), index) if is_scan else self._edge_phase(leaves, index)
+        phase = (
+            self._settle(ScanLoop.of(node), index) if is_scan else self._edge_phase(leaves, index)
+        )
         self.home[node], self.phase[node] = index, phase
         if is_scan:
             return

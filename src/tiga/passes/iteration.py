@@ -5,12 +5,16 @@
       %p = "gf_iter.phase"() ({                    one loop over the row's edges
         %v = "gf_iter.read"(%a) {at = "other"} : (...) -> tensor<4xf32, "src">
         ...                                        ops of `gf`, on values of one entity
-        "gf_iter.carry"(%r) {slot = 0 : i64}       a reduction that this loop completes
+        "gf_iter.carry"(%r) {slot = 0 : i64}       a reduction or scan that this loop completes
       }) : () -> !gf_iter.done
       %sum = "gf_iter.result"(%p) {slot = 0 : i64} : (!gf_iter.done) -> tensor<4xf32, "dst">
       "gf_iter.store"(%sum) {slot = 0 : i64}       array 0 that the walk writes, at this row
     }) {relation = @edges, side = "dst"} : () -> !gf_iter.done
     %y = "gf_iter.result"(%w) {slot = 0 : i64} : (!gf_iter.done) -> tensor<?x4xf32, "dst">
+
+A loop carries reductions at its rows (`gf.reduce`) and scans (`gf.scan_after`), all of them in one
+direction. `gf.scan_before` is the carry of such a scan before the edge, in the loop that carries it
+or in a later one. A reduction at the other end is stored from within the loop: it is scattered.
 
 A read is `at` the row, at the edge, or at the edge's other end; a global array is read as it is.
 `gf_iter.rows` visits rows without edges. What a walk or a phase computes is taken from its one
@@ -34,6 +38,8 @@ CARRY = "gf_iter.carry"
 STORE = "gf_iter.store"
 RESULT = "gf_iter.result"
 LAUNCH = "gf_kernel.launch"
+REDUCE = "gf.reduce"
+SCAN_AFTER = "gf.scan_after"
 
 DONE = "!gf_iter.done"
 DONE_CONSTRAINT = "@gf_iter::@done"
@@ -119,6 +125,10 @@ def _check_walk(operation: ir.Operation) -> str | None:
 def _check_phase(operation: ir.Operation) -> str | None:
     if operation.parent.operation.name != WALK:
         return f"it belongs directly in the body of a {WALK}"
+    scans = (inner for inner in body_of(operation) if inner.name == SCAN_AFTER)
+    directions = {scan.attributes["reverse"].value for scan in scans}
+    if len(directions) > 1:
+        return "its scans run in one direction, got both"
     return _check_slots(operation)
 
 
@@ -146,14 +156,27 @@ def _check_read(operation: ir.Operation) -> str | None:
 def _check_carry(operation: ir.Operation) -> str | None:
     if operation.parent.operation.name != PHASE:
         return "it belongs directly in a phase"
-    owner = operation.operands[0].owner
-    reduced = not isinstance(owner, ir.Block) and owner.operation.name == "gf.reduce"
-    return None if reduced else "a phase carries reductions"
+    value = operation.operands[0].owner
+    if isinstance(value, ir.Block) or value.name not in (REDUCE, SCAN_AFTER):
+        return "a phase carries reductions and scans"
+    _, _, side = rows_of(_walk_around(operation))
+    at = value.attributes["side"].value
+    return None if at == side else f"expected a result at the rows ({side}), got one at {at}"
+
+
+def is_scattered(value: ir.Operation) -> bool:
+    """Whether a value of a phase is a reduction at the other end of the edges."""
+    return value.name == REDUCE and value.parent.operation.name == PHASE
 
 
 def _check_store(operation: ir.Operation) -> str | None:
-    _walk_around(operation)
-    return None
+    walk, value = _walk_around(operation), operation.operands[0].owner
+    if isinstance(value, ir.Block) or not is_scattered(value):
+        return None
+    kind, at = (value.attributes[key].value for key in ("kind", "side"))
+    if at == rows_of(walk)[2]:
+        return "a phase carries a reduction at its rows, and stores one at the other end"
+    return None if kind == "sum" else f"only sums are scattered, got {kind}"
 
 
 def _check_result(operation: ir.Operation) -> str | None:

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from tiga.errors import InvalidValue
 from tiga.ir.encoding import Relations, relations_of
+from tiga.ops.scan import Scan
 from tiga.passes import iteration, kernel
-from tiga.passes.domain import PART, PREFIX, read_op
+from tiga.passes.domain import PART, PREFIX, place, read_op
 from tiga.passes.iteration import slot_of
 from tiga.passes.read import functions, read_inputs
-from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, Step
+from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, ScanLoop, Step
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
 
@@ -27,13 +29,15 @@ class WalkReader:
     phases: list[Phase] = field(default_factory=list)
     stores: Stores = field(default_factory=dict)
     sums: Stores = field(default_factory=dict)
+    scatters: Stores = field(default_factory=dict)
 
     def read(self, operation: ir.Operation) -> None:
         if operation.name == iteration.PHASE:
             self._read_phase(operation)
         elif operation.name == iteration.STORE:
-            stores = self.sums if _is_sum(operation.operands[0]) else self.stores
-            stores[slot_of(operation)] = self.values[operation.operands[0]]
+            node = self.values[operation.operands[0]]
+            stores = self._stores_of(operation.operands[0].owner, node)
+            stores[slot_of(operation)] = node
         elif operation.name == iteration.ARRAY:
             self.reads.append(self.values[operation.operands[0]])
             self.values[operation.result] = self.reads[-1]
@@ -41,7 +45,8 @@ class WalkReader:
             self.values[operation.result] = self.values[operation.operands[0]]
         elif operation.name == iteration.RESULT:
             phase = self.phases[self._position(operation.operands[0].owner.operation)]
-            self.values[operation.result] = phase.reductions[slot_of(operation)]
+            carried = (*phase.reductions, *(scan.after for scan in phase.scans))
+            self.values[operation.result] = carried[slot_of(operation)]
         else:
             node = read_op(operation, self.values.__getitem__, self.relations)
             self.values[operation.result] = node
@@ -58,17 +63,34 @@ class WalkReader:
                 carried[slot_of(inner)] = self.values[inner.operands[0]]
             else:
                 inside.read(inner)
+        results = _in_order(carried)
+        reductions = tuple(node for node in results if not isinstance(node.op, Scan))
+        scans = tuple(ScanLoop.of(node) for node in results if isinstance(node.op, Scan))
         self.phases.append(
-            Phase(_in_order(carried), _in_order(inside.stores), _in_order(inside.sums))
-        )
+            Phase(
+                reductions, _in_order(inside.stores), _in_order(inside.sums), scans,
+                _in_order(inside.scatters),
+            )
+        )  # fmt: skip
+        self._check_scans(operation)
+
+    def _check_scans(self, operation: ir.Operation) -> None:
+        """What a phase reads of scans is carried by a phase up to here."""
+        carried = {scan.before for phase in self.phases for scan in phase.scans}
+        for inner in iteration.body_of(operation):
+            if inner.name == SCAN_BEFORE and self.values[inner.result] not in carried:
+                raise InvalidValue(f"{place(inner)}: no phase up to here carries this scan")
+
+    def _stores_of(self, owner: ir.Operation | ir.Block, node: Node) -> Stores:
+        """The stores that a stored value is among, by where it is computed."""
+        if owner.operation.name in _SUMS:
+            return self.sums
+        return self.scatters if iteration.is_scattered(owner.operation) else self.stores
 
 
+SCAN_BEFORE = PREFIX + "scan_before"
 _SUMS = (PREFIX + "reduce_all", PREFIX + "outer_sum")
-
-
-def _is_sum(value: ir.Value) -> bool:
-    """Whether a stored value is a sum over all turns of its loop, complete after the last."""
-    return value.owner.operation.name in _SUMS
+"""Sums over all turns of their loop, complete after the last."""
 
 
 def _in_order(stores: Stores) -> tuple[Node, ...]:

@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from tiga.ops.scan import ScanAfter, ScanBefore
 from tiga.trace.node import Node
 from tiga.types import Relation, Space
+
+ROW_RESULTS = ("reduce", "scan_after")
+"""Ops whose results a loop over a row's edges leaves at the row."""
 
 
 @dataclass(frozen=True)
@@ -13,6 +17,12 @@ class ScanLoop:
 
     before: Node
     after: Node
+
+    @staticmethod
+    def of(node: Node) -> "ScanLoop":
+        """Both results of the scan that `node` is one of."""
+        scan, inputs = node.op.scan, node.inputs
+        return ScanLoop(ScanBefore(*scan)(*inputs), ScanAfter(*scan)(*inputs))
 
     @property
     def reverse(self) -> bool:
