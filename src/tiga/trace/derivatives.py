@@ -39,7 +39,7 @@ class Gradient:
     wanted: tuple[int, ...]
 
 
-COLLECTING = ("reduce", "reduce_all", "contract", "outer_sum")
+COLLECTING = ("reduce", "scan_after", "reduce_all", "contract", "outer_sum")
 
 
 def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
@@ -71,8 +71,19 @@ def _saved_for(node: Node, roots: dict[Node, frozenset[Node]], outputs: set[Node
     return [node]
 
 
+def _new_input(program: Program, rules: Rules, label: str, of: Type) -> Node:
+    """An input that `program` does not have: inputs of one label and type are one node, and the
+    derivative of a gradient program has cotangents beside those of the first."""
+    taken = {node.op.label for node in program.inputs}
+    while label in taken:
+        label += "'"
+    return rules.make_input(label, of)
+
+
 def _cotangents(program: Program, present: Sequence[int], rules: Rules) -> list[Node]:
-    return [rules.make_input(f"cotangent{i}", program.outputs[i].type) for i in present]
+    return [
+        _new_input(program, rules, f"cotangent{i}", program.outputs[i].type) for i in present
+    ]
 
 
 def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
@@ -108,7 +119,7 @@ def gradient(
     kept = [(i, g) for i, g in zip(wanted, found, strict=True) if g is not None]
     walked = _roots(program.order)
     stored = {
-        node: rules.make_input(f"output{i}", node.type)
+        node: _new_input(program, rules, f"output{i}", node.type)
         for i, node in enumerate(program.outputs)
         if node in walked
     }
@@ -133,7 +144,9 @@ def tangent(program: Program, moving: Sequence[int], rules: Rules) -> tuple[Prog
     Its inputs are those of `program` followed by one tangent per moving input; the list says
     which outputs have a tangent at all.
     """
-    tangents = [rules.make_input(f"tangent{i}", program.inputs[i].type) for i in moving]
+    tangents = [
+        _new_input(program, rules, f"tangent{i}", program.inputs[i].type) for i in moving
+    ]
     known = {program.inputs[i]: t for i, t in zip(moving, tangents, strict=True)}
     found = jvp(program.outputs, known, rules.add)
     live = [i for i, t in enumerate(found) if t is not None]
