@@ -6,10 +6,13 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from tiga.backends.llvm.executable import Executable, prepare
+from tiga.backends.llvm.stages import Stages
 from tiga.errors import InvalidValue
-from tiga.passes.base import ScheduledPlan
+from tiga.knobs import Knobs, current
+from tiga.passes.base import Form, ScheduledPlan
+from tiga.passes.dump import Dump
 from tiga.passes.explain import explain
-from tiga.passes.pipeline import NORMALIZE, run_pipeline
+from tiga.passes.pipeline import NORMALIZE, PIPELINE, run_pipeline
 from tiga.passes.schedule import Schedule
 from tiga.passes.text import form_text
 from tiga.trace.program import Program
@@ -52,7 +55,11 @@ class Compiled:
             raise InvalidValue(f"ir() takes one of {', '.join(LEVELS)}; got {level!r}.")
         if level == "llvm":
             return self.executable.module_text()
-        forms = {"domain": self.program, "iter": self.scheduled.plan, "kernel": self.scheduled}
+        forms: dict[str, Form] = {
+            "domain": self.program,
+            "iter": self.scheduled.plan,
+            "kernel": self.scheduled,
+        }
         return form_text(forms[level])
 
     def code(self) -> str:
@@ -67,14 +74,25 @@ class Compiled:
 
 def normalize(program: Program) -> Program:
     """`program` in canonical, hoisted form: what derivatives are best taken of."""
-    return run_pipeline(program, NORMALIZE, name="normalize")
+    form = run_pipeline(program, NORMALIZE, name="normalize")
+    assert isinstance(form, Program)
+    return form
 
 
 def compile_program(program: Program, name: str = "program") -> Compiled:
     """`program` compiled for the CPU; kernels are compiled at their first use."""
-    scheduled = run_pipeline(program, name=name)
-    executable = prepare(scheduled.plan, dict(scheduled.schedules), program.relations)
+    knobs = current()
+    scheduled = run_pipeline(program, name=name, knobs=knobs)
+    assert isinstance(scheduled, ScheduledPlan)
+    stages = _stages(program, name, knobs)
+    executable = prepare(scheduled.plan, dict(scheduled.schedules), program.relations, stages)
     return Compiled(program, scheduled, executable)
+
+
+def _stages(program: Program, name: str, knobs: Knobs) -> Stages:
+    """How the backend compiles; its stages go where those of the pipeline went."""
+    folder = None if knobs.dump is None else Dump.open(knobs.dump, name, program).folder
+    return Stages(knobs.verify > 0, folder, len(PIPELINE) + 1)
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ from tiga.ops.message import ExclusiveProd, reduce, reduce_all
 from tiga.ops.pointwise import cast, neg
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
+from tiga.types import Relation
 
 WIDENING = 4
 """Summing before a product may widen the summed messages by this factor."""
@@ -43,7 +44,7 @@ def _sum_rows(total: Node) -> Node:
     return contract(total.op(cast(x, dtype)), cast(matrix, dtype))
 
 
-def _relation_of(edge_value: Node):
+def _relation_of(edge_value: Node) -> Relation:
     """The relation whose edges `edge_value` lives on."""
     stack = [edge_value]
     while stack:

@@ -55,8 +55,8 @@ def vjp(
         known = sums.get(node)
         sums[node] = cotangent if known is None else add(known, cotangent)
 
-    for output, cotangent in zip(outputs, cotangents, strict=True):
-        accumulate(output, cotangent)
+    for output, seed in zip(outputs, cotangents, strict=True):
+        accumulate(output, seed)
     wanted = set(inputs)
     for node in reversed(order):
         cotangent = sums.get(node)

@@ -28,6 +28,10 @@ _ADDRESSES = "tiga_addresses"
 Dump = Callable[[str, str], None]
 """Receives the name of a stage and its text."""
 
+INPUT_STAGE = "input"
+LLVM_IR_STAGE = "llvm-ir"
+"""The stages before and after the passes, for `Dump`."""
+
 
 @dataclass(frozen=True)
 class Library:
@@ -94,7 +98,7 @@ def compile_module(
         if keep_llvm_ir or dump is not None:
             text = str(llvm.translate_module_to_llvmir(module.operation))
         if dump is not None:
-            dump("llvm-ir", str(text))
+            dump(LLVM_IR_STAGE, str(text))
         engine = ExecutionEngine(module, opt_level=3)
     for name, address in (symbols or {}).items():
         engine.raw_register_runtime(name, ctypes.c_void_p(address))
@@ -106,7 +110,7 @@ def _lower(module: ir.Module, verify: bool, dump: Dump | None) -> None:
     if dump is None:
         _run(module, ",".join(PIPELINE), verify)
         return
-    dump("input", str(module))
+    dump(INPUT_STAGE, str(module))
     for name in PIPELINE:
         _run(module, name, verify)
         dump(name, str(module))

@@ -15,6 +15,7 @@ from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequenc
 from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
+from tiga.backends.llvm.stages import Stages
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
@@ -68,11 +69,16 @@ class Variant:
 
 @dataclass
 class RowStep:
-    """A row program with its schedule and the variants compiled so far."""
+    """A row program with its schedule and the variants compiled so far.
+
+    `number` is its place in the plan; `stages` says how variants are compiled.
+    """
 
     program: RowProgram
     schedule: Schedule
     slots: Slots
+    number: int = 0
+    stages: Stages = field(default_factory=Stages)
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
     def variant(self, index_bits: int, hub_degree: int) -> Variant:
@@ -92,7 +98,10 @@ class RowStep:
 
     def _compile(self, index_bits: int, hub_degree: int) -> Variant:
         module, names = self.module(index_bits, hub_degree)
-        return Variant(compile_module(module), names)
+        split = "-split" if hub_degree else ""
+        dump = self.stages.dump(f"kernel{self.number}-i{index_bits}{split}")
+        library = compile_module(module, verify=self.stages.verify, dump=dump)
+        return Variant(library, names)
 
 
 @dataclass
@@ -130,6 +139,7 @@ class Run:
 
     def _walk(self, step: RowStep) -> None:
         program = step.program
+        assert program.relation is not None
         walk = self.graphs[program.relation].walk(program.side)
         splits = not program.scans  # a scan goes through a row in order, however long it is
         hubs, chunks = (len(walk.hub_rows), walk.num_chunks) if splits else (0, 0)
@@ -138,9 +148,7 @@ class Run:
         at = walk.addresses
         sizes = [walk.num_rows, walk.num_edges, walk.num_tasks, hubs, chunks]
         sizes += [self.extents[program.other_space], walk.max_degree]
-        self._launch(
-            step, variant, [at[n] for n in WALK_SLOTS], [at[n] for n in HUB_SLOTS], sizes
-        )
+        self._launch(step, variant, [at[n] for n in WALK_SLOTS], [at[n] for n in HUB_SLOTS], sizes)
 
     def _launch(
         self,
@@ -251,11 +259,17 @@ class Executable:
 
 
 def prepare(
-    plan: Plan, schedules: Mapping[Step, Schedule], relations: tuple[Relation, ...]
+    plan: Plan,
+    schedules: Mapping[Step, Schedule],
+    relations: tuple[Relation, ...],
+    stages: Stages | None = None,
 ) -> Executable:
     """The executable of a scheduled plan; kernels are not compiled yet."""
+    stages = Stages() if stages is None else stages
     steps = (
-        RowStep(step, schedules[step], Slots(step)) if isinstance(step, RowProgram) else step
-        for step in plan.steps
+        RowStep(step, schedules[step], Slots(step), number, stages)
+        if isinstance(step, RowProgram)
+        else step
+        for number, step in enumerate(plan.steps)
     )
     return Executable(plan, relations, tuple(steps))

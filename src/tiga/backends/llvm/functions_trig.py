@@ -186,7 +186,9 @@ def _reduced_lanes(size: Lanes, large: Lanes, near: Angle) -> list[ir.Value]:
     return list(loop.results)
 
 
-def _reduced_at(at: ir.Value, size: Lanes, large: Lanes, carried: Sequence[ir.Value]) -> list[ir.Value]:
+def _reduced_at(
+    at: ir.Value, size: Lanes, large: Lanes, carried: Sequence[ir.Value]
+) -> list[ir.Value]:
     """The carried vectors with lane `at` replaced, if it is large."""
     dynamic = [ir.ShapedType.get_dynamic_size()]
     chosen = vector.extract(large.value, [at], dynamic)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
@@ -24,6 +24,7 @@ from tiga.passes.schedule import Schedule, cone
 from tiga.trace.node import Node
 
 Body = Callable[[KernelScope], None]
+Task = Callable[[SlotTable, ir.Value], None]
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,11 @@ class Kernels:
 
     def emit(self, prefix: str) -> tuple[str, ...]:
         """All functions, named after `prefix`, in launch order."""
-        emitters = {"rows": self._group if self.program.scatters else self._rows}
+        emitters: dict[str, Task] = {"rows": self._group if self.program.scatters else self._rows}
         if self.hub_degree and self.program.phases:
             for i, phase in enumerate(self.program.phases):
-                emitters[f"chunks{i}"] = lambda table, c, i=i: self._chunk(table, c, i)
-                emitters[f"hubs{i}"] = lambda table, h, p=phase: self._combine(table, h, p)
+                emitters[f"chunks{i}"] = partial(self._chunk, phase=i)
+                emitters[f"hubs{i}"] = partial(self._combine, phase=phase)
             emitters["finish"] = self._finish_hub
         if self.program.totals or self.program.outer_sums:
             emitters["totals"] = self._totals
@@ -57,7 +58,7 @@ class Kernels:
             self._function(f"{prefix}_{name}", body)
         return tuple(emitters)
 
-    def _function(self, name: str, body: Callable[[SlotTable, ir.Value], None]) -> None:
+    def _function(self, name: str, body: Task) -> None:
         """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
         types = [llvm.PointerType.get(), integer(64), integer(64)]
         function = func.FuncOp(name, (types, []))
@@ -74,7 +75,9 @@ class Kernels:
 
     # scopes
 
-    def _scope(self, table: SlotTable, layout: FeatureLanes, window: ir.Value | None):
+    def _scope(
+        self, table: SlotTable, layout: FeatureLanes, window: ir.Value | None
+    ) -> KernelScope:
         program = self.program
         arrays = {node: table.array(node) for node in program.reads}
         degrees = {ends: table.pointer(("degree", *ends)) for ends in table.slots.degrees}
@@ -123,9 +126,7 @@ class Kernels:
             sums, result = table.state("scatter", node), table.array(node)
             combine_groups(node, sums, result, table.number("num_others"), task)
 
-    def _rows(
-        self, table: SlotTable, task: ir.Value, scattered: ir.Value | None = None
-    ) -> None:
+    def _rows(self, table: SlotTable, task: ir.Value, scattered: ir.Value | None = None) -> None:
         task_ptr = table.pointer("task_ptr")
         first = load_word(task_ptr, task)
         last = load_word(task_ptr, arith.addi(task, i64(1)))

@@ -86,7 +86,7 @@ class FeatureLanes:
         return source
 
     def reduce_axis(self, value: ir.Value, shape: Shape, axis: int, combine: Combine) -> ir.Value:
-        grid = np.arange(int(np.prod(shape))).reshape(shape)
+        grid: np.ndarray = np.arange(int(np.prod(shape))).reshape(shape)
         grid = np.moveaxis(grid, axis, 0)
         while len(grid) > 1:
             half, count = len(grid) // 2, len(grid)

@@ -23,8 +23,9 @@ def _view(node: Node, address: int, extent: int) -> np.ndarray:
     """The matrix at `address`: entities and leading axes by the last axis."""
     rows = extent * node.type.size // max(node.type.shape[-1], 1)
     nbytes = extent * node.type.row_bytes
-    buffer = (ctypes.c_char * nbytes).from_address(address)
-    return np.frombuffer(buffer, node.type.dtype.numpy).reshape(rows, node.type.shape[-1])
+    buffer = (ctypes.c_ubyte * nbytes).from_address(address)
+    view = np.frombuffer(memoryview(buffer), np.uint8).view(node.type.dtype.numpy)
+    return view.reshape(rows, node.type.shape[-1])
 
 
 def call_library(
@@ -75,8 +76,9 @@ def _rearrange(node: Node, addresses: Mapping[Node, int]) -> None:
     """A global value by its op's numpy reference."""
 
     def whole(n: Node) -> np.ndarray:
-        buffer = (ctypes.c_char * n.type.row_bytes).from_address(addresses[n])
-        return np.frombuffer(buffer, n.type.dtype.numpy).reshape(1, *n.type.shape)
+        buffer = (ctypes.c_ubyte * n.type.row_bytes).from_address(addresses[n])
+        view = np.frombuffer(memoryview(buffer), np.uint8).view(n.type.dtype.numpy)
+        return view.reshape(1, *n.type.shape)
 
     compute = node.type.dtype.compute.numpy
     wide = [whole(n).astype(n.type.dtype.compute.numpy, copy=False) for n in node.inputs]

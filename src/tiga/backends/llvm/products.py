@@ -13,7 +13,7 @@ from torch_mlir.dialects import arith, llvm, scf
 
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import ARITHMETIC, join, round_to, select_lanes
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import Step, loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, splat
 from tiga.trace.node import Node
 from tiga.types import DType
@@ -79,9 +79,7 @@ def _sum_lanes(value: ir.Value, count: int) -> ir.Value:
     return value
 
 
-def _many_columns(
-    x: ir.Value, matrix: Array, scratch: Array, inner: int, outer: int
-) -> ir.Value:
+def _many_columns(x: ir.Value, matrix: Array, scratch: Array, inner: int, outer: int) -> ir.Value:
     scratch.store(x, i64(0))
     blocks = [_block(matrix, scratch, inner, outer, *block) for block in _columns(outer)]
     return join(blocks)
@@ -128,9 +126,7 @@ class OuterAccumulator:
     counter: ir.Value
 
     @staticmethod
-    def make(
-        node: Node, total: Array, piece: ir.Value, allocate: Allocate
-    ) -> "OuterAccumulator":
+    def make(node: Node, total: Array, piece: ir.Value, allocate: Allocate) -> "OuterAccumulator":
         """The accumulator of an `outer_sum` node into a piece of `total`."""
         inner, outer = node.type.shape
         dtype = node.inputs[0].type.dtype
@@ -146,7 +142,12 @@ class OuterAccumulator:
         for first, width in _columns(self.outer):
             zero = constant_of(0, lanes_type(register_element(self.total.dtype), width))
 
-            def clear(row: ir.Value, carried: Sequence[ir.Value], zero=zero, first=first):
+            def clear(
+                row: ir.Value,
+                carried: Sequence[ir.Value],
+                zero: ir.Value = zero,
+                first: int = first,
+            ) -> Sequence[ir.Value]:
                 at = arith.addi(arith.muli(row, i64(self.outer)), i64(first))
                 self.total.store(zero, arith.addi(start, at))
                 return carried
@@ -205,7 +206,7 @@ class OuterAccumulator:
             for offset, total in zip(offsets, totals, strict=True):
                 self.total.store(total, offset)
 
-    def _add_edge(self, k: ir.Value, first: int, width: int):
+    def _add_edge(self, k: ir.Value, first: int, width: int) -> Step:
         def step(edge: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
             y = self.right.load(arith.addi(self.right.start(edge), i64(first)), width)
             x_at = arith.addi(self.left.start(edge), k)

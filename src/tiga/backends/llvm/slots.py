@@ -12,7 +12,7 @@ from tiga.backends.llvm.memory import Array, element_pointer, i64
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
-from tiga.types import DType
+from tiga.types import DType, Relation
 
 WALK_SLOTS = ("row_ptr", "index", "edge_id", "task_ptr")
 HUB_SLOTS = ("hub_rows", "hub_ptr", "chunk_row", "chunk_lo", "chunk_hi", "chunk_hub")
@@ -63,7 +63,7 @@ class Slots:
         return tuple(node for phase in self.program.phases for node in phase.reductions)
 
     @cached_property
-    def degrees(self) -> tuple[tuple[object, str], ...]:
+    def degrees(self) -> tuple[tuple[Relation, str], ...]:
         """The relations and sides whose degrees the program reads."""
         found = (n.op for n in cone(self.program) if n.op.name == "degree")
         return tuple(dict.fromkeys((op.relation, op.side) for op in found))
