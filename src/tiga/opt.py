@@ -2,7 +2,9 @@
 
 Reads a module of any level, runs the passes on each of its functions, and prints the verified
 result. `-` reads standard input; `--list` shows the passes; a pass may have options, as in
-`gf-vjp{wanted=x,w}`. Files that `TIGA_DUMP` wrote start with the command that repeats a stage.
+`gf-vjp{wanted=x,w}`. MLIR's own passes, such as `cse` or `convert-scf-to-cf`, may stand anywhere
+among them: its PassManager runs these on the module, of whatever dialects. Files that `TIGA_DUMP`
+wrote start with the command that repeats a stage.
 """
 
 import argparse
@@ -11,21 +13,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tiga.errors import InvalidValue, TigaError
-from tiga.ir.context import parse, text_of, verify
-from tiga.passes.base import Form, Pass
+from tiga.ir.context import parse, text_of
+from tiga.passes.base import Pass
 from tiga.passes.levels import new_context
-from tiga.passes.pipeline import PASSES, run_pass
+from tiga.passes.native import NativePass
+from tiga.passes.pipeline import PASSES
 from tiga.passes.spelling import parse_passes
-from tiga.passes.text import forms_of, module_of
+from tiga.passes.transform import transform
 
 
 def optimize(
-    text: str, passes: Sequence[Pass], *, source: str = "text", locations: bool = False
+    text: str, passes: Sequence[Pass | NativePass], *, source: str = "text", locations: bool = False
 ) -> str:
     '''The text of a module after `passes` on each of its functions.
 
     Args:
-        text: a module of `gf`, `gf_iter` or `gf_kernel`.
+        text: a module of `gf`, `gf_iter` or `gf_kernel`; of any dialect that MLIR has if all of
+            the passes are its own.
         passes: in order; each takes the form that the one before it gives.
         source: names the text in errors.
         locations: whether to print the users' lines too.
@@ -44,21 +48,8 @@ def optimize(
         >>> "gf.neg" in optimize(text, [Fold()])
         False
     '''
-    context = new_context()
-    forms = forms_of(parse(text, context, source))
-    for step in passes:
-        forms = {name: _run(step, name, form) for name, form in forms.items()}
-    module = module_of(forms, context)
-    verify(module, f"the result of {', '.join(map(str, passes)) or 'no pass'}")
+    module = transform(parse(text, new_context(), source), passes)
     return text_of(module, locations=locations)
-
-
-def _run(step: Pass, function: str, form: Form) -> Form:
-    try:
-        return run_pass(step, form)
-    except TigaError as error:
-        error.args = (f"@{function}: {error.args[0]}", *error.args[1:])
-        raise
 
 
 def _list() -> str:

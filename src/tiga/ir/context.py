@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
 
 from tiga.errors import InvalidValue
 from tiga.ir.dialects import Dialect, load_dialects
@@ -78,6 +79,18 @@ def verify(module: ir.Module, source: str = "module") -> None:
     """
     try:
         module.operation.verify()
+    except ir.MLIRError as error:
+        raise InvalidValue(_explain(error, source)) from None
+
+
+def transform(module: ir.Module, pipeline: str, source: str) -> None:
+    """Run a pipeline of native passes, as `builtin.module(cse)`, on `module` in place.
+
+    Raises:
+        InvalidValue: a pass fails, or leaves an invalid module.
+    """
+    try:
+        PassManager.parse(pipeline, module.context).run(module.operation)
     except ir.MLIRError as error:
         raise InvalidValue(_explain(error, source)) from None
 

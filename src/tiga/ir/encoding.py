@@ -16,6 +16,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from tiga.errors import InvalidValue
 from tiga.ir.dialects import (
     ANY,
     ARRAY,
@@ -72,18 +73,20 @@ def decode_type(type: ir.Type) -> Type:
     """The value type that a tensor type stands for, at one entity or at all.
 
     Raises:
-        ValueError: it stands for none.
+        InvalidValue: it stands for none.
     """
+    if not isinstance(type, ir.RankedTensorType):
+        raise InvalidValue(f"expected a tensor of a type that values have, got {type}")
     space = decode_space(type.encoding)
     shape = tuple(type.shape)
     whole = space != GLOBAL and bool(shape) and type.is_dynamic_dim(0)
     feature = shape[1:] if whole else shape
     if any(type.is_dynamic_dim(axis) for axis in range(int(whole), len(shape))):
-        raise ValueError(f"feature axes have static extents, got {type}")
+        raise InvalidValue(f"feature axes have static extents, got {type}")
     try:
         return Type(dtype_of_mlir(str(type.element_type)), feature, space)
     except KeyError:
-        raise ValueError(f"no element type {type.element_type}") from None
+        raise InvalidValue(f"no element type {type.element_type}") from None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Pass pipelines as text: `gf-save-rows,gf-vjp{wanted=x,w present=0}`."""
+"""Pass pipelines as text: `cse,gf-save-rows,gf-vjp{wanted=x,w present=0}`."""
 
 import dataclasses
 import re
@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 from tiga.errors import InvalidValue
 from tiga.passes.base import Pass
+from tiga.passes.native import NativePass
 
 _STEP = re.compile(r"\s*([\w.-]+)(?:\{([^}]*)\})?\s*(,|$)")
 
@@ -42,19 +43,23 @@ def _option(kind: type[Pass], text: str) -> tuple[str, Any]:
         raise InvalidValue(f"pass {kind.name}: option {name} cannot be {value!r}") from None
 
 
-def make_pass(name: str, options: str, known: Mapping[str, type[Pass]]) -> Pass:
-    """The pass that a step of a pipeline names.
+def make_pass(name: str, options: str, known: Mapping[str, type[Pass]]) -> Pass | NativePass:
+    """The pass that a step of a pipeline names: one of `known`, or one of MLIR's own.
 
     Raises:
         InvalidValue: there is no such pass or option.
     """
     kind = known.get(name)
     if kind is None:
-        raise InvalidValue(f"expected passes of {', '.join(sorted(known))}; got {name!r}")
+        native = NativePass.named(name, options)
+        if native is not None:
+            return native
+        ours = ", ".join(sorted(known))
+        raise InvalidValue(f"expected passes of {ours}, or any of MLIR's own; got {name!r}")
     return kind(**dict(_option(kind, option) for option in options.split()))
 
 
-def parse_passes(text: str, kinds: Sequence[type[Pass]]) -> list[Pass]:
-    """The passes that a pipeline text names, of those in `kinds`."""
+def parse_passes(text: str, kinds: Sequence[type[Pass]]) -> list[Pass | NativePass]:
+    """The passes that a pipeline text names, of those in `kinds` or of MLIR's own."""
     known = {kind.name: kind for kind in kinds}
     return [make_pass(name, options, known) for name, options in split_steps(text)]
