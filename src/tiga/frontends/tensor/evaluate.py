@@ -152,7 +152,7 @@ def run(order: Sequence[Node], roots: Sequence[Node]) -> tuple[list[np.ndarray],
     if mode == "native" or (mode == "auto" and _is_large(order)):
         from tiga.frontends.tensor.compiled import run_compiled
 
-        return run_compiled(roots)
+        return run_compiled(roots, mode == "native")
     start = perf_counter()
     arrays = evaluate_numpy(order, roots)
     return arrays, {

@@ -36,8 +36,8 @@ def mlir(x: Tensor, *, verify: bool = False) -> str:
         >>> "gf_tensor.add" in text
         True
     """
-    from tiga.compiler import tensor_text
     from tiga.frontends.tensor.program import program_of
+    from tiga.tensor_compiler import tensor_text
 
     return tensor_text(program_of([shown_node(x)]).program, verify=verify)
 
@@ -48,8 +48,8 @@ def generated_code(x: Tensor, stage: str | None = None) -> str:
     Args:
         stage: "gf_tensor", "loops" (MLIR before lowering) or "llvm" (the default).
     """
-    from tiga.compiler import tensor_code
     from tiga.frontends.tensor.program import program_of
+    from tiga.tensor_compiler import tensor_code
 
     return tensor_code(program_of([shown_node(x)]).program, stage or "llvm")
 

@@ -1,0 +1,448 @@
+"""Kernels of whole-tensor programs: a task is a batch of rows, or of one row's columns.
+
+Each row is walked once per phase: a phase computes what depends on the row reductions of the
+phases before it. Accumulators have a fixed number of lanes, tasks a fixed extent, and partial
+results of tasks are combined in their order: no result depends on the number of threads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, func, llvm
+
+from tiga.backends.llvm import dense_values as dv
+from tiga.backends.llvm.dense_values import Value
+from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.memory import element_pointer, i64, register_element
+from tiga.ops.monoid import MONOIDS
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
+
+SIZES = ("rows", "columns", "batch", "tile", "tiles")
+"""The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
+
+_IDENTITY = {"add": "sum", "maximum": "max", "minimum": "min"}
+
+
+def slot_names(spec: Spec) -> list[tuple]:
+    """What every slot of the kernel's table holds, in order."""
+    names: list[tuple] = [("size", name) for name in SIZES]
+    for instruction in spec.instructions:
+        if instruction.opcode == "load":
+            number = int(instruction.text)
+            names.append(("load", number))
+            for dim in range(instruction.dims):
+                names += [("extent", number, dim), ("step", number, dim)]
+        if instruction.opcode == "argument":
+            names.append(("argument", instruction.dims))
+    names += [("store", place) for place in range(len(spec.stores))]
+    return list(dict.fromkeys(names))
+
+
+def build(spec: Spec, name: str = "kernel") -> ir.Module:
+    """The module with the kernel `void name(ptr table, i64 lo, i64 hi)`."""
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            types = [llvm.PointerType.get(), integer(64), integer(64)]
+            function = func.FuncOp(name, (types, []))
+            with ir.InsertionPoint(function.add_entry_block()):
+                table, low, high = function.arguments
+                _Kernel(spec, table).run(low, high)
+                func.ReturnOp([])
+    return module
+
+
+@dataclass
+class _Row:
+    """One row while code for it is made: where loads start, and its row values."""
+
+    index: ir.Value
+    starts: dict[int, ir.Value] = field(default_factory=dict)
+    values: dict[int, Value] = field(default_factory=dict)
+
+
+class _Kernel:
+    def __init__(self, spec: Spec, table: ir.Value) -> None:
+        self.spec = spec
+        self.levels = spec.levels
+        self.table = table
+        self.slots = {name: i for i, name in enumerate(slot_names(spec))}
+        self.last = max(self.levels, default=0)
+        self.totals = self._ends(TOTAL)
+        self.scalars: dict[int, Value] = {}
+        self.first: dict[int, int] = {}
+        self.words = {name: self._word(i) for name, i in self.slots.items()}
+        self.pointers = {
+            name: llvm.inttoptr(llvm.PointerType.get(), self.words[name])
+            for name in self.slots
+            if name[0] in ("load", "store")
+        }
+        for i, one in enumerate(spec.instructions):
+            if one.kind == SCALAR and one.opcode != "apply":
+                self.scalars[i] = self._scalar(one)
+        self.scratch = {i: self._allocate(spec.instructions[i]) for i in spec.stashed}
+
+    def _word(self, slot: int) -> ir.Value:
+        return llvm.load(integer(64), element_pointer(self.table, i64(slot), integer(64)))
+
+    def _size(self, name: str) -> ir.Value:
+        return self.words["size", name]
+
+    def _scalar(self, one: Instruction) -> Value:
+        if one.opcode == "constant":
+            return dv.filled(_number(one), one.dtype, 1)
+        if one.opcode == "load":
+            return dv.load(self.pointers["load", int(one.text)], one.dtype, i64(0), 1, None)
+        word = self.words["argument", one.dims]
+        element = register_element(one.dtype)
+        if not one.dtype.is_float:
+            narrow = one.dtype.itemsize * 8 < 64
+            return (arith.trunci(element, word) if narrow else word,)
+        wide = arith.bitcast(ir.F64Type.get(), word)
+        return (wide if element == ir.F64Type.get() else arith.truncf(element, wide),)
+
+    def _allocate(self, one: Instruction) -> ir.Value:
+        """Memory for a row's values of one instruction, on the stack."""
+        element = register_element(one.dtype)
+        count = arith.addi(self._size("columns"), i64(self.spec.lanes))
+        return llvm.alloca(llvm.PointerType.get(), count, element, alignment=64)
+
+    def _ends(self, kind: str, phase: int | None = None) -> list[int]:
+        """Reductions of a kind (that take place in a phase)."""
+        found = []
+        for i, one in enumerate(self.spec.instructions):
+            if one.opcode != "reduce" or one.kind != kind:
+                continue
+            source = one.inputs[0]
+            if phase is None or self.levels[source] == phase:
+                found.append(i)
+        return found
+
+    def _source(self, i: int) -> Instruction:
+        return self.spec.instructions[self.spec.instructions[i].inputs[0]]
+
+    def _identity(self, i: int, lanes: int) -> Value:
+        one = self.spec.instructions[i]
+        number = MONOIDS[_IDENTITY[one.text]].identity(one.dtype) if not one.dtype.is_complex else 0
+        return dv.filled(number, one.dtype, lanes)
+
+    # tasks
+
+    def run(self, low: ir.Value, high: ir.Value) -> None:
+        """The loop over tasks."""
+
+        def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self._task(position)
+            return carried
+
+        loop(low, high, 1, [], task)
+
+    def _task(self, task: ir.Value) -> None:
+        tiles = self._size("tiles")
+        batch, tile = arith.divui(task, tiles), arith.remui(task, tiles)
+        first = arith.muli(batch, self._size("batch"))
+        last = arith.minui(arith.addi(first, self._size("batch")), self._size("rows"))
+        self.low = arith.muli(tile, self._size("tile"))
+        self.high = arith.minui(arith.addi(self.low, self._size("tile")), self._size("columns"))
+        self.whole = self._whole()
+        self.partial_row = arith.muli(batch, self._size("columns"))
+        for i in self._ends(COLUMN):
+            self._clear(i)
+        widths = [self._total_lanes(i) for i in self.totals]
+        start = [self._identity(i, w) for i, w in zip(self.totals, widths, strict=True)]
+
+        def row(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            return _flat(self._row(position, self._totals(carried)))
+
+        ended = self._totals(loop(first, last, 1, _flat(start), row))
+        for i, value, width in zip(self.totals, ended, widths, strict=True):
+            one = self.spec.instructions[i]
+            result = dv.across_lanes(one.text, one.dtype, value, width)
+            self._store_at(i, result, task)
+
+    def _whole(self) -> ir.Value:
+        """Where the last full group of lanes of the task ends."""
+        lanes = i64(self.spec.lanes)
+        count = arith.subi(self.high, self.low)
+        return arith.addi(self.low, arith.muli(arith.divui(count, lanes), lanes))
+
+    def _total_lanes(self, i: int) -> int:
+        return self.spec.lanes if self._source(i).kind == FULL else 1
+
+    def _totals(self, values: Sequence[ir.Value]) -> list[Value]:
+        found, at = [], 0
+        for i in self.totals:
+            count = dv.parts(self.spec.instructions[i].dtype)
+            found.append(tuple(values[at : at + count]))
+            at += count
+        return found
+
+    def _store_at(self, i: int, value: Value, element: ir.Value) -> None:
+        for place, stored in enumerate(self.spec.stores):
+            if stored == i:
+                base, dtype = self.pointers["store", place], self._partial(i)
+                dv.store(base, dtype, value, element, 1, None)
+
+    def _partial(self, i: int):
+        """The type in which an instruction's result is stored: partial ones do not round."""
+        one = self.spec.instructions[i]
+        return one.dtype.compute if one.kind in (COLUMN, TOTAL) else one.dtype
+
+    def _clear(self, i: int) -> None:
+        """Start the task's part of a reduction over rows."""
+
+        def body(column: ir.Value, lanes: int, mask: ir.Value | None, carried):
+            self._store_lanes(i, self._identity(i, lanes), arith.addi(self.partial_row, column),
+                              lanes, mask)  # fmt: skip
+            return carried
+
+        self._columns(body, [])
+
+    def _store_lanes(self, i: int, value: Value, offset: ir.Value, lanes: int, mask) -> None:
+        for place, stored in enumerate(self.spec.stores):
+            if stored == i:
+                base = self.pointers["store", place]
+                dv.store(base, self._partial(i), value, offset, lanes, mask)
+
+    # columns
+
+    def _columns(self, body, carried: Sequence[ir.Value]) -> list[ir.Value]:
+        """Run `body(column, lanes, mask, carried)` over the task's columns."""
+        lanes = self.spec.lanes
+        main = loop(self.low, self.whole, lanes, carried, lambda c, v: body(c, lanes, None, v))
+        if lanes == 1:
+            return main
+
+        def rest(column: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            mask = dv.first_lanes(arith.subi(self.high, column), lanes)
+            return body(column, lanes, mask, values)
+
+        return loop(self.whole, self.high, lanes, main, rest)
+
+    # rows
+
+    def _row(self, position: ir.Value, totals: list[Value]) -> list[Value]:
+        row = _Row(position)
+        self._locate(row)
+        current = dict(zip(self.totals, totals, strict=True))
+        for phase in range(self.last + 1):
+            self._phase(row, phase, current)
+        for i in self.totals:
+            if self._source(i).kind == ROW:
+                one = self.spec.instructions[i]
+                value = self._row_value(row, one.inputs[0])
+                current[i] = dv.combine(one.text, one.dtype, current[i], value)
+        for i in dict.fromkeys(self.spec.stores):
+            if self.spec.instructions[i].kind == ROW:
+                self._store_at(i, self._row_value(row, i), position)
+        return [current[i] for i in self.totals]
+
+    def _locate(self, row: _Row) -> None:
+        """Where every load starts in this row."""
+        for one in self.spec.instructions:
+            if one.opcode == "load" and one.kind != SCALAR:
+                row.starts[int(one.text)] = self._start(one, row.index)
+
+    def _start(self, one: Instruction, row: ir.Value) -> ir.Value:
+        number, rest, total = int(one.text), row, i64(0)
+        for dim in range(one.dims):
+            step = self.words["step", number, dim]
+            place = rest
+            if dim + 1 < one.dims:
+                extent = self.words["extent", number, dim]
+                place, rest = arith.remui(rest, extent), arith.divui(rest, extent)
+            total = arith.addi(total, arith.muli(place, step))
+        return total
+
+    def _row_value(self, row: _Row, i: int) -> Value:
+        """A row or scalar value, made at the insertion point if it is not there yet."""
+        if i in self.scalars:
+            return self.scalars[i]
+        if i not in row.values:
+            one = self.spec.instructions[i]
+            if one.opcode == "load":
+                base = self.pointers["load", int(one.text)]
+                row.values[i] = dv.load(base, one.dtype, row.starts[int(one.text)], 1, None)
+            else:
+                assert one.opcode == "apply", f"{one} is not known yet"
+                args = [self._row_value(row, j) for j in one.inputs]
+                row.values[i] = dv.apply(one.op, one.dtype, self._dtypes(one), args)
+        return row.values[i]
+
+    def first_use(self, i: int) -> int:
+        """The first phase that needs a full value."""
+        if i not in self.first:
+            self.first[i] = self._first_use(i)
+        return self.first[i]
+
+    def _first_use(self, target: int) -> int:
+        for phase in range(self.last + 1):
+            ends = [*self._ends(ROW, phase), *self._ends(TOTAL, phase), *self._ends(COLUMN, phase)]
+            stack = [self.spec.instructions[i].inputs[0] for i in ends]
+            stack += [i for i in self.spec.stores
+                      if self.spec.instructions[i].kind == FULL and self.levels[i] == phase]  # fmt: skip
+            seen: set[int] = set()
+            while stack:
+                i = stack.pop()
+                if i in seen or self.spec.instructions[i].kind != FULL:
+                    continue
+                if i == target:
+                    return phase
+                seen.add(i)
+                stack.extend(self.spec.instructions[i].inputs)
+        raise AssertionError("a stashed value is used")
+
+    def _dtypes(self, one: Instruction):
+        return [self.spec.instructions[j].dtype for j in one.inputs]
+
+    def _phase(self, row: _Row, phase: int, totals: dict[int, Value]) -> None:
+        reductions = self._ends(ROW, phase)
+        sums = [i for i in self._ends(TOTAL, phase) if self._source(i).kind == FULL]
+        columns = self._ends(COLUMN, phase)
+        stores = [
+            i for i in dict.fromkeys(self.spec.stores)
+            if self.spec.instructions[i].kind == FULL and self.levels[i] == phase
+        ]  # fmt: skip
+        if not (reductions or sums or columns or stores):
+            return
+        wanted = [*(self.spec.instructions[i].inputs[0] for i in (*reductions, *sums, *columns)),
+                  *stores]  # fmt: skip
+        self._prepare(row, wanted)
+        carried = [*reductions, *sums]
+        start = [
+            *(self._identity(i, self.spec.lanes) for i in reductions),
+            *(totals[i] for i in sums),
+        ]
+
+        def body(column: ir.Value, lanes: int, mask, values: Sequence[ir.Value]):
+            lanes_of = _Lanes(self, row, column, lanes, mask, phase)
+            states = _unflat(values, [self.spec.instructions[i].dtype for i in carried])
+            states = [lanes_of.reduced(i, s) for i, s in zip(carried, states, strict=True)]
+            for i in columns:
+                lanes_of.add_to_column(i)
+            for i in stores:
+                offset = arith.addi(arith.muli(row.index, self._size("columns")), column)
+                self._store_lanes(i, lanes_of.value(i), offset, lanes, mask)
+            return _flat(states)
+
+        ended = _unflat(
+            self._columns(body, _flat(start)), [self.spec.instructions[i].dtype for i in carried]
+        )
+        for i, value in zip(carried, ended, strict=True):
+            if i in sums:
+                totals[i] = value
+                continue
+            one = self.spec.instructions[i]
+            result = dv.across_lanes(one.text, one.dtype, value, self.spec.lanes)
+            row.values[i] = _rounded(result, one)
+
+    def _prepare(self, row: _Row, wanted: Sequence[int]) -> None:
+        """Make the row values that the full values of a phase read, before its loop."""
+        stack, seen = list(wanted), set()
+        while stack:
+            i = stack.pop()
+            one = self.spec.instructions[i]
+            if i in seen:
+                continue
+            seen.add(i)
+            if one.kind in (ROW, SCALAR):
+                self._row_value(row, i)
+            else:
+                stack.extend(one.inputs)
+
+
+@dataclass
+class _Lanes:
+    """Full values at a run of columns."""
+
+    kernel: _Kernel
+    row: _Row
+    column: ir.Value
+    lanes: int
+    mask: ir.Value | None
+    phase: int
+    values: dict[int, Value] = field(default_factory=dict)
+
+    def value(self, i: int) -> Value:
+        """One instruction's lanes."""
+        if i not in self.values:
+            self.values[i] = self._make(i)
+        return self.values[i]
+
+    def _make(self, i: int) -> Value:
+        kernel = self.kernel
+        one = kernel.spec.instructions[i]
+        if one.kind in (ROW, SCALAR):
+            return dv.spread(kernel._row_value(self.row, i), self.lanes)
+        if one.opcode == "spread":
+            return self.value(one.inputs[0])
+        if one.opcode == "load":
+            return self._load(one)
+        if i in kernel.scratch and self._kept(i):
+            return self._scratch(i, one)
+        args = [self.value(j) for j in one.inputs]
+        made = dv.apply(one.op, one.dtype, kernel._dtypes(one), args)
+        if i in kernel.scratch:
+            dv.store(kernel.scratch[i], one.dtype.compute, made, self.column, self.lanes, None)
+        return made
+
+    def _kept(self, i: int) -> bool:
+        """Whether an earlier phase computed the value already."""
+        return self.phase > self.kernel.first_use(i)
+
+    def _scratch(self, i: int, one: Instruction) -> Value:
+        return dv.load(self.kernel.scratch[i], one.dtype.compute, self.column, self.lanes, None)
+
+    def _load(self, one: Instruction) -> Value:
+        kernel, number = self.kernel, int(one.text)
+        base, start = kernel.pointers["load", number], self.row.starts[number]
+        if not one.moves:
+            return dv.spread(dv.load(base, one.dtype, start, 1, None), self.lanes)
+        return dv.load(base, one.dtype, arith.addi(start, self.column), self.lanes, self.mask)
+
+    def reduced(self, i: int, state: Value) -> Value:
+        """A reduction's accumulator with these lanes."""
+        one = self.kernel.spec.instructions[i]
+        joined = dv.combine(one.text, one.dtype, state, self.value(one.inputs[0]))
+        return joined if self.mask is None else dv.choose(self.mask, joined, state)
+
+    def add_to_column(self, i: int) -> None:
+        """Combine these lanes with the task's part of a reduction over rows."""
+        kernel = self.kernel
+        one = kernel.spec.instructions[i]
+        offset = arith.addi(kernel.partial_row, self.column)
+        base = next(
+            kernel.pointers["store", place]
+            for place, stored in enumerate(kernel.spec.stores) if stored == i
+        )  # fmt: skip
+        before = dv.load(base, kernel._partial(i), offset, self.lanes, self.mask)
+        after = dv.combine(one.text, one.dtype, before, self.value(one.inputs[0]))
+        kernel._store_lanes(i, after, offset, self.lanes, self.mask)
+
+
+def _flat(values: Sequence[Value]) -> list[ir.Value]:
+    return [part for value in values for part in value]
+
+
+def _unflat(values: Sequence[ir.Value], dtypes) -> list[Value]:
+    found, at = [], 0
+    for dtype in dtypes:
+        found.append(tuple(values[at : at + dv.parts(dtype)]))
+        at += dv.parts(dtype)
+    return found
+
+
+def _number(one: Instruction) -> complex | float | int:
+    if one.dtype.is_complex:
+        return complex(*map(float.fromhex, one.text.split(",")))
+    if one.dtype.is_float:
+        return float.fromhex(one.text)
+    return int(one.text)
+
+
+def _rounded(value: Value, one: Instruction) -> Value:
+    if one.dtype == one.dtype.compute:
+        return value
+    return (dv.round_to(value[0], one.dtype),)

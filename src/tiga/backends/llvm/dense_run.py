@@ -1,0 +1,172 @@
+"""Compile kernels of whole-tensor programs, once per code, and run them on arrays."""
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from time import perf_counter
+
+import numpy as np
+
+from tiga.backends.llvm.dense import build, slot_names
+from tiga.backends.llvm.engine import Library, compile_module
+from tiga.backends.llvm.launcher import launch
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
+from tiga.runtime import parallel
+from tiga.trace.node import Node
+
+TASK_ELEMENTS = 16384
+"""Elements per task: enough to hide a launch, few enough to balance threads."""
+
+MAX_PARTS = 64
+"""Parts of a reduction over rows, which are added afterwards."""
+
+SERIAL_BELOW = 32768
+"""Elements of a domain below which one thread is faster."""
+
+_COMBINE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+
+
+@dataclass(frozen=True)
+class Code:
+    """A compiled kernel."""
+
+    library: Library
+    address: int
+    names: tuple[tuple, ...]
+    compile_ms: float
+
+
+@lru_cache(maxsize=1024)
+def compile_spec(spec: Spec) -> Code:
+    """The machine code of a kernel, compiled once."""
+    start = perf_counter()
+    library = compile_module(build(spec))
+    spent = (perf_counter() - start) * 1e3
+    return Code(library, library.address("kernel"), tuple(slot_names(spec)), spent)
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """How a domain falls into tasks: fixed by its extents."""
+
+    batch: int
+    tile: int
+    batches: int
+    tiles: int
+
+    @property
+    def tasks(self) -> int:
+        return self.batches * self.tiles
+
+
+def decompose(spec: Spec, rows: int, columns: int) -> Decomposition:
+    """The tasks of a kernel on a domain of these extents."""
+    kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
+    tile = columns
+    if ROW not in kinds and columns > 2 * TASK_ELEMENTS:
+        tile = TASK_ELEMENTS
+    batch = max(1, TASK_ELEMENTS // max(tile, 1))
+    if COLUMN in kinds:
+        batch = max(batch, -(-rows // MAX_PARTS))
+    return Decomposition(batch, tile, -(-rows // batch), -(-columns // tile))
+
+
+def run_kernel(step: KernelStep, arrays: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
+    """The arrays of the step's outputs."""
+    return bind(step, arrays).run()
+
+
+@dataclass
+class Bound:
+    """A kernel on given arrays: it may run again on what they hold then."""
+
+    step: KernelStep
+    code: Code
+    parts: Decomposition
+    stored: list[np.ndarray]
+    table: ctypes.Array
+    kept: Sequence[np.ndarray]
+
+    def run(self) -> list[np.ndarray]:
+        """Compute the outputs."""
+        size = self.step.rows * self.step.columns
+        threads = 1 if size < SERIAL_BELOW else parallel.thread_count()
+        launch(self.code.address, ctypes.addressof(self.table), self.parts.tasks, threads)
+        return [self._finished(place) for place in range(len(self.stored))]
+
+    def _finished(self, place: int) -> np.ndarray:
+        """An output, its parts combined in their order."""
+        spec, array = self.step.spec, self.stored[place]
+        one = spec.instructions[spec.stores[place]]
+        node = self.step.outputs[place]
+        if one.kind not in (COLUMN, TOTAL):
+            return array
+        if one.text != "add":
+            combined = _COMBINE[one.text].reduce(array, axis=0)
+        elif one.kind == TOTAL:
+            combined = array.sum(axis=0, dtype=np.promote_types(array.dtype, np.float64)
+                                 if array.dtype.kind in "fc" else array.dtype)  # fmt: skip
+        else:
+            combined = _added(array)
+        return np.asarray(combined).astype(node.type.dtype.numpy).reshape(node.type.shape)
+
+
+def _added(parts: np.ndarray) -> np.ndarray:
+    """Rows added by pairs."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        pairs = parts[:half] + parts[half : 2 * half]
+        parts = np.concatenate([pairs, parts[2 * half :]]) if len(parts) % 2 else pairs
+    return parts[0]
+
+
+def bind(
+    step: KernelStep, arrays: Mapping[Node, np.ndarray], given: Sequence[np.ndarray] | None = None
+) -> Bound:
+    """A kernel on arrays; outputs go to `given` arrays of full or row values, or to new ones."""
+    code = compile_spec(step.spec)
+    parts = decompose(step.spec, step.rows, step.columns)
+    kept = [np.ascontiguousarray(arrays[load.node]) for load in step.loads]
+    stored = [_output(step, place, parts) for place in range(len(step.outputs))]
+    words = [_word(name, step, parts, kept, stored) for name in code.names]
+    table = (ctypes.c_int64 * len(words))(*words)
+    return Bound(step, code, parts, stored, table, kept)
+
+
+def _output(step: KernelStep, place: int, parts: Decomposition) -> np.ndarray:
+    one = step.spec.instructions[step.spec.stores[place]]
+    node = step.outputs[place]
+    dtype = node.type.dtype
+    if one.kind == COLUMN:
+        return np.empty((parts.batches, step.columns), dtype.compute.numpy)
+    if one.kind == TOTAL:
+        return np.empty((parts.tasks,), dtype.compute.numpy)
+    assert one.kind in (FULL, ROW)
+    return np.empty(node.type.shape, dtype.numpy)
+
+
+def _word(
+    name: tuple, step: KernelStep, parts: Decomposition, kept: Sequence[np.ndarray],
+    stored: Sequence[np.ndarray],
+) -> int:  # fmt: skip
+    kind, which = name[0], name[1]
+    if kind == "size":
+        sizes = {"rows": step.rows, "columns": step.columns, "batch": parts.batch,
+                 "tile": parts.tile, "tiles": parts.tiles}  # fmt: skip
+        return sizes[which]
+    if kind == "load":
+        return kept[which].__array_interface__["data"][0]
+    if kind == "store":
+        return stored[which].__array_interface__["data"][0]
+    if kind == "argument":
+        return _bits(step.arguments[which])
+    extent, own = step.loads[which].strides[name[2]]
+    return extent if kind == "extent" else own
+
+
+def _bits(number: float | int) -> int:
+    if isinstance(number, float):
+        return struct.unpack("<q", struct.pack("<d", number))[0]
+    return int(number)

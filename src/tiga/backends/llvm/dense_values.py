@@ -1,0 +1,179 @@
+"""Numbers of whole-tensor kernels in registers: one value, or real and imaginary part as two."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from tiga.backends.llvm.arithmetic import VectorArithmetic
+from tiga.backends.llvm.conversions import round_to
+from tiga.backends.llvm.lanes import constant_of
+from tiga.backends.llvm.layout import select_lanes
+from tiga.backends.llvm.memory import Array, lanes_type, register_element, splat
+from tiga.ops.base import Op
+from tiga.ops.tensor_complex import REAL_OF
+from tiga.types import DType
+
+A = VectorArithmetic()
+Value = tuple[ir.Value, ...]
+
+
+def part_dtype(dtype: DType) -> DType:
+    """The type of a value's parts in memory."""
+    return REAL_OF.get(dtype, dtype)
+
+
+def parts(dtype: DType) -> int:
+    """Into how many numbers a value falls."""
+    return 2 if dtype.is_complex else 1
+
+
+def filled(number: complex | float | int, dtype: DType, lanes: int) -> Value:
+    """One number in every lane."""
+    type_ = lanes_type(register_element(part_dtype(dtype)), lanes)
+    if dtype.is_complex:
+        whole = complex(number)
+        return constant_of(whole.real, type_), constant_of(whole.imag, type_)
+    return (constant_of(number, type_),)
+
+
+def spread(value: Value, lanes: int) -> Value:
+    """A scalar in every lane."""
+    if lanes == 1:
+        return value
+    return tuple(v if isinstance(v.type, ir.VectorType) else splat(v, lanes) for v in value)
+
+
+def first_lanes(count: ir.Value, lanes: int) -> ir.Value:
+    """The mask of the first `count` lanes."""
+    type_ = ir.VectorType.get([lanes], count.type)
+    numbers = ir.DenseElementsAttr.get(np.arange(lanes, dtype=np.int64), type=type_)
+    place = arith.constant(type_, numbers)
+    return arith.cmpi(arith.CmpIPredicate.slt, place, splat(count, lanes))
+
+
+def _double(mask: ir.Value, lanes: int) -> ir.Value:
+    pairs = [i // 2 for i in range(2 * lanes)]
+    return vector.shuffle(mask, mask, pairs)
+
+
+def _split(raw: ir.Value, lanes: int) -> Value:
+    if lanes == 1:
+        return vector.extract(raw, [], [0]), vector.extract(raw, [], [1])
+    even, odd = ([2 * i + k for i in range(lanes)] for k in (0, 1))
+    return vector.shuffle(raw, raw, even), vector.shuffle(raw, raw, odd)
+
+
+def _merge(value: Value, lanes: int) -> ir.Value:
+    re, im = value
+    if lanes == 1:
+        one = ir.VectorType.get([1], re.type)
+        return vector.shuffle(vector.broadcast(one, re), vector.broadcast(one, im), [0, 1])
+    order = [i // 2 + (i % 2) * lanes for i in range(2 * lanes)]
+    return vector.shuffle(re, im, order)
+
+
+def load(
+    base: ir.Value, dtype: DType, offset: ir.Value, lanes: int, mask: ir.Value | None
+) -> Value:
+    """`lanes` neighbours from an element on; zeros where masked."""
+    array = Array(base, part_dtype(dtype), 1)
+    if not dtype.is_complex:
+        return (array.load_run(offset, lanes, mask),)
+    start = arith.addi(offset, offset)
+    wide = None if mask is None else _double(mask, lanes)
+    return _split(array.load_run(start, 2 * lanes, wide), lanes)
+
+
+def store(
+    base: ir.Value, dtype: DType, value: Value, offset: ir.Value, lanes: int, mask: ir.Value | None
+) -> None:
+    """Store lanes to neighbours from an element on, but where masked."""
+    array = Array(base, part_dtype(dtype), 1)
+    if dtype.is_complex:
+        offset = arith.addi(offset, offset)
+        whole = _merge(value, lanes)
+        mask = None if mask is None else _double(mask, lanes)
+    else:
+        (whole,) = value
+    array.store_run(whole, offset, mask)
+
+
+def apply(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value]) -> Value:
+    """A pointwise op on values of the given types, rounded to a 16-bit type where it has one."""
+    if dtype.is_complex or any(d.is_complex for d in sources):
+        return _COMPLEX[op.name](*args)
+    plain = [arg[0] for arg in args]
+    if op.name == "cast":
+        value = A.cast(plain[0], sources[0].compute, op.to)
+        return (A.cast(value, op.to, op.to.compute),)
+    value = op.lower(A, *plain)
+    if getattr(op, "exact", False) or dtype == dtype.compute:
+        return (value,)
+    return (round_to(value, dtype),)
+
+
+def combine(name: str, dtype: DType, a: Value, b: Value) -> Value:
+    """Two values of a reduction."""
+    if dtype.is_complex:
+        return tuple(A.add(x, y) for x, y in zip(a, b, strict=True))
+    return (getattr(A, name)(a[0], b[0]),)
+
+
+def across_lanes(name: str, dtype: DType, value: Value, lanes: int) -> Value:
+    """All lanes combined, by halves."""
+    while lanes > 1:
+        half = lanes // 2
+        low = tuple(select_lanes(v, range(half)) for v in value)
+        high = tuple(select_lanes(v, range(half, lanes)) for v in value)
+        value, lanes = combine(name, dtype, low, high), half
+    return value
+
+
+def choose(mask: ir.Value, a: Value, b: Value) -> Value:
+    """`a` where the mask holds, else `b`."""
+    return tuple(arith.select(mask, x, y) for x, y in zip(a, b, strict=True))
+
+
+# complex arithmetic on pairs of real lanes
+
+
+def _add(a: Value, b: Value) -> Value:
+    return A.add(a[0], b[0]), A.add(a[1], b[1])
+
+
+def _sub(a: Value, b: Value) -> Value:
+    return A.sub(a[0], b[0]), A.sub(a[1], b[1])
+
+
+def _mul(a: Value, b: Value) -> Value:
+    real = A.sub(A.mul(a[0], b[0]), A.mul(a[1], b[1]))
+    return real, A.add(A.mul(a[0], b[1]), A.mul(a[1], b[0]))
+
+
+def _div(a: Value, b: Value) -> Value:
+    """Smith's division: by the larger part of b, so that its square does not overflow."""
+    swap = A.compare("lt", A.abs(b[0]), A.abs(b[1]))
+    large, small = A.select(swap, b[1], b[0]), A.select(swap, b[0], b[1])
+    ratio = A.div(small, large)
+    scale = A.add(large, A.mul(small, ratio))
+    first, second = A.select(swap, a[1], a[0]), A.select(swap, a[0], a[1])
+    real = A.div(A.add(first, A.mul(second, ratio)), scale)
+    imag = A.div(A.sub(second, A.mul(first, ratio)), scale)
+    return real, A.select(swap, A.neg(imag), imag)
+
+
+_COMPLEX = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "neg": lambda a: (A.neg(a[0]), A.neg(a[1])),
+    "conj": lambda a: (a[0], A.neg(a[1])),
+    "real": lambda a: (a[0],),
+    "imag": lambda a: (a[1],),
+    "make_complex": lambda a, b: (a[0], b[0]),
+    "stop_gradient": lambda a: a,
+    "where": lambda c, a, b: choose(c[0], a, b),
+}

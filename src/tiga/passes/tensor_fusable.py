@@ -1,0 +1,130 @@
+"""Which ops of whole-tensor programs compiled kernels take, and over which parts of a shape."""
+
+import math
+
+from tiga.ops.base import Pointwise
+from tiga.trace.node import Node
+from tiga.types import Shape, uint8
+
+COMPLEX_OPS = frozenset(
+    ("add", "sub", "mul", "neg", "div", "conj", "real", "imag", "make_complex", "where",
+     "stop_gradient")
+)  # fmt: skip
+FLOAT_OPS = frozenset(
+    ("sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "pow",
+     "floor", "ceil", "trunc", "roundeven", "copysign", "div", "rem")
+)  # fmt: skip
+MOVES = ("broadcast", "reshape")
+REDUCTIONS = {"sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum"}
+
+
+def _has_lowering(op: object) -> bool:
+    return isinstance(op, Pointwise) and (
+        type(op).lower is not Pointwise.lower or op.name in ("cast", *COMPLEX_OPS)
+    )
+
+
+def is_pointwise(node: Node) -> bool:
+    """Whether a kernel can compute this pointwise op on its operands' types."""
+    op = node.op
+    if not _has_lowering(op):
+        return False
+    types = [node.type.dtype, *(child.type.dtype for child in node.inputs)]
+    if any(d.is_complex for d in types):
+        return op.name in COMPLEX_OPS
+    if op.name in ("conj", "real", "imag", "make_complex"):
+        return False
+    if op.name == "cast":
+        return True
+    # uint8 in registers would be taken for signed.
+    return uint8 not in types and (op.name not in FLOAT_OPS or types[-1].is_float)
+
+
+def is_reduction(node: Node) -> bool:
+    """Whether a kernel can compute this reduction."""
+    dtype = node.type.dtype
+    known = node.op.name in REDUCTIONS and dtype != uint8 and dtype.kind != "b"
+    return known and not (dtype.is_complex and node.op.name != "sum_axes")
+
+
+def boundary(shape: Shape, columns: int) -> int | None:
+    """Where the axes of rows end and those of `columns` columns begin; None: nowhere."""
+    total, place = 1, len(shape)
+    while total < columns and place > 0:
+        place -= 1
+        total *= shape[place]
+    return place if total == columns else None
+
+
+def padded(shape: Shape, rank: int) -> Shape:
+    """A shape with leading axes of extent 1."""
+    return (1,) * (rank - len(shape)) + shape
+
+
+def suffix(shape: Shape, axes: Shape) -> int | None:
+    """The columns of a reduction over exactly the last axes; None for other axes."""
+    place = len(shape)
+    while place > 0 and (place - 1 in axes or shape[place - 1] == 1):
+        place -= 1
+    rest = [axis for axis in axes if axis < place and shape[axis] != 1]
+    return None if rest else math.prod(shape[place:])
+
+
+def prefix(shape: Shape, axes: Shape) -> int | None:
+    """The columns of a reduction over exactly the first axes; None for other axes."""
+    place = 0
+    while place < len(shape) and (place in axes or shape[place] == 1):
+        place += 1
+    rest = [axis for axis in axes if axis >= place and shape[axis] != 1]
+    return None if rest else math.prod(shape[place:])
+
+
+def moving_columns(source: Shape, target: Shape) -> int:
+    """Of a broadcast, how many columns at the end either all move or all repeat."""
+    source = padded(source, len(target))
+    place, moves = len(target), None
+    while place > 0:
+        extent = target[place - 1]
+        here = None if extent == 1 else source[place - 1] == extent
+        if here is not None and moves is not None and here != moves:
+            break
+        moves = here if moves is None else moves
+        place -= 1
+    return math.prod(target[place:])
+
+
+def strides_of(
+    source: Shape, target: Shape, columns: int
+) -> tuple[tuple[tuple[int, int], ...], bool]:
+    """Strides of a broadcast value over the rows of its target, from the last axis to the first
+    and with neighbours joined; and whether it moves along columns."""
+    rank = len(target)
+    source = padded(source, rank)
+    place = boundary(target, columns)
+    assert place is not None
+    moves = columns > 1 and math.prod(source[place:]) > 1
+    step = math.prod(source[place:])
+    joined: list[tuple[int, int]] = []
+    for axis in reversed(range(place)):
+        extent = target[axis]
+        if extent == 1:
+            continue
+        own = step if source[axis] == extent else 0
+        step *= source[axis]
+        last = joined[-1] if joined else None
+        if last is not None and own == last[0] * last[1]:
+            joined[-1] = (last[0] * extent, last[1])
+        else:
+            joined.append((extent, own))
+    if all(own == 0 for _, own in joined):
+        joined = []
+    return tuple(joined), moves
+
+
+def fits(source: Shape, target: Shape, columns: int) -> bool:
+    """Whether a kernel with so many columns can read `source` broadcast to `target`."""
+    place = boundary(target, columns)
+    if place is None:
+        return False
+    tail = padded(source, len(target))[place:]
+    return tail == target[place:] or math.prod(tail) == 1

@@ -1,0 +1,95 @@
+"""Kernels of whole-tensor programs as data: what one computes, without any extent in it.
+
+A kernel works on a domain of rows × columns, or (`flat`) on one run of elements. Values are
+
+    full     one number per row and column, or per element of a flat domain
+    row      one number per row
+    scalar   one number
+
+and results of reductions that end only after the kernel (`column`: over rows, `total`: over
+everything). Extents, strides and most constants are arguments, so that programs which differ in
+nothing else share their code.
+"""
+
+from dataclasses import dataclass
+
+from tiga.ops.base import Op
+from tiga.trace.node import Node
+from tiga.types import DType
+
+FULL, ROW, SCALAR, COLUMN, TOTAL = "full", "row", "scalar", "column", "total"
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One value of a kernel.
+
+    `opcode` is "load" (with `dims` strides over the rows; `moves`: along columns too), "argument"
+    (a number among the kernel's arguments), "constant" (`text`), "apply" (`op`) or "reduce"
+    (`text` names what combines).
+    """
+
+    opcode: str
+    kind: str
+    dtype: DType
+    inputs: tuple[int, ...] = ()
+    op: Op | None = None
+    text: str = ""
+    dims: int = 0
+    moves: bool = False
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A kernel: its instructions, which of them are stored, and how many columns go together."""
+
+    flat: bool
+    instructions: tuple[Instruction, ...]
+    stores: tuple[int, ...]
+    lanes: int
+    stashed: tuple[int, ...] = ()
+
+    def level(self, index: int) -> int:
+        """How many row reductions come before the value: the phase that computes it."""
+        return self.levels[index]
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The level of every instruction."""
+        found: list[int] = []
+        for instruction in self.instructions:
+            below = max((found[i] for i in instruction.inputs), default=0)
+            ends = instruction.opcode == "reduce" and instruction.kind == ROW
+            found.append(below + 1 if ends else below)
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A value that a kernel reads, and its strides over the rows: (extent, step) from the last
+    axis to the first."""
+
+    node: Node
+    strides: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """A kernel with what it works on."""
+
+    spec: Spec
+    rows: int
+    columns: int
+    loads: tuple[Load, ...]
+    arguments: tuple[float | int, ...]
+    outputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class LibraryStep:
+    """One op that numpy computes."""
+
+    node: Node
+
+
+TensorStep = KernelStep | LibraryStep

@@ -1,0 +1,146 @@
+"""The compiler of whole-tensor programs: program -> kernels and library calls -> values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.llvm.dense import build
+from tiga.backends.llvm.dense_run import compile_spec, run_kernel
+from tiga.backends.llvm.engine import compile_module
+from tiga.backends.reference.dense import apply_op
+from tiga.errors import InvalidIndex, InvalidValue
+from tiga.passes.tensor_plan import plan
+from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
+from tiga.trace.node import Node
+from tiga.trace.program import Program
+
+STAGES = ("gf_tensor", "loops", "llvm")
+
+
+@dataclass(frozen=True)
+class TensorExecutable:
+    """A whole-tensor program as steps."""
+
+    program: Program
+    steps: tuple[TensorStep, ...]
+
+    @cached_property
+    def kernels(self) -> tuple[KernelStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, KernelStep))
+
+    @cached_property
+    def calls(self) -> tuple[str, ...]:
+        """The ops that numpy computes; views cost nothing and are left out."""
+        nodes = [step.node for step in self.steps if isinstance(step, LibraryStep)]
+        return tuple(n.op.name for n in nodes if n.op.name not in ("reshape", "permute"))
+
+    @cached_property
+    def semantic_hash(self) -> str:
+        """What tells the program from others: equal programs have equal hashes."""
+        return sha256(describe(self.program).encode()).hexdigest()
+
+    @cached_property
+    def _last_uses(self) -> dict[Node, int]:
+        uses: dict[Node, int] = {}
+        for number, step in enumerate(self.steps):
+            reads = [step.node] if isinstance(step, LibraryStep) else []
+            inputs = [c for node in reads for c in node.inputs]
+            if isinstance(step, KernelStep):
+                inputs = [load.node for load in step.loads]
+            for node in inputs:
+                uses[node] = number
+        return uses
+
+    def compile(self) -> float:
+        """Compile what is not compiled yet; milliseconds spent."""
+        start = perf_counter()
+        for step in self.kernels:
+            compile_spec(step.spec)
+        return (perf_counter() - start) * 1e3
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs for given inputs."""
+        known: dict[Node, np.ndarray] = dict(zip(self.program.inputs, arrays, strict=True))
+        for node in self.program.order:
+            if node.op.name == "constant":
+                known[node] = node.op.reference()[0]
+        outputs = set(self.program.outputs)
+        for number, step in enumerate(self.steps):
+            if isinstance(step, KernelStep):
+                known.update(zip(step.outputs, run_kernel(step, known), strict=True))
+            else:
+                known[step.node] = call_library(step.node, known)
+            for node in self._released(number, outputs):
+                known.pop(node, None)
+        return [known[node] for node in self.program.outputs]
+
+    def _released(self, number: int, outputs: set[Node]) -> list[Node]:
+        return [n for n, last in self._last_uses.items() if last == number and n not in outputs]
+
+
+def call_library(node: Node, known: dict[Node, np.ndarray]) -> np.ndarray:
+    """One op by numpy."""
+    arrays = [known[child][None] for child in node.inputs]
+    try:
+        with np.errstate(all="ignore"):
+            value = apply_op(node, arrays)
+    except IndexError as error:
+        raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
+    return value.reshape(node.type.shape) if value.size == node.type.size else value[0]
+
+
+@lru_cache(maxsize=256)
+def compile_tensors(program: Program, native: bool = False) -> TensorExecutable:
+    """The executable of a whole-tensor program, planned once; its kernels are compiled at their
+    first run, and shared by every program that needs the same code."""
+    return TensorExecutable(program, plan(program, native))
+
+
+def describe(program: Program) -> str:
+    """The program as text without names of users' lines: the same for equal programs."""
+    number = {node: i for i, node in enumerate(program.order)}
+    lines = [
+        f"{number[n]} = {n.op!r} {[number[c] for c in n.inputs]} : {n.type}" for n in program.order
+    ]
+    return "\n".join([*lines, f"return {[number[n] for n in program.outputs]}"])
+
+
+def tensor_code(program: Program, stage: str) -> str:
+    """The text of one stage of a whole-tensor program.
+
+    Raises:
+        InvalidValue: there is no such stage.
+    """
+    if stage not in STAGES:
+        raise InvalidValue(f"generated_code expected one of {', '.join(STAGES)}, got {stage!r}.")
+    if stage == "gf_tensor":
+        return tensor_text(program)
+    texts: list[str] = []
+    for step in compile_tensors(program, True).kernels:
+        module = build(step.spec)
+        if stage == "loops":
+            texts.append(str(module))
+        else:
+            texts.append(str(compile_module(module, keep_llvm_ir=True).llvm_ir()))
+    return "\n".join(texts)
+
+
+def tensor_text(program: Program, *, verify: bool = False) -> str:
+    """The program as a `gf_tensor` module.
+
+    Args:
+        verify: also run the native verifier, parse the text again, and compare the programs.
+    """
+    from tiga.passes.tensor_text import program_text
+
+    return program_text(program, verify=verify)
+
+
+def explain(executable: TensorExecutable) -> dict[str, Any]:
+    """What an executable consists of."""
+    return {"kernels": len(executable.kernels), "library_calls": executable.calls}
