@@ -157,9 +157,11 @@ class ExclusiveProd(Op, name="exclusive_prod"):
         """The same value in gathers, reductions and pointwise ops."""
         is_zero, safe, product, zeros = self._state(m)
         one, none = ones_like(m), zeros_like(m)
-        at_zero = where(eq(zeros, one), product, none)
-        elsewhere = where(eq(zeros, none), div(product, safe), none)
-        return where(is_zero, at_zero, elsewhere)
+        # One number and one flag per row serve every edge: the others are all nonzero at the
+        # only zero, and everywhere if there is none.
+        others = where(le(zeros, one), product, none)
+        elsewhere = where(eq(zeros, none), div(others, safe), none)
+        return where(is_zero, others, elsewhere)
 
     def vjp(self, ct, out, m):
         is_zero, safe, product, zeros = self._state(m)
