@@ -156,3 +156,42 @@ def test_a_second_derivative_is_refused_not_zero():
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     with pytest.raises(RuntimeError):
         torch.autograd.grad(gradient.sum(), x)
+
+
+class Flipped(tg.MessagePassing):
+    """Wider than registers, and features mix: recorded, but not compiled."""
+
+    def edge(self, src, dst, edge):
+        return src.x.flip(-1) * dst.z
+
+
+class Pairs(tg.MessagePassing):
+    """Compiles forward; its gradient holds wide values."""
+
+    def edge(self, src, dst, edge):
+        return (src.x * dst.z).flip(-1).amax(-1)
+
+
+@pytest.mark.parametrize("width", [5000, 9000])
+@pytest.mark.parametrize("kernel", [Flipped, Pairs])
+def test_what_is_too_wide_to_compile_runs_in_blocks_both_ways(kernel, width):
+    kernel, generator = kernel(), torch.Generator().manual_seed(0)
+    x = torch.randn(17, width, generator=generator).requires_grad_()
+    z = torch.randn(25, width, generator=generator).requires_grad_()
+
+    class Eager:
+        x, z = x[SOURCES], z[TARGETS]
+
+    messages = kernel.edge(Eager, Eager, None)
+    want = torch.zeros(25, *messages.shape[1:]).index_add(0, TARGETS, messages)
+    got = kernel(graph=GRAPH, src={"x": x}, dst={"z": z})
+    torch.testing.assert_close(got, want)
+    line = type(kernel).edge.__code__.co_firstlineno + 1
+    assert f"test_torch_bounded.py:{line}" in kernel.explain()
+    cotangent = torch.randn(want.shape, generator=generator)
+    found = torch.autograd.grad(got, (x, z), cotangent)
+    for one, other in zip(found, torch.autograd.grad(want, (x, z), cotangent), strict=True):
+        torch.testing.assert_close(one, other)
+    kernel.strict = True
+    with pytest.raises(errors.Unfusable, match="elements that mix features"):
+        kernel(graph=GRAPH, src={"x": x}, dst={"z": z})

@@ -141,5 +141,7 @@ def schedule(program: RowProgram) -> Schedule:
     if whole > window:
         return Schedule("features", whole=whole, window=window, prefetch=prefetch)
     if widest > MAX_ELEMENTS:
-        raise Unfusable(f"values of {widest} elements that mix features")
+        where = next((n.where for n in nodes if n.where and n.type.size == widest), None)
+        place = f" ({where})" if where else ""
+        raise Unfusable(f"values of {widest} elements that mix features{place}")
     return Schedule("features", prefetch=prefetch)

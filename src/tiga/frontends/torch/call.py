@@ -33,13 +33,18 @@ _STATE = "_tiga_state"
 
 @dataclass(eq=False)
 class Variant:
-    """One program of a kernel and what must hold for it to serve a call."""
+    """One program of a kernel and what must hold for it to serve a call.
+
+    `bounded` runs what no trace holds; `fallback` what a trace holds, but no kernel can run, or not
+    with gradients.
+    """
 
     guards: Guards
     params: Mapping[str, Any]
     captured: Captured | None = None
     unit: Unit | None = None
     bounded: Bounded | None = None
+    fallback: Bounded | None = None
 
     def __post_init__(self) -> None:
         if self.captured is None:
@@ -115,10 +120,21 @@ def call(
     key = _signature(graph, fields, params)
     variant = _find(state, kernel, key, fields, params)
     if variant.bounded is not None:
-        if kernel.strict or current().strict:
-            raise Unfusable(str(variant.bounded.reason))
-        return variant.bounded.run(kernel, graph, fields, params)
-    return _run(state, variant, graph, fields, params)
+        return _run_bounded(variant.bounded, kernel, graph, fields, params)
+    try:
+        return _run(state, variant, graph, fields, params)
+    except Unfusable as reason:
+        if variant.fallback is None:
+            variant.fallback = Bounded(reason, discover(kernel))
+    return _run_bounded(variant.fallback, kernel, graph, fields, params)
+
+
+def _run_bounded(
+    bounded: Bounded, kernel: MessagePassing, graph: Graph, fields: Any, params: Any
+) -> Any:
+    if kernel.strict or current().strict:
+        raise Unfusable(str(bounded.reason))
+    return bounded.run(kernel, graph, fields, params)
 
 
 def _signature(

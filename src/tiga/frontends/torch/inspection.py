@@ -48,8 +48,7 @@ class Inspection:
         """One section per program."""
         lines = [f"{self.name}: {len(self.state.all())} program(s)"]
         for i, variant in enumerate(self.state.all()):
-            if variant.bounded is not None:
-                lines.append(f"program {i}: {_bounded_text(variant)}")
+            lines += [f"program {i}: not fused: {text}; {_ADVICE}" for text in _reasons(variant)]
         for what, runnable in self._runnables():
             lines += [
                 f"{what}:",
@@ -75,9 +74,9 @@ class Inspection:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """One record per program on the bounded path."""
         return tuple(
-            Diagnostic("capture", "rejected", str(v.bounded.reason), _ADVICE)
+            Diagnostic("capture", "rejected", text, _ADVICE)
             for v in self.state.all()
-            if v.bounded is not None
+            for text in _reasons(v)
         )
 
 
@@ -86,6 +85,6 @@ _ADVICE = (
 )
 
 
-def _bounded_text(variant: Variant) -> str:
-    assert variant.bounded is not None
-    return f"not fused: {variant.bounded.reason}; {_ADVICE}"
+def _reasons(variant: Variant) -> list[str]:
+    """Why calls of a variant run on the bounded path, if any do."""
+    return [str(b.reason) for b in (variant.bounded, variant.fallback) if b is not None]

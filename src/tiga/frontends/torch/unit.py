@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from tiga.compiler import executable, normalize
+from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
@@ -145,24 +146,53 @@ class Unit:
         self.lock = threading.RLock()
         self._plain: Runnable | None = None
         self.trained: dict[tuple[int, ...], Trained] = {}
+        self.refused: dict[tuple[int, ...], Unfusable] = {}
 
     def plain(self) -> Runnable:
         """The program alone."""
         if self._plain is None:
             with self.lock:
                 if self._plain is None:
-                    self._plain = Runnable(self.program)
+                    self._plain = self._made_plain()
         return self._plain
 
+    def _made_plain(self) -> Runnable:
+        if () in self.refused:
+            raise self.refused[()]
+        try:
+            return Runnable(self.program)
+        except Unfusable as reason:
+            self.refused[()] = reason
+            raise
+
     def training(self, wanted: tuple[int, ...]) -> Trained:
-        """The program with what the gradients of these inputs need."""
+        """The program with what the gradients of these inputs need.
+
+        Raises:
+            Unfusable: it, or its first gradient program, cannot be compiled.
+        """
         found = self.trained.get(wanted)
         if found is None:
             with self.lock:
                 found = self.trained.get(wanted)
                 if found is None:
-                    found = self.trained[wanted] = Trained(self.program, wanted)
+                    found = self.trained[wanted] = self._trained(wanted)
         return found
+
+    def _trained(self, wanted: tuple[int, ...]) -> Trained:
+        """The training form, once its first gradient program is known to compile: a backward pass
+        is too late to take another path."""
+        if wanted in self.refused:
+            raise self.refused[wanted]
+        try:
+            made = Trained(self.program, wanted)
+            present = tuple(i for i in made.floats if i < len(self.program.outputs))
+            if present:
+                made.derivative(present).unit.plain()
+        except Unfusable as reason:
+            self.refused[wanted] = reason
+            raise
+        return made
 
     def runnables(self) -> list[tuple[str, Runnable]]:
         """Everything compiled so far, with what it is: derivatives of derivatives included."""
