@@ -1,5 +1,7 @@
 """What cannot be fused runs through torch in destination blocks."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -178,11 +180,8 @@ def test_what_is_too_wide_to_compile_runs_in_blocks_both_ways(kernel, width):
     kernel, generator = kernel(), torch.Generator().manual_seed(0)
     x = torch.randn(17, width, generator=generator).requires_grad_()
     z = torch.randn(25, width, generator=generator).requires_grad_()
-
-    class Eager:
-        x, z = x[SOURCES], z[TARGETS]
-
-    messages = kernel.edge(Eager, Eager, None)
+    ends = SimpleNamespace(x=x[SOURCES], z=z[TARGETS])
+    messages = kernel.edge(ends, ends, None)
     want = torch.zeros(25, *messages.shape[1:]).index_add(0, TARGETS, messages)
     got = kernel(graph=GRAPH, src={"x": x}, dst={"z": z})
     torch.testing.assert_close(got, want)
