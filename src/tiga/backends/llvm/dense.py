@@ -6,12 +6,12 @@ results of tasks are combined in their order: no result depends on the number of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm import dense_values as dv
+from tiga.backends.llvm.dense_lanes import Lanes, Row
 from tiga.backends.llvm.dense_values import Value
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import loop
@@ -52,15 +52,6 @@ def build(spec: Spec, name: str = "kernel") -> ir.Module:
                 _Kernel(spec, table).run(low, high)
                 func.ReturnOp([])
     return module
-
-
-@dataclass
-class _Row:
-    """One row while code for it is made: where loads start, and its row values."""
-
-    index: ir.Value
-    starts: dict[int, ir.Value] = field(default_factory=dict)
-    values: dict[int, Value] = field(default_factory=dict)
 
 
 class _Kernel:
@@ -119,6 +110,12 @@ class _Kernel:
             if phase is None or self.levels[source] == phase:
                 found.append(i)
         return found
+
+    def _full_stores(self, phase: int) -> list[int]:
+        """The full values that a phase stores."""
+        found = dict.fromkeys(self.spec.stores)
+        kinds = self.spec.instructions
+        return [i for i in found if kinds[i].kind == FULL and self.levels[i] == phase]
 
     def _source(self, i: int) -> Instruction:
         return self.spec.instructions[self.spec.instructions[i].inputs[0]]
@@ -182,10 +179,10 @@ class _Kernel:
     def _store_at(self, i: int, value: Value, element: ir.Value) -> None:
         for place, stored in enumerate(self.spec.stores):
             if stored == i:
-                base, dtype = self.pointers["store", place], self._partial(i)
+                base, dtype = self.pointers["store", place], self.partial(i)
                 dv.store(base, dtype, value, element, 1, None)
 
-    def _partial(self, i: int):
+    def partial(self, i: int):
         """The type in which an instruction's result is stored: partial ones do not round."""
         one = self.spec.instructions[i]
         return one.dtype.compute if one.kind in (COLUMN, TOTAL) else one.dtype
@@ -194,17 +191,17 @@ class _Kernel:
         """Start the task's part of a reduction over rows."""
 
         def body(column: ir.Value, lanes: int, mask: ir.Value | None, carried):
-            self._store_lanes(i, self._identity(i, lanes), arith.addi(self.partial_row, column),
+            self.store_lanes(i, self._identity(i, lanes), arith.addi(self.partial_row, column),
                               lanes, mask)  # fmt: skip
             return carried
 
         self._columns(body, [])
 
-    def _store_lanes(self, i: int, value: Value, offset: ir.Value, lanes: int, mask) -> None:
+    def store_lanes(self, i: int, value: Value, offset: ir.Value, lanes: int, mask) -> None:
         for place, stored in enumerate(self.spec.stores):
             if stored == i:
                 base = self.pointers["store", place]
-                dv.store(base, self._partial(i), value, offset, lanes, mask)
+                dv.store(base, self.partial(i), value, offset, lanes, mask)
 
     # columns
 
@@ -224,7 +221,7 @@ class _Kernel:
     # rows
 
     def _row(self, position: ir.Value, totals: list[Value]) -> list[Value]:
-        row = _Row(position)
+        row = Row(position)
         self._locate(row)
         current = dict(zip(self.totals, totals, strict=True))
         for phase in range(self.last + 1):
@@ -232,14 +229,14 @@ class _Kernel:
         for i in self.totals:
             if self._source(i).kind == ROW:
                 one = self.spec.instructions[i]
-                value = self._row_value(row, one.inputs[0])
+                value = self.row_value(row, one.inputs[0])
                 current[i] = dv.combine(one.text, one.dtype, current[i], value)
         for i in dict.fromkeys(self.spec.stores):
             if self.spec.instructions[i].kind == ROW:
-                self._store_at(i, self._row_value(row, i), position)
+                self._store_at(i, self.row_value(row, i), position)
         return [current[i] for i in self.totals]
 
-    def _locate(self, row: _Row) -> None:
+    def _locate(self, row: Row) -> None:
         """Where every load starts in this row."""
         for one in self.spec.instructions:
             if one.opcode == "load" and one.kind != SCALAR:
@@ -256,7 +253,7 @@ class _Kernel:
             total = arith.addi(total, arith.muli(place, step))
         return total
 
-    def _row_value(self, row: _Row, i: int) -> Value:
+    def row_value(self, row: Row, i: int) -> Value:
         """A row or scalar value, made at the insertion point if it is not there yet."""
         if i in self.scalars:
             return self.scalars[i]
@@ -267,8 +264,8 @@ class _Kernel:
                 row.values[i] = dv.load(base, one.dtype, row.starts[int(one.text)], 1, None)
             else:
                 assert one.opcode == "apply", f"{one} is not known yet"
-                args = [self._row_value(row, j) for j in one.inputs]
-                row.values[i] = dv.apply(one.op, one.dtype, self._dtypes(one), args)
+                args = [self.row_value(row, j) for j in one.inputs]
+                row.values[i] = dv.apply(one.op, one.dtype, self.dtypes(one), args)
         return row.values[i]
 
     def first_use(self, i: int) -> int:
@@ -281,8 +278,7 @@ class _Kernel:
         for phase in range(self.last + 1):
             ends = [*self._ends(ROW, phase), *self._ends(TOTAL, phase), *self._ends(COLUMN, phase)]
             stack = [self.spec.instructions[i].inputs[0] for i in ends]
-            stack += [i for i in self.spec.stores
-                      if self.spec.instructions[i].kind == FULL and self.levels[i] == phase]  # fmt: skip
+            stack += self._full_stores(phase)
             seen: set[int] = set()
             while stack:
                 i = stack.pop()
@@ -294,17 +290,14 @@ class _Kernel:
                 stack.extend(self.spec.instructions[i].inputs)
         raise AssertionError("a stashed value is used")
 
-    def _dtypes(self, one: Instruction):
+    def dtypes(self, one: Instruction):
         return [self.spec.instructions[j].dtype for j in one.inputs]
 
-    def _phase(self, row: _Row, phase: int, totals: dict[int, Value]) -> None:
+    def _phase(self, row: Row, phase: int, totals: dict[int, Value]) -> None:
         reductions = self._ends(ROW, phase)
         sums = [i for i in self._ends(TOTAL, phase) if self._source(i).kind == FULL]
         columns = self._ends(COLUMN, phase)
-        stores = [
-            i for i in dict.fromkeys(self.spec.stores)
-            if self.spec.instructions[i].kind == FULL and self.levels[i] == phase
-        ]  # fmt: skip
+        stores = self._full_stores(phase)
         if not (reductions or sums or columns or stores):
             return
         wanted = [*(self.spec.instructions[i].inputs[0] for i in (*reductions, *sums, *columns)),
@@ -317,14 +310,14 @@ class _Kernel:
         ]
 
         def body(column: ir.Value, lanes: int, mask, values: Sequence[ir.Value]):
-            lanes_of = _Lanes(self, row, column, lanes, mask, phase)
+            lanes_of = Lanes(self, row, column, lanes, mask, phase)
             states = _unflat(values, [self.spec.instructions[i].dtype for i in carried])
             states = [lanes_of.reduced(i, s) for i, s in zip(carried, states, strict=True)]
             for i in columns:
                 lanes_of.add_to_column(i)
             for i in stores:
                 offset = arith.addi(arith.muli(row.index, self._size("columns")), column)
-                self._store_lanes(i, lanes_of.value(i), offset, lanes, mask)
+                self.store_lanes(i, lanes_of.value(i), offset, lanes, mask)
             return _flat(states)
 
         ended = _unflat(
@@ -338,7 +331,7 @@ class _Kernel:
             result = dv.across_lanes(one.text, one.dtype, value, self.spec.lanes)
             row.values[i] = _rounded(result, one)
 
-    def _prepare(self, row: _Row, wanted: Sequence[int]) -> None:
+    def _prepare(self, row: Row, wanted: Sequence[int]) -> None:
         """Make the row values that the full values of a phase read, before its loop."""
         stack, seen = list(wanted), set()
         while stack:
@@ -348,78 +341,9 @@ class _Kernel:
                 continue
             seen.add(i)
             if one.kind in (ROW, SCALAR):
-                self._row_value(row, i)
+                self.row_value(row, i)
             else:
                 stack.extend(one.inputs)
-
-
-@dataclass
-class _Lanes:
-    """Full values at a run of columns."""
-
-    kernel: _Kernel
-    row: _Row
-    column: ir.Value
-    lanes: int
-    mask: ir.Value | None
-    phase: int
-    values: dict[int, Value] = field(default_factory=dict)
-
-    def value(self, i: int) -> Value:
-        """One instruction's lanes."""
-        if i not in self.values:
-            self.values[i] = self._make(i)
-        return self.values[i]
-
-    def _make(self, i: int) -> Value:
-        kernel = self.kernel
-        one = kernel.spec.instructions[i]
-        if one.kind in (ROW, SCALAR):
-            return dv.spread(kernel._row_value(self.row, i), self.lanes)
-        if one.opcode == "spread":
-            return self.value(one.inputs[0])
-        if one.opcode == "load":
-            return self._load(one)
-        if i in kernel.scratch and self._kept(i):
-            return self._scratch(i, one)
-        args = [self.value(j) for j in one.inputs]
-        made = dv.apply(one.op, one.dtype, kernel._dtypes(one), args)
-        if i in kernel.scratch:
-            dv.store(kernel.scratch[i], one.dtype.compute, made, self.column, self.lanes, None)
-        return made
-
-    def _kept(self, i: int) -> bool:
-        """Whether an earlier phase computed the value already."""
-        return self.phase > self.kernel.first_use(i)
-
-    def _scratch(self, i: int, one: Instruction) -> Value:
-        return dv.load(self.kernel.scratch[i], one.dtype.compute, self.column, self.lanes, None)
-
-    def _load(self, one: Instruction) -> Value:
-        kernel, number = self.kernel, int(one.text)
-        base, start = kernel.pointers["load", number], self.row.starts[number]
-        if not one.moves:
-            return dv.spread(dv.load(base, one.dtype, start, 1, None), self.lanes)
-        return dv.load(base, one.dtype, arith.addi(start, self.column), self.lanes, self.mask)
-
-    def reduced(self, i: int, state: Value) -> Value:
-        """A reduction's accumulator with these lanes."""
-        one = self.kernel.spec.instructions[i]
-        joined = dv.combine(one.text, one.dtype, state, self.value(one.inputs[0]))
-        return joined if self.mask is None else dv.choose(self.mask, joined, state)
-
-    def add_to_column(self, i: int) -> None:
-        """Combine these lanes with the task's part of a reduction over rows."""
-        kernel = self.kernel
-        one = kernel.spec.instructions[i]
-        offset = arith.addi(kernel.partial_row, self.column)
-        base = next(
-            kernel.pointers["store", place]
-            for place, stored in enumerate(kernel.spec.stores) if stored == i
-        )  # fmt: skip
-        before = dv.load(base, kernel._partial(i), offset, self.lanes, self.mask)
-        after = dv.combine(one.text, one.dtype, before, self.value(one.inputs[0]))
-        kernel._store_lanes(i, after, offset, self.lanes, self.mask)
 
 
 def _flat(values: Sequence[Value]) -> list[ir.Value]:

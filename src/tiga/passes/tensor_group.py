@@ -1,0 +1,286 @@
+"""A kernel of a whole-tensor program while it is formed: what fits it, and what it reads."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tiga.ops.leaf import Constant
+from tiga.passes.tensor_fusable import (
+    MOVES,
+    REDUCTIONS,
+    boundary,
+    fits,
+    is_pointwise,
+    is_reduction,
+    strides_of,
+)
+from tiga.passes.tensor_spec import (
+    COLUMN,
+    FULL,
+    ROW,
+    SCALAR,
+    TOTAL,
+    Instruction,
+    KernelStep,
+    Load,
+    Spec,
+)
+from tiga.trace.node import Node
+from tiga.types import Shape
+
+KEPT_TEXTS = ("0.0", "1.0", "-1.0", "2.0", "0.5", "inf", "-inf", "nan", "0", "1", "True", "False")
+"""Constants that stay in the code; all others are arguments."""
+STASH_COST = 16
+STASH_COLUMNS = 8192
+MAX_INSTRUCTIONS = 200
+
+
+@dataclass
+class Group:
+    """A kernel while it is formed."""
+
+    rows: int
+    columns: int
+    flat: bool
+    instructions: list[Instruction] = field(default_factory=list)
+    index: dict[Node, int] = field(default_factory=dict)
+    loads: list[Load] = field(default_factory=list)
+    arguments: list[float | int] = field(default_factory=list)
+    keys: dict[tuple, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+    def kind(self, node: Node) -> str | None:
+        """The kind of a value inside the kernel; None: it is outside."""
+        found = self.index.get(node)
+        return None if found is None else self.instructions[found].kind
+
+    def add(self, instruction: Instruction, *key: object) -> int:
+        unique = (instruction, *key)
+        if unique not in self.keys:
+            self.keys[unique] = len(self.instructions)
+            self.instructions.append(instruction)
+        return self.keys[unique]
+
+    # what fits
+
+    def accepts(self, node: Node) -> bool:
+        """Whether the node can join."""
+        if len(self.instructions) > MAX_INSTRUCTIONS:
+            return False
+        if any(self.kind(child) in (COLUMN, TOTAL) for child in node.inputs):
+            return False
+        if node.op.name in MOVES:
+            return self._accepts_move(node)
+        if is_reduction(node):
+            return self._accepts_reduction(node)
+        return is_pointwise(node) and self._pointwise_kind(node) is not None
+
+    def _is_full(self, shape: Shape) -> bool:
+        if math.prod(shape) != self.size:
+            return False
+        return self.flat or boundary(shape, self.columns) is not None
+
+    def _readable(self, node: Node, kind: str) -> bool:
+        """Whether an outside value can be read as one of this kind."""
+        if node.op.name == "constant":
+            return True
+        if kind == FULL:
+            return self._is_full(node.type.shape)
+        return (kind == ROW and node.type.size == self.rows) or node.type.size == 1
+
+    def _pointwise_kind(self, node: Node) -> str | None:
+        kinds = {self.kind(child) for child in node.inputs} - {None, SCALAR}
+        if len(kinds) > 1:
+            return None
+        outside = [c for c in node.inputs if self.kind(c) is None and c.op.name != "constant"]
+        here = FULL if self._is_full(node.type.shape) else None
+        kind = kinds.pop() if kinds else here
+        if kind is None or not all(self._readable(child, kind) for child in outside):
+            return None
+        if kind == FULL and not self._is_full(node.type.shape):
+            return None
+        return kind
+
+    def _accepts_move(self, node: Node) -> bool:
+        (x,) = node.inputs
+        kind, target = self.kind(x), node.type.shape
+        if x.op.name == "constant":
+            return False
+        if kind == SCALAR:
+            return True
+        if node.op.name == "reshape":
+            if kind is None:
+                return False
+            return kind == ROW or self._is_full(target)
+        if kind is None:
+            if not self._is_full(target):
+                return False
+            return x.type.size == 1 or (not self.flat and fits(x.type.shape, target, self.columns))
+        return kind == ROW and self._spreads_row(x.type.shape, target)
+
+    def _spreads_row(self, source: Shape, target: Shape) -> bool:
+        """Whether a row value is broadcast along the columns, and only them."""
+        if not self._is_full(target) or not fits(source, target, self.columns):
+            return False
+        strides, moves = strides_of(source, target, self.columns)
+        return not moves and strides in (((self.rows, 1),), ()) and math.prod(source) == self.rows
+
+    def _reduction_kind(self, node: Node) -> str | None:
+        (x,) = node.inputs
+        shape, axes = x.type.shape, node.op.axes
+        if self.kind(x) == ROW:
+            return TOTAL if node.type.size == 1 else None
+        if self.kind(x) == SCALAR or not self._is_full(shape):
+            return None
+        if node.type.size == 1 and (self.flat or self.rows > 1):
+            return TOTAL
+        if self.flat:
+            return None
+        place = boundary(shape, self.columns)
+        assert place is not None
+        large = {axis for axis in axes if shape[axis] != 1}
+        head = {axis for axis in range(place) if shape[axis] != 1}
+        tail = {axis for axis in range(place, len(shape)) if shape[axis] != 1}
+        if large == tail:
+            return ROW
+        return COLUMN if large == head else None
+
+    def _accepts_reduction(self, node: Node) -> bool:
+        kind = self._reduction_kind(node)
+        # A partial result per task: only sums of floats and integers, and extrema, have one.
+        return kind is not None and not (kind == ROW and self.flat)
+
+    # joining
+
+    def join(self, node: Node) -> None:
+        """Add the node, which is accepted."""
+        if node.op.name in MOVES:
+            self._join_move(node)
+        elif is_reduction(node):
+            self._join_reduction(node)
+        else:
+            kind = self._pointwise_kind(node)
+            assert kind is not None
+            inputs = tuple(self._operand(child, kind) for child in node.inputs)
+            made = Instruction("apply", kind, node.type.dtype, inputs, node.op)
+            self.index[node] = self.add(made)
+
+    def _join_move(self, node: Node) -> None:
+        (x,) = node.inputs
+        kind = self.kind(x)
+        if kind is None:
+            self.index[node] = self._load(x, node.type.shape, FULL)
+        elif kind == ROW and node.op.name == "broadcast":
+            # The value of the row, at every column of it.
+            spread = Instruction("spread", FULL, node.type.dtype, (self.index[x],))
+            self.index[node] = self.add(spread)
+        else:
+            self.index[node] = self.index[x]
+
+    def _join_reduction(self, node: Node) -> None:
+        (x,) = node.inputs
+        kind = self._reduction_kind(node)
+        assert kind is not None
+        source = self._operand(x, FULL if self.kind(x) is None else str(self.kind(x)))
+        text = REDUCTIONS[node.op.name]
+        made = Instruction("reduce", kind, node.type.dtype, (source,), text=text)
+        self.index[node] = self.add(made)
+
+    def _operand(self, node: Node, kind: str) -> int:
+        found = self.index.get(node)
+        if found is not None:
+            return found
+        if node.op.name == "constant":
+            return self._constant(node.op, node)
+        return self._load(node, node.type.shape, kind)
+
+    def _constant(self, op: Constant, node: Node) -> int:
+        dtype = op.of.dtype
+        if dtype.is_complex or str(op.value) in KEPT_TEXTS:
+            return self.add(Instruction("constant", SCALAR, dtype, text=op.text))
+        key = ("argument", op.text, dtype)
+        if key not in self.keys:
+            self.arguments.append(op.value)
+        number = len(self.arguments) - 1
+        return self.add_keyed(Instruction("argument", SCALAR, dtype, dims=number), key)
+
+    def add_keyed(self, instruction: Instruction, key: tuple) -> int:
+        """Add an instruction under a key of its own."""
+        if key not in self.keys:
+            self.keys[key] = len(self.instructions)
+            self.instructions.append(instruction)
+        return self.keys[key]
+
+    def _load(self, node: Node, target: Shape, kind: str) -> int:
+        if (node.type.size == 1 and math.prod(target) != 1) or kind == SCALAR:
+            strides, moves, kind = (), False, SCALAR
+        elif kind == ROW:
+            strides, moves = ((self.rows, 1),), False
+        elif self.flat:
+            strides, moves = (), True
+        else:
+            strides, moves = strides_of(node.type.shape, target, self.columns)
+        key = ("load", node, strides, moves, kind)
+        if key not in self.keys:
+            self.loads.append(Load(node, strides))
+        made = Instruction("load", kind, node.type.dtype, text=str(len(self.loads) - 1),
+                           dims=len(strides), moves=moves)  # fmt: skip
+        return self.add_keyed(made, key)
+
+    # the finished kernel
+
+    def close(self, outputs: Sequence[Node]) -> KernelStep:
+        """The kernel that stores `outputs`."""
+        spec = Spec(
+            self.flat,
+            tuple(self.instructions),
+            tuple(self.index[node] for node in outputs),
+            self._lanes(),
+        )
+        spec = Spec(spec.flat, spec.instructions, spec.stores, spec.lanes, self._stashed(spec))
+        return KernelStep(
+            spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments), tuple(outputs)
+        )
+
+    def _lanes(self) -> int:
+        wide = any(i.dtype.itemsize >= 8 for i in self.instructions)
+        dear = any(i.op is not None and getattr(i.op, "cost", 1) >= 20 for i in self.instructions)
+        lanes = (8 if wide else 16) if dear else (16 if wide else 32)
+        while lanes >= 2 * self.columns and lanes > 1:
+            lanes //= 2
+        return lanes
+
+    def _stashed(self, spec: Spec) -> tuple[int, ...]:
+        """Costly full values of several phases: computed once per row and kept beside."""
+        if self.flat or self.columns > STASH_COLUMNS:
+            return ()
+        levels = spec.levels
+        cost = [0] * len(self.instructions)
+        phases: list[set[int]] = [set() for _ in self.instructions]
+        for i, one in enumerate(self.instructions):
+            own = getattr(one.op, "cost", 0) if one.op is not None else 0
+            cost[i] = own + sum(cost[j] for j in one.inputs if self.instructions[j].kind == FULL)
+        ends = [i for i, one in enumerate(self.instructions) if one.opcode == "reduce"]
+        for end in [*spec.stores, *ends]:
+            target = self.instructions[end]
+            place = levels[end] - (target.opcode == "reduce" and target.kind == ROW)
+            self._mark(end, place, phases)
+        return tuple(
+            i for i, one in enumerate(self.instructions)
+            if one.kind == FULL and one.opcode == "apply" and len(phases[i]) > 1
+            and cost[i] >= STASH_COST and not one.dtype.is_complex
+        )  # fmt: skip
+
+    def _mark(self, end: int, phase: int, phases: list[set[int]]) -> None:
+        stack = list(self.instructions[end].inputs)
+        if self.instructions[end].kind == FULL:
+            stack.append(end)
+        while stack:
+            i = stack.pop()
+            if self.instructions[i].kind != FULL or phase in phases[i]:
+                continue
+            phases[i].add(phase)
+            stack.extend(self.instructions[i].inputs)

@@ -1,0 +1,174 @@
+"""Compiled programs give what numpy gives: every fused op, layout and reduction, special values."""
+
+import numpy as np
+import pytest
+
+import tiga as tg
+from tests.native.test_array_api import BINARY, UNARY, sample
+from tiga.frontends.tensor.evaluate import realize_all
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "complex64", "complex128")
+EPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1.2e-7, "complex64": 1.2e-7}
+
+
+def both(make, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tg.Tensor], list[tg.Tensor]]:
+    """What `make` builds, computed by compiled code and by numpy."""
+    results = []
+    for backend in ("native", "python"):
+        monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+        made = make()
+        realize_all(made)
+        results.append(made)
+    return results[0], results[1]
+
+
+def same(got: tg.Tensor, want: tg.Tensor, ulps: float, context: str) -> None:
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    a, b = (
+        t.numpy().astype(np.complex128 if t.dtype.is_complex else np.float64) for t in (got, want)
+    )
+    limit = ulps * EPS.get(str(got.dtype), 2.3e-16)
+    np.testing.assert_allclose(a, b, rtol=limit, atol=limit, err_msg=context)
+    if got.dtype.kind == "f":
+        assert (np.isnan(a) == np.isnan(b)).all(), context
+
+
+def values(dtype: str, shape: tuple[int, ...]) -> tg.Tensor:
+    rng = np.random.default_rng(7)
+    array = rng.uniform(-2, 2, shape)
+    if dtype.startswith("complex"):
+        array = array + 1j * rng.uniform(-2, 2, shape)
+    if dtype.startswith("int"):
+        array = rng.integers(-9, 9, shape)
+    return tg.tensor(array).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_on_special_values(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [n for n, kinds in UNARY.items() if dtype in kinds]
+    extra = ("erf", "sigmoid", "relu", "gelu", "silu", "softplus", "rsqrt")
+    every = sorted({*names, *extra})
+
+    def make() -> list[tg.Tensor]:
+        x = tg.tensor(np.tile(sample(dtype), 3))
+        return [getattr(tg, name)(x) for name in every]
+
+    for name, got, want in zip(every, *both(make, monkeypatch), strict=True):
+        same(got, want, 8, name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_two_operands_on_special_values(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = sorted(n for n, mix in BINARY.items() if (dtype, dtype) in mix)
+    if dtype == "int32":
+        names = [n for n in names if n not in ("floor_divide", "remainder")]
+
+    def make() -> list[tg.Tensor]:
+        x, y = tg.tensor(sample(dtype)[:, None]), tg.tensor(sample(dtype)[None, :])
+        return [getattr(tg, name)(x, y) for name in names]
+
+    for name, got, want in zip(names, *both(make, monkeypatch), strict=True):
+        same(got, want, 8, name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (70, 33), (5, 130)])
+def test_layouts(dtype: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, columns = shape
+    x, v, r = values(dtype, shape), values(dtype, (columns,)), values(dtype, (rows, 1))
+
+    def make() -> list[tg.Tensor]:
+        y = x * v + r
+        return [y, y.sum(1), y.sum(0), y.sum(), (y * x).sum(1, keepdims=True) * y, x.T + 1]
+
+    for place, (got, want) in enumerate(zip(*both(make, monkeypatch), strict=True)):
+        same(got, want, 300, f"output {place}")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_rows_in_several_phases(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = values(dtype, (37, 50)), values(dtype, (50,))
+
+    def make() -> list[tg.Tensor]:
+        return [
+            tg.softmax(x, axis=1), tg.log_softmax(x, axis=1), tg.logsumexp(x, axis=1),
+            tg.layer_norm(x, 50, w, w), tg.std(x, axis=1), tg.var(x, axis=0), tg.max(x, axis=1),
+            tg.min(x, axis=0), tg.mean(x), tg.max(x),
+        ]  # fmt: skip
+
+    for place, (got, want) in enumerate(zip(*both(make, monkeypatch), strict=True)):
+        same(got, want, 60, f"output {place}")
+
+
+def test_several_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, c = values("float32", (3, 4, 5, 6)), values("float32", (4, 1, 1))
+
+    def make() -> list[tg.Tensor]:
+        y = x * c - 1.0
+        return [
+            y,
+            y.sum((2, 3)),
+            y.sum((0, 1)),
+            y.sum(1),
+            y.sum((0, 2)),
+            y.mean(),
+            y.permute(3, 0, 1, 2),
+        ]
+
+    for place, (got, want) in enumerate(zip(*both(make, monkeypatch), strict=True)):
+        same(got, want, 300, f"output {place}")
+
+
+def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
+    x = values("float32", (300, 700))
+    results = []
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("TIGA_NUM_THREADS", threads)
+        y = tg.exp(x) * 0.3
+        made = [y.sum(), y.sum(0), y.sum(1), tg.softmax(x, axis=1)]
+        realize_all(made)
+        results.append(b"".join(t.numpy().tobytes() for t in made))
+    assert len(set(results)) == 1
+
+
+def test_a_new_extent_or_number_needs_no_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tiga.backends.llvm.dense_run import compile_spec
+
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
+
+    def run(rows: int, factor: float) -> None:
+        x = values("float32", (rows, 48))
+        (x * factor + 1.0).sum(1).realize()
+
+    run(10, 3.25)
+    before = compile_spec.cache_info().misses
+    run(11, 3.25)
+    run(500, 4.5)
+    assert compile_spec.cache_info().misses == before
+
+
+def test_execution_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = values("float32", (64, 1024))
+    y = (x * 2.0).sum(1)
+    assert y.execution is None
+    y.realize()
+    assert y.execution["backend"] == "cpu-llvm"
+    assert y.execution["kernels"] == 1
+    again = (x * 2.0).sum(1).realize()
+    assert again.execution["cache_hit"]
+    assert again.execution["semantic_hash"] == y.execution["semantic_hash"]
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "python")
+    assert (x * 2.0).realize().execution["backend"] == "python-oracle"
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "fortran")
+    with pytest.raises(tg.errors.InvalidValue, match="auto, native, python"):
+        (x * 2.0).realize()
+
+
+def test_sums_keep_their_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
+    ones = tg.ones(20_000_000)
+    assert ones.sum().item() == 20_000_000
+    assert tg.ones(70_000, dtype=tg.float16).mean().item() == 1.0
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "python")
+    assert tg.ones((20_000_000, 1)).sum(0).item() == 20_000_000
