@@ -1,6 +1,6 @@
 """Run a plan on a GPU: bind tensors to kernels' parameters and launch step by step."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,20 @@ from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.topology import DeviceWalk, device_walk
 from tiga.backends.triton.totals import sum_pieces
 from tiga.backends.triton.writer import KernelSource
+from tiga.errors import UnsupportedByBackend
+from tiga.passes.canonicalize import canonicalize
+from tiga.passes.form import form
+from tiga.passes.hoist import hoist
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.runtime import cuda
 from tiga.trace.node import Node
+from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, int32, int64
 
 LIMIT = 2**31
+
+ChooseTile = Callable[[RowProgram, int], Tile]
+"""The tile of a row program whose rows have about so many edges."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,7 @@ class RowStep:
     program: RowProgram
     ordered: frozenset[Node]
     number: int
+    choose: ChooseTile = choose_tile
     variants: dict[Shape, Variant] = field(default_factory=dict)
 
     def variant(self, shape: Shape) -> Variant:
@@ -133,7 +142,7 @@ class RowLaunch:
     def shape(self, walk: DeviceWalk | None) -> Shape:
         """Which kernels serve this run."""
         mean = min(walk.mean_degree, 64) if walk else 1
-        tile = choose_tile(self.step.program, mean)
+        tile = self.step.choose(self.step.program, mean)
         bits = walk.index.element_size() * 8 if walk else 32
         return Shape(tile, bits, self._is_wide(), bool(walk and walk.num_chunks))
 
@@ -269,19 +278,42 @@ class Executable:
             if isinstance(step, LibraryCall):
                 continue
             walks = step.program.relation is not None
-            tile = choose_tile(step.program, padded(mean_degree) if walks else 1)
+            tile = step.choose(step.program, padded(mean_degree) if walks else 1)
             for _, source in step.sources(Shape(tile, 32, False, walks and has_chunks)):
                 yield source
             for _, kernel in step.variant(Shape(tile, 32, False, walks and has_chunks)).totals:
                 yield kernel.source
 
 
-def prepare(plan: Plan, relations: tuple[Relation, ...]) -> Executable:
-    """The executable of a plan; its kernels are written and compiled when they are needed."""
+def prepare(
+    plan: Plan, relations: tuple[Relation, ...], choose: ChooseTile = choose_tile
+) -> Executable:
+    """The executable of a plan; its kernels are written and compiled when they are needed.
+
+    Raises:
+        Unfusable: a value is too wide for any tile.
+        UnsupportedByBackend: the plan holds scans over a row's edges.
+    """
     ordered = ordered_sums(plan)
-    steps = tuple(_step(s, ordered, i) for i, s in enumerate(plan.steps))
+    steps = tuple(_step(s, ordered, i, choose) for i, s in enumerate(plan.steps))
     return Executable(plan, relations, steps)
 
 
-def _step(step: Step, ordered: frozenset[Node], number: int) -> RowStep | LibraryCall:
-    return step if isinstance(step, LibraryCall) else RowStep(step, ordered, number)
+def compile_program(program: Program, choose: ChooseTile = choose_tile) -> Executable:
+    """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
+    normal = canonicalize(hoist(canonicalize(program)))
+    return prepare(form(normal), program.relations, choose)
+
+
+def _step(
+    step: Step, ordered: frozenset[Node], number: int, choose: ChooseTile
+) -> RowStep | LibraryCall:
+    if isinstance(step, LibraryCall):
+        return step
+    if step.scans or step.scatters:
+        raise UnsupportedByBackend(
+            "a reducer that walks a row's edges in order (a user's own combine) does not run on "
+            "GPUs yet; use a reducer made of sums, products, maxima and minima, or the CPU"
+        )
+    choose(step, 1)  # refuses what no tile holds
+    return RowStep(step, ordered, number, choose)

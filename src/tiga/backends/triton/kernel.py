@@ -9,6 +9,7 @@ from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import Evaluator
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loop import EdgeLoop, across, combined, over_edges
+from tiga.backends.triton.online import OnlineLoop, recognise
 from tiga.backends.triton.scope import Entity, KernelScope, RowScope
 from tiga.backends.triton.writer import KernelSource, Value, Writer, pointer_type
 from tiga.passes.rows import RowProgram
@@ -73,8 +74,7 @@ class Kernel:
     def rows(self, mixed: bool) -> KernelSource:
         self._begin(self.program.totals, self.program.outer_sums)
         row = self._walked_row() if self.program.relation else self._plain_row()
-        for phase in self.program.phases:
-            row.values.update(self._loop().run(phase, row, self.totals))
+        self._phases(row, merge=not mixed)
         valid = "valid"
         if mixed:
             chunks = self.writer.frame_parameter("num_chunks")
@@ -84,6 +84,18 @@ class Kernel:
             self.body.add(f"{valid} = valid & (item >= {chunks})[:, None]")
         self._finish(row, valid)
         return self._end()
+
+    def _phases(self, row: RowScope, merge: bool) -> None:
+        """Every phase of whole rows, two in one pass where that is possible."""
+        phase = 0
+        while phase < len(self.program.phases):
+            online = recognise(self.program, phase) if merge else None
+            if online is not None:
+                OnlineLoop(self._loop(), online, row).run()
+                phase += 2
+                continue
+            row.values.update(self._loop().run(self.program.phases[phase], row, self.totals))
+            phase += 1
 
     def chunks(self, phase: int) -> KernelSource:
         here = self.program.phases[phase]

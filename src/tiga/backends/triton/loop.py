@@ -83,7 +83,7 @@ class EdgeLoop:
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase; edge values are stored on the way."""
         inner = over_edges(self.writer)
-        edges = self._edges(inner, row)
+        edges = self.edges(inner, row)
         for node in phase.stores:
             self._store(inner, edges, node)
         for node in phase.outer_sums:
@@ -100,7 +100,7 @@ class EdgeLoop:
         pointer, dtype = self.scope.array(node), node.type.dtype
         self.scope.store(inner, pointer, node.type, dtype, edges.edge, edges.value(node))
 
-    def _edges(self, inner: Block, row: RowScope) -> EdgeScope:
+    def edges(self, inner: Block, row: RowScope) -> EdgeScope:
         tile = self.writer.tile
         dims = (tile.rows, tile.edges)
         if self._reads_other:

@@ -280,7 +280,7 @@ def _moved(scope: Scope, node: Node) -> Value:
         direct = evaluator.renamed(node, scope.value(node.inputs[0])) if _renames(node) else None
         if direct is not None:
             return evaluator.named(scope.block, node, direct)
-    parts = [_part(scope, *_base(scope, child, lanes)) for child, lanes in shares(node)]
+    parts = [_part(*_base(scope, child, lanes)) for child, lanes in shares(node)]
     joined = evaluator.join(parts, node.type.dtype.compute, node.type.shape)
     return evaluator.named(scope.block, node, joined)
 

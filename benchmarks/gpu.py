@@ -1,0 +1,439 @@
+"""Weighted sums and whole training steps on one GPU, beside cuSPARSE and torch.compile.
+
+    python -m benchmarks.gpu [--sweep] [--out DIR]
+
+Correctness comes first: a case whose result differs from the peer's is reported and not timed.
+Times are medians of device events; ours also as a replayed CUDA graph, which leaves out the cost
+of launching. `--sweep` tries other tiles and prints the best beside the chosen one.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton.testing
+
+from tiga.backends.triton.executable import Executable, compile_program
+from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.schedule import choose_tile
+from tiga.ops.align import expand_to
+from tiga.ops.feature import feature_sum
+from tiga.ops.leaf import Input, constant
+from tiga.ops.message import gather
+from tiga.ops.pointwise import add, gt, maximum, mul, sub, where
+from tiga.passes.rows import RowProgram
+from tiga.reducers import Max, Mean, Messages, Min, Softmax, Sum
+from tiga.relations import Graph
+from tiga.trace.derivatives import Rules, gradient, training
+from tiga.trace.node import Node
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Relation, Space, Type, bfloat16, float32
+
+RULES = Rules(add, lambda name, type_: Input(name, type_)())
+NODES = Space("nodes", "node")
+R = Relation("r", NODES, NODES)
+TOLERANCE = 1e-3
+
+
+def median(call: Callable[[], Any], rep: int = 60) -> float:
+    """Milliseconds of one call, by device events."""
+    return triton.testing.do_bench(call, warmup=15, rep=rep, return_mode="median")
+
+
+def replayed(call: Callable[[], Any], rep: int = 60) -> float:
+    """Milliseconds of one call, captured in a CUDA graph and replayed."""
+    call()
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        call()
+    return median(captured.replay, rep)
+
+
+# graphs
+
+
+@dataclass(frozen=True)
+class Edges:
+    """A graph on the GPU: row pointers and sources, and the destination of every edge."""
+
+    row_ptr: torch.Tensor
+    col_idx: torch.Tensor
+
+    @property
+    def nodes(self) -> int:
+        return self.row_ptr.shape[0] - 1
+
+    @property
+    def dst(self) -> torch.Tensor:
+        degree = self.row_ptr.diff()
+        return torch.repeat_interleave(torch.arange(self.nodes, device="cuda"), degree)
+
+    def graph(self) -> Graph:
+        return Graph.from_csr(self.row_ptr, self.col_idx, num_src=self.nodes)
+
+
+def edges_of(degree: torch.Tensor) -> Edges:
+    row_ptr = torch.zeros(len(degree) + 1, dtype=torch.int64, device="cuda")
+    row_ptr[1:] = degree.cumsum(0)
+    sources = torch.randint(0, len(degree), (int(row_ptr[-1]),), device="cuda")
+    return Edges(row_ptr, sources)
+
+
+def regular(nodes: int = 131072, degree: int = 16) -> Edges:
+    return edges_of(torch.full((nodes,), degree, device="cuda"))
+
+
+def power_law(nodes: int = 131072) -> Edges:
+    """90% of rows with 8 edges, 9% with 64, 1% with 256."""
+    u = torch.rand(nodes, device="cuda")
+    return edges_of(torch.where(u < 0.9, 8, torch.where(u < 0.99, 64, 256)))
+
+
+def heavy_tail(nodes: int = 500000) -> Edges:
+    """Degrees with exponent 1.6, mean near 14, hubs of 25000."""
+    u = torch.rand(nodes, device="cuda", dtype=torch.float64)
+    return edges_of((5.6 * (1 - u).pow(-1 / 1.6)).long().clamp(max=nodes // 20))
+
+
+def uniform(nodes: int = 200000, edges: int = 10000000) -> Edges:
+    """Both ends of every edge drawn at random."""
+    rows = torch.randint(0, nodes, (edges,), device="cuda")
+    return edges_of(torch.bincount(rows, minlength=nodes))
+
+
+GRAPHS = {"regular": regular, "power law": power_law, "heavy tail": heavy_tail}
+
+
+# programs
+
+
+def _gathered(width: int, dtype=float32) -> tuple[Node, Node, Node]:
+    x = Input("x", Type(dtype, (width,), NODES))()
+    return x, gather(R, "src", x), gather(R, "dst", x)
+
+
+def weighted_sum(width: int) -> Program:
+    shape = (width,) if width > 1 else ()
+    x, w = Input("x", Type(float32, shape, NODES))(), Input("w", Type(float32, (), R.edge))()
+    message = mul(expand_to(w, shape, R.edge), gather(R, "src", x))
+    return Program((x, w), (Sum().rows(Messages(R, (message,))),))
+
+
+def difference(reducers: tuple, width: int = 64, dtype=float32) -> Program:
+    """relu(x_src - x_dst), reduced in each of the given ways."""
+    x, src, dst = _gathered(width, dtype)
+    step = sub(src, dst)
+    message = maximum(step, constant(0, step.type))
+    return Program((x,), tuple(r.rows(Messages(R, (message,))) for r in reducers))
+
+
+def attention(width: int = 64) -> Program:
+    """One GATv2 head: scores a . leaky_relu(x_src + x_dst), values x_src."""
+    x, src, dst = _gathered(width)
+    a = Input("a", Type(float32, (width,), GLOBAL))()
+    z = add(src, dst)
+    slope = where(gt(z, constant(0, z.type)), z, mul(z, constant(0.2, z.type)))
+    score = feature_sum(mul(slope, expand_to(a, (width,), R.edge)), 0)
+    return Program((x, a), (Softmax().rows(Messages(R, (score, src))),))
+
+
+# running
+
+
+class Choice:
+    """Tiles, with some replaced for a sweep."""
+
+    def __init__(self, change: Callable[[Tile], Tile] | None = None) -> None:
+        self.change = change
+        self.chosen: list[Tile] = []
+
+    def __call__(self, program: RowProgram, mean: int) -> Tile:
+        tile = choose_tile(program, mean)
+        if self.change is not None and program.relation is not None:
+            tile = self.change(tile)
+        if mean > 1 and tile not in self.chosen:
+            self.chosen.append(tile)
+        return tile
+
+
+@dataclass
+class Bound:
+    """An executable with its tensors."""
+
+    executable: Executable
+    graph: Graph
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+
+    @staticmethod
+    def of(program: Program, graph: Graph, inputs: list[torch.Tensor], choice: Choice) -> "Bound":
+        sizes = {GLOBAL: None, NODES: graph.num_dst, R.edge: graph.num_edges}
+        outputs = []
+        for node in program.outputs:
+            lead = sizes[node.type.space]
+            shape = (*(() if lead is None else (lead,)), *node.type.shape)
+            dtype = getattr(torch, node.type.dtype.name)
+            outputs.append(torch.full(shape, math.nan, dtype=dtype, device="cuda"))
+        return Bound(compile_program(program, choice), graph, inputs, outputs)
+
+    def __call__(self) -> list[torch.Tensor]:
+        graphs = [self.graph] * len(self.executable.relations)
+        self.executable.run(graphs, self.inputs, self.outputs, {NODES: self.graph.num_dst})
+        return self.outputs
+
+
+@dataclass
+class Step:
+    """A training step: the forward walk that saves what the backward needs, and the backward."""
+
+    forward: Bound
+    backward: Bound
+
+    @staticmethod
+    def of(
+        program: Program, graph: Graph, inputs: list, cotangents: list, choice: Choice
+    ) -> "Step":
+        wanted = [i for i, n in enumerate(program.inputs) if n.type.dtype.is_float]
+        full = training(program, wanted, RULES)
+        forward = Bound.of(full, graph, inputs, choice)
+        count = len(program.outputs)
+        found = gradient(full, wanted, list(range(count)), RULES)
+        sources = {"input": inputs, "output": forward.outputs, "cotangent": cotangents}
+        arguments = [sources[kind][i] for kind, i in found.arguments]
+        return Step(forward, Bound.of(found.program, graph, arguments, choice))
+
+    def __call__(self) -> None:
+        self.forward()
+        self.backward()
+
+
+def error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    got, expected = got.double(), expected.double()
+    return float((got - expected).norm() / expected.norm().clamp(min=1e-30))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    case: str
+    peer: str
+    peer_ms: float
+    ours_ms: float
+    call_ms: float
+    error: float
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.peer_ms / self.ours_ms
+
+    def __str__(self) -> str:
+        return (
+            f"{self.case:34s} {self.peer:14s} {self.peer_ms:8.4f} {self.ours_ms:8.4f} "
+            f"{self.call_ms:8.4f} {self.ratio:6.2f}x {self.error:8.1e}  {self.note}"
+        )
+
+
+HEAD = f"{'case':34s} {'peer':14s} {'peer ms':>8s} {'ours':>8s} {'call':>8s} {'ratio':>7s} {'error':>8s}"
+
+WARPS = (1, 2, 4)
+
+
+def candidates(width: int) -> Iterator[tuple[int, int, int]]:
+    """(rows, edges, warps) worth trying for values of this padded width."""
+    for warps in WARPS:
+        for elements in (4, 8, 16, 32) if width == 1 else (8, 16, 32):
+            entities = max(1, 32 * warps * elements // width)
+            for edges in (4, 8, 16, 32) if width == 1 else (1, 2, 4, 8):
+                if edges <= entities and entities // edges <= 256:
+                    yield entities // edges, edges, warps
+
+
+def sweep(program: Program, graph: Graph, inputs: list, make=Bound.of) -> list:
+    """The fastest tiles, best first."""
+    seen: dict[tuple[int, int, int], float] = {}
+    base = Choice()
+    width = max(1, min(128, max(n.type.size for n in program.inputs)))
+    built = []
+    for shape in dict.fromkeys(candidates(width)):
+        change = lambda t, s=shape: replace(t, rows=s[0], edges=s[1], warps=s[2])  # noqa: E731
+        built.append((shape, make(program, graph, inputs, Choice(change))))
+    del base
+
+    def prepare(item: tuple) -> bool:
+        try:
+            item[1]()
+        except Exception as failure:  # a tile that this GPU cannot hold is no candidate
+            print("refused", item[0], str(failure)[:80], file=sys.stderr)
+            return False
+        return True
+
+    with ThreadPoolExecutor(12) as pool:
+        good = list(pool.map(prepare, built))
+    torch.cuda.synchronize()
+    for (shape, bound), fine in zip(built, good, strict=True):
+        if fine:
+            seen[shape] = median(bound, 15)
+    return sorted((t, s) for s, t in seen.items())
+
+
+def spmm_rows(args: argparse.Namespace) -> Iterator[Row]:
+    """Weighted sums against torch.sparse.mm (cuSPARSE, int32 indices)."""
+    for name, build in GRAPHS.items():
+        edges = build()
+        graph, weights = edges.graph(), torch.randn(len(edges.col_idx), device="cuda")
+        matrix = torch.sparse_csr_tensor(
+            edges.row_ptr.int(), edges.col_idx.int(), weights, (edges.nodes, edges.nodes)
+        )
+        for width in (1, 16, 64, 256):
+            x = torch.randn(edges.nodes, width, device="cuda")
+            inputs = [x if width > 1 else x.flatten(), weights]
+            choice = Choice()
+            ours = Bound.of(weighted_sum(width), graph, inputs, choice)
+            expected = matrix @ x
+            wrong = error(ours()[0].view_as(expected), expected)
+            note = " / ".join(map(str, choice.chosen))
+            if args.sweep:
+                best = sweep(weighted_sum(width), graph, inputs)[:4]
+                note += "; best " + ", ".join(f"{s} {t:.4f}" for t, s in best)
+            peer = median(lambda m=matrix, x=x: m @ x)
+            times = (replayed(ours), median(ours)) if wrong < TOLERANCE else (math.nan, math.nan)
+            yield Row(f"weighted sum {name} F={width}", "cuSPARSE", peer, *times, wrong, note)
+
+
+def peers() -> dict[str, tuple[Callable, Callable]]:
+    """For each whole step: our program and the function for torch.compile (x, src, dst, n)."""
+
+    def rows_sum(x, m, d):
+        return torch.zeros_like(x).index_add(0, d, m)
+
+    def reduced(kind):
+        def apply(x, m, d):
+            index = d[:, None].expand_as(m)
+            start = torch.zeros_like(x)
+            return start.scatter_reduce(0, index, m, kind, include_self=False)
+
+        return apply
+
+    def relu_step(*ways):
+        def apply(x, s, d):
+            message = torch.relu(x[s] - x[d])
+            return tuple(way(x, message, d) for way in ways)
+
+        return apply
+
+    def gat(x, a, s, d):
+        score = (torch.nn.functional.leaky_relu(x[s] + x[d], 0.2) * a).sum(1)
+        peak = torch.full((len(x),), -math.inf, device=x.device).scatter_reduce(0, d, score, "amax")
+        p = (score - peak.detach()[d]).exp()
+        total = torch.zeros(len(x), device=x.device).index_add(0, d, p)
+        return (rows_sum(x, (p / total[d])[:, None] * x[s], d),)
+
+    mean, top, low = reduced("mean"), reduced("amax"), reduced("amin")
+    return {
+        "relu sum": (lambda: difference((Sum(),)), relu_step(rows_sum)),
+        "relu max": (lambda: difference((Max(),)), relu_step(top)),
+        "relu mean": (lambda: difference((Mean(),)), relu_step(mean)),
+        "relu sum+mean+max+min": (
+            lambda: difference((Sum(), Mean(), Max(), Min())),
+            relu_step(rows_sum, mean, top, low),
+        ),
+        "relu sum bf16": (lambda: difference((Sum(),), dtype=bfloat16), relu_step(rows_sum)),
+        "attention": (attention, gat),
+    }
+
+
+def step_rows(args: argparse.Namespace) -> Iterator[Row]:
+    """Forward and backward against torch.compile, N=200k, E=10M, F=64."""
+    edges = uniform()
+    graph, src, dst = edges.graph(), edges.col_idx, edges.dst
+    for name, (program_of, function) in peers().items():
+        program = program_of()
+        dtype = getattr(torch, program.inputs[0].type.dtype.name)
+        x = torch.randn(edges.nodes, 64, device="cuda", dtype=dtype)
+        extra = [torch.randn(64, device="cuda")] if name == "attention" else []
+        leaves = [t.clone().requires_grad_() for t in (x, *extra)]
+        cotangents = [torch.randn_like(x) for _ in program.outputs]
+        choice = Choice()
+        ours = Step.of(program, graph, [x, *extra], cotangents, choice)
+        ours()
+        compiled = torch.compile(function)
+
+        def peer(leaves=leaves, compiled=compiled, cotangents=cotangents):
+            for leaf in leaves:
+                leaf.grad = None
+            torch.autograd.backward(compiled(*leaves, src, dst), cotangents)
+
+        peer()
+        outputs = function(*[t.detach() for t in leaves], src, dst)
+        wrong = max(error(a, b) for a, b in zip(ours.forward.outputs, outputs, strict=False))
+        gradients = [leaf.grad for leaf in leaves]
+        wrong = max(
+            wrong, *(error(a, b) for a, b in zip(ours.backward.outputs, gradients, strict=True))
+        )
+        limit = 3e-2 if dtype == torch.bfloat16 else TOLERANCE
+        first = [t.clone() for t in ours.backward.outputs]
+        ours()
+        same = all(torch.equal(a, b) for a, b in zip(first, ours.backward.outputs, strict=True))
+        note = f"forward {replayed(ours.forward):.3f} backward {replayed(ours.backward):.3f} ms"
+        note += "" if same else " NOT REPEATABLE"
+        if args.sweep and name in ("relu sum", "relu max", "attention"):
+            for part in ("forward", "backward"):
+                bound = getattr(ours, part)
+                text = ", ".join(f"{s} {t:.3f}" for t, s in _sweep_bound(bound)[:4])
+                note += f"; {part} chosen {choice.chosen} best {text}"
+        times = (replayed(ours, 40), median(ours, 40)) if wrong < limit else (math.nan, math.nan)
+        yield Row(f"step {name}", "torch.compile", median(peer, 40), *times, wrong, note)
+
+
+def _sweep_bound(bound: Bound) -> list:
+    plan = bound.executable.plan
+
+    def make(program: Program, graph: Graph, inputs: list, choice: Choice) -> Bound:
+        from tiga.backends.triton.executable import prepare
+
+        made = prepare(plan, bound.executable.relations, choice)
+        return Bound(made, graph, inputs, [torch.empty_like(o) for o in bound.outputs])
+
+    return sweep(Program(plan.inputs, plan.outputs), bound.graph, bound.inputs, make)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, "triton", triton.__version__)
+    found: list[Row] = []
+    for part, rows in (("spmm", spmm_rows), ("step", step_rows)):
+        if args.only and args.only != part:
+            continue
+        for row in rows(args):
+            found.append(row)
+            print(row, flush=True)
+    print("\n" + HEAD)
+    for row in found:
+        print(str(replace(row, note="")))
+    ratios = [r.ratio for r in found if r.peer == "cuSPARSE"]
+    if ratios:
+        print(
+            f"geometric mean over cuSPARSE: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}"
+        )
+    if args.out:
+        lines = "\n".join(json.dumps(vars(r)) for r in found)
+        (args.out / "gpu.jsonl").write_text(lines + "\n")
+
+
+if __name__ == "__main__":
+    main()
