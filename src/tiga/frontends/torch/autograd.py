@@ -1,13 +1,24 @@
-"""Programs under torch's autograd: one Function for programs and their derivatives."""
+"""Programs under torch's autograd: a Function whose derivatives are programs run in the same way.
+
+`Differentiated` serves eager calls, `Transformed` calls under `torch.func`, whose transforms want
+the context set apart from the forward. Both run a training program, whose saved values are
+outputs too, so that derivatives of every order and mode flow through them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
+from tiga.frontends.torch.batching import is_batched, per_sample
 from tiga.frontends.torch.unit import Trained, Unit
 from tiga.relations import Graph
+
+_transforms_active = torch._C._are_functorch_transforms_active
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_forward_mode_enabled = torch._C._is_fwd_grad_enabled
 
 
 @dataclass(frozen=True)
@@ -19,48 +30,135 @@ class Job:
     token: tuple[int, ...]
 
 
-class Differentiated(torch.autograd.Function):
-    """Runs a training program; its backward runs the gradient program in the same way.
+def _keep(ctx: Any, job: Job, values: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
+    """Set the context of a run: what its gradient reads is saved, numbers as they are."""
+    inputs, saved = job.trained.saved
+    tensors = [i for i in inputs if isinstance(values[i], torch.Tensor)]
+    ctx.save_for_backward(*(values[i] for i in tensors), *(outputs[i] for i in saved))
+    ctx.job, ctx.count = job, len(values)
+    ctx.tensors = tensors
+    ctx.numbers = {i: values[i] for i in inputs if i not in tensors}
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*(outputs[i] for i in job.trained.whole))
 
-    Values that the program saves for its gradient are outputs too, so a second derivative flows
-    through them. Numbers pass as they are.
-    """
+
+def _keep_forward(ctx: Any, values: Sequence[Any]) -> None:
+    """Save all inputs for the tangents, which are computed as soon as the outputs are."""
+    ctx.save_for_forward(*(v for v in values if isinstance(v, torch.Tensor)))
+    ctx.plain = {i: v for i, v in enumerate(values) if not isinstance(v, torch.Tensor)}
+
+
+def _backward(ctx: Any, *cotangents: Any) -> Any:
+    """Gradients of the inputs: None for each that no cotangent reaches."""
+    if any(is_batched(c) for c in cotangents if c is not None):
+        return per_sample(lambda *samples: _backward(ctx, *samples), cotangents)
+    job: Job = ctx.job
+    trained = job.trained
+    result: list[Any] = [None] * (1 + ctx.count)
+    present = tuple([i for i in trained.floats if cotangents[i] is not None])
+    if not present:
+        return tuple(result)
+    job.graph.require_unchanged(job.token)
+    kept = ctx.saved_tensors
+    known: dict[tuple[str, int], Any] = {("input", i): v for i, v in ctx.numbers.items()}
+    for i, value in zip(ctx.tensors, kept, strict=False):
+        known["input", i] = value
+    for i, value in zip(trained.saved[1], kept[len(ctx.tensors) :], strict=True):
+        known["output", i] = value
+    for i in present:
+        known["cotangent", i] = cotangents[i].contiguous()
+    derivative = trained.derivative(present)
+    values = [known[argument] for argument in derivative.arguments]
+    gradients = run(derivative.unit, job.graph, job.token, values)
+    for position, found in zip(derivative.wanted, gradients, strict=True):
+        result[1 + position] = found
+    return tuple(result)
+
+
+def _jvp(ctx: Any, _: None, *tangents: Any) -> Any:
+    """Tangents of the outputs, zero for each that none of the inputs' tangents reaches."""
+    job: Job = ctx.job
+    moving = tuple(i for i, tangent in enumerate(tangents) if tangent is not None)
+    unit, live = job.trained.tangent(moving)
+    saved = iter(ctx.saved_tensors)
+    values = [ctx.plain[i] if i in ctx.plain else next(saved) for i in range(ctx.count)]
+    values += [tangents[i].contiguous() for i in moving]
+    found = dict(zip(live, run(unit, job.graph, job.token, values), strict=True))
+    zeros = job.trained.runnable.allocate(job.graph)
+    return tuple(
+        (found[i] if i in found else zeros[i].zero_()) if i in job.trained.floats else None
+        for i in range(len(zeros))
+    )
+
+
+class Differentiated(torch.autograd.Function):
+    """Runs a training program; numbers among the values pass as they are."""
 
     @staticmethod
     def forward(ctx: Any, job: Job, *values: Any) -> Any:
-        trained = job.trained
-        outputs = trained.runnable.run(job.graph, values)
-        inputs, saved = trained.saved
-        tensors = [i for i in inputs if isinstance(values[i], torch.Tensor)]
-        ctx.save_for_backward(*(values[i] for i in tensors), *(outputs[i] for i in saved))
-        ctx.job, ctx.count = job, len(values)
-        ctx.tensors = tensors
-        ctx.numbers = {i: values[i] for i in inputs if i not in tensors}
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(outputs[i] for i in trained.whole))
+        outputs = job.trained.runnable.run(job.graph, values)
+        _keep(ctx, job, values, outputs)
+        if forward_ad._current_level >= 0:
+            _keep_forward(ctx, values)
         return tuple(outputs)
 
+    backward = staticmethod(_backward)
+    jvp = staticmethod(_jvp)
+
+
+class Transformed(torch.autograd.Function):
+    """As `Differentiated`, under `torch.func`."""
+
     @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
-        job: Job = ctx.job
-        result: list[Any] = [None] * (1 + ctx.count)
-        floats = job.trained.floats
-        present = tuple(i for i in floats if cotangents[i] is not None)
-        if not present:
-            return tuple(result)
-        job.graph.require_unchanged(job.token)
-        kept = ctx.saved_tensors
-        known = {("input", i): v for i, v in ctx.numbers.items()}
-        split = len(ctx.tensors)
-        known |= {("input", i): v for i, v in zip(ctx.tensors, kept[:split], strict=True)}
-        known |= {("output", i): v for i, v in zip(job.trained.saved[1], kept[split:], strict=True)}
-        known |= {("cotangent", i): cotangents[i].contiguous() for i in present}
-        derivative = job.trained.derivative(present)
-        values = [known[argument] for argument in derivative.arguments]
-        gradients = run(derivative.unit, job.graph, job.token, values)
-        for position, found in zip(derivative.wanted, gradients, strict=True):
-            result[1 + position] = found
-        return tuple(result)
+    def forward(job: Job, *values: Any) -> Any:
+        return tuple(job.trained.runnable.run(job.graph, values))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        job, *values = inputs
+        _keep(ctx, job, values, output)
+        _keep_forward(ctx, values)
+
+    backward = staticmethod(_backward)
+    jvp = staticmethod(_jvp)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, job: Job, *values: Any) -> Any:
+        """One run per sample: a program's features fill vectors as they are."""
+        moved = [
+            value if dim is None else value.movedim(dim, 0)
+            for value, dim in zip(values, in_dims[1:], strict=True)
+        ]
+        if info.batch_size == 0:
+            empty = job.trained.runnable.allocate(job.graph)
+            return tuple(o.new_empty((0, *o.shape)) for o in empty), (0,) * len(empty)
+        runs = [_sample(job, moved, in_dims[1:], b) for b in range(info.batch_size)]
+        return tuple(map(torch.stack, zip(*runs, strict=True))), (0,) * len(runs[0])
+
+
+def _sample(job: Job, values: Sequence[Any], dims: Sequence[int | None], index: int) -> Any:
+    sample = [
+        value if dim is None else value[index].contiguous()
+        for value, dim in zip(values, dims, strict=True)
+    ]
+    return _apply(job, sample)
+
+
+def _apply(job: Job, values: Sequence[Any]) -> Any:
+    function = Transformed if _transforms_active() else Differentiated
+    return function.apply(job, *values)
+
+
+def transforming() -> bool:
+    """Whether a transform of `torch.func`, or forward mode, watches what is computed."""
+    return _transforms_active() or (forward_ad._current_level >= 0 and _forward_mode_enabled())
+
+
+def _may_need(value: Any) -> bool:
+    """Whether a value is differentiated, as far as can be told under transforms."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return False
+    return value.requires_grad or _is_wrapped(value)
 
 
 def run(
@@ -71,15 +169,18 @@ def run(
     Values are contiguous tensors, and Python numbers, in the order of the program's inputs.
     """
     wanted: tuple[int, ...] = ()
+    watched = transforming()
     if torch.is_grad_enabled():
-        wanted = tuple(
-            i for i, v in enumerate(values) if isinstance(v, torch.Tensor) and v.requires_grad
-        )
-    if not wanted:
+        needs = _may_need if watched else _requires_grad
+        wanted = tuple([i for i, value in enumerate(values) if needs(value)])
+    if not wanted and not watched:
         return unit.plain().run(graph, values)
-    job = Job(unit.training(wanted), graph, token)
-    outputs = Differentiated.apply(job, *values)
+    outputs = _apply(Job(unit.training(wanted), graph, token), values)
     return outputs[: len(unit.program.outputs)]
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 class Permute(torch.autograd.Function):
@@ -93,4 +194,11 @@ class Permute(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
         order, inverse = ctx.saved_tensors
-        return Permute.apply(cotangent, inverse, order), None, None
+        return permute(cotangent, inverse, order), None, None
+
+
+def permute(x: torch.Tensor, order: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
+    """Rows of `x` in another order, differentiable in every mode."""
+    if transforming():
+        return x.index_select(0, order)
+    return Permute.apply(x, order, inverse)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.autograd import Permute, run
+from tiga.frontends.torch.autograd import permute, run
 from tiga.frontends.torch.bounded import Bounded
 from tiga.frontends.torch.capture import (
     Captured,
@@ -23,6 +24,7 @@ from tiga.frontends.torch.capture import (
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.fields import extents_of, namespaces, refuse
 from tiga.frontends.torch.guards import Guards, Place, same
+from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.tree import tree_map
 from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.knobs import current
@@ -184,7 +186,9 @@ def _find(
 
 def _make(request: Request) -> Variant:
     try:
-        captured = capture(request)
+        # The trace of a call is the same under every transform.
+        with temporarily_clear_interpreter_stack():
+            captured = capture(request)
     except Unfusable as reason:
         if request.kernel.strict or current().strict:
             raise
@@ -206,9 +210,11 @@ def _bind(variant: Variant, graph: Graph, fields: Any, params: Any, state: State
         if kind is FieldSource:
             value = fields[source.namespace][source.name]
             if source.namespace == "edge" and graph.permutes_edges:
-                value = Permute.apply(value, *_orders(state, graph))
+                value = permute(value, *_orders(state, graph))
         elif kind is ParamSource:
             value = params[source.name]
+        elif kind is EdgeOrder:
+            value = _edge_order(state, graph)
         elif isinstance(source, torch.Tensor):
             value = source
         else:
@@ -229,6 +235,13 @@ def _orders(state: State, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
         inverse[order] = torch.arange(len(order), dtype=order.dtype)
         found = state.orders[graph] = (token, order, inverse)
     return found[1], found[2]
+
+
+def _edge_order(state: State, graph: Graph) -> torch.Tensor:
+    """The user's number of each edge, in CSR order, as int64."""
+    if graph.permutes_edges:
+        return _orders(state, graph)[0].long()
+    return torch.arange(graph.num_edges)
 
 
 def _run(state: State, variant: Variant, graph: Graph, fields: Any, params: Any) -> Any:

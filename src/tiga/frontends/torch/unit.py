@@ -16,7 +16,7 @@ from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
-from tiga.trace.derivatives import Gradient, Rules, gradient, training
+from tiga.trace.derivatives import Gradient, Rules, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type
@@ -68,13 +68,19 @@ class Runnable:
             for space in spaces
         }
 
-    def run(self, graph: Graph, values: Sequence[Any]) -> list[torch.Tensor]:
-        """Compute the outputs from contiguous tensors and Python numbers."""
+    def allocate(self, graph: Graph) -> list[torch.Tensor]:
+        """Arrays for the outputs."""
         csr = graph.csr()
         outputs = []
         for layout in self.outputs:
             lead = () if layout.extent is None else (getattr(csr, layout.extent),)
             outputs.append(torch.empty((*lead, *layout.shape), dtype=layout.dtype))
+        return outputs
+
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[torch.Tensor]:
+        """Compute the outputs from contiguous tensors and Python numbers."""
+        csr = graph.csr()
+        outputs = self.allocate(graph)
         numbers: list[Any] = []
         addresses: list[int] = []
         for value, c_type in zip(values, self.inputs, strict=True):
@@ -113,6 +119,7 @@ class Trained:
         self.floats = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
         self.whole = tuple(i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float)
         self.derivatives: dict[tuple[int, ...], Derivative] = {}
+        self.tangents: dict[tuple[int, ...], tuple[Unit, list[int]]] = {}
         self.lock = threading.Lock()
 
     def _gradient(self, present: tuple[int, ...]) -> Gradient:
@@ -135,6 +142,17 @@ class Trained:
                 made = self._gradient(present)
                 found = Derivative(unit_of(made.program), made.arguments, made.wanted)
                 self.derivatives[present] = found
+        return found
+
+    def tangent(self, moving: tuple[int, ...]) -> tuple["Unit", list[int]]:
+        """The program of the outputs' tangents when these inputs have one: its arguments are the
+        inputs, then their tangents. The list says which outputs have a tangent at all."""
+        with self.lock:
+            found = self.tangents.get(moving)
+            if found is None:
+                program = self.runnable.program
+                made, live = tangent(program, moving, rules_for(program))
+                found = self.tangents[moving] = unit_of(made), live
         return found
 
 
@@ -202,6 +220,8 @@ class Unit:
             for derivative in list(trained.derivatives.values()):
                 inner = derivative.unit.runnables()
                 found += [(f"gradient: {name}", runnable) for name, runnable in inner]
+            for unit, _ in list(trained.tangents.values()):
+                found += [(f"tangent: {name}", runnable) for name, runnable in unit.runnables()]
         return found
 
 
