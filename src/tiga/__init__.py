@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from tiga.functions import std as std
     from tiga.functions import sum as sum
     from tiga.functions import var as var
-    from tiga.reducers import Reducer as Reducer
+    from tiga.reducers import CustomReducer as Reducer
+    from tiga.reducers import Multi as multi
+    from tiga.reducers import Softmax as online_softmax
     from tiga.relations import Graph as Graph
 
 try:
@@ -46,7 +48,9 @@ _HOME = {
     "Graph": ("tiga.relations", "Graph"),
     "MessagePassing": ("tiga.frontends.message_passing", "MessagePassing"),
     "mask": ("tiga.frontends.message_passing", "mask"),
-    "Reducer": ("tiga.reducers", "Reducer"),
+    "Reducer": ("tiga.reducers", "CustomReducer"),
+    "multi": ("tiga.reducers", "Multi"),
+    "online_softmax": ("tiga.reducers", "Softmax"),
     "bool": ("tiga.types", "bool_"),
     **{name: (module, name) for module, names in FUNCTIONS.items() for name in names},
 }

@@ -21,6 +21,8 @@ FUNCTIONS = {
         "where",
     ),
     "tiga.functions": (
+        "argmax",
+        "argmin",
         "logsumexp",
         "max",
         "mean",
@@ -141,8 +143,6 @@ FUNCTIONS = {
         "amax",
         "amin",
         "any",
-        "argmax",
-        "argmin",
         "count_nonzero",
         "cumsum",
         "cumulative_prod",

@@ -232,4 +232,49 @@ def logsumexp(
     return _reduce("logsumexp", "logsumexp", x, axis, keepdims or keepdim)
 
 
-__all__ = ["logsumexp", "max", "mean", "min", "prod", "softmax", "std", "sum", "var"]
+def argmax(
+    x: Any = _NOTHING, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None,
+    keepdim: bool = False,
+) -> Any:  # fmt: skip
+    """The position of the maximum along an axis of a tensor (of the flattened tensor by default),
+    or the reducer that gives the number of the edge with the largest message.
+
+    The first of ties. As a reducer: int64, counted in the order in which the graph's edges were
+    given; -1 for an empty row.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.argmax(tg.tensor([1.0, 3.0, 2.0])).item()
+        1
+    """
+    return _position("argmax", reducers.ArgMax, x, _axis(axis, dim), keepdims or keepdim)
+
+
+def argmin(
+    x: Any = _NOTHING, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None,
+    keepdim: bool = False,
+) -> Any:  # fmt: skip
+    """The position of the minimum along an axis, or the reducer; as `argmax`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.argmin(tg.tensor([3.0, 1.0, 2.0])).item()
+        1
+    """
+    return _position("argmin", reducers.ArgMin, x, _axis(axis, dim), keepdims or keepdim)
+
+
+def _position(name: str, reducer: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    if x is _NOTHING:
+        _only_arrays(name, axis=axis, keepdims=keepdims)
+        return reducer()
+    if _is_torch(x):
+        return getattr(sys.modules["torch"], name)(x, dim=axis, keepdim=keepdims)
+    from tiga.frontends.tensor import reductions
+
+    return getattr(reductions, name)(x, axis=axis, keepdims=keepdims)
+
+
+__all__ = [
+    "argmax", "argmin", "logsumexp", "max", "mean", "min", "prod", "softmax", "std", "sum", "var",
+]  # fmt: skip

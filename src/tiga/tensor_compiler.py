@@ -1,8 +1,8 @@
 """The compiler of whole-tensor programs: program -> kernels and library calls -> values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from hashlib import sha256
 from time import perf_counter
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.dense import build
-from tiga.backends.llvm.dense_run import compile_spec, run_kernel
+from tiga.backends.llvm.dense_run import Bound, bind, compile_spec, run_kernel
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
@@ -81,6 +81,88 @@ class TensorExecutable:
 
     def _released(self, number: int, outputs: set[Node]) -> list[Node]:
         return [n for n, last in self._last_uses.items() if last == number and n not in outputs]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A program bound to memory: running it computes its one output again, in place."""
+
+    calls: tuple[Callable[[], Any], ...]
+    kept: tuple[Any, ...]
+
+    def run(self) -> None:
+        """Compute the output from what the inputs hold now."""
+        for call in self.calls:
+            call()
+
+
+def prepare_tensors(
+    executable: TensorExecutable, arrays: Sequence[np.ndarray], output: np.ndarray
+) -> Prepared:
+    """Bind an executable with one output to the memory of its inputs and its output."""
+    program = executable.program
+    known: dict[Node, np.ndarray] = {}
+    calls: list[Callable[[], Any]] = []
+    kept: list[Any] = []
+    for node, array in zip(program.inputs, arrays, strict=True):
+        known[node] = array if array.flags.c_contiguous else _refreshed(array, calls)
+    for node in program.order:
+        if node.op.name == "constant":
+            known[node] = np.ascontiguousarray(node.op.reference()[0])
+    given = {program.outputs[0]: output}
+    for step in executable.steps:
+        if isinstance(step, KernelStep):
+            bound = bind(step, known, given)
+            kept.append(bound)
+            known.update(_bind_kernel(bound, given, calls))
+        else:
+            known[step.node] = _bind_library(step.node, known, given, calls)
+    if known[program.outputs[0]] is not output:
+        calls.append(partial(np.copyto, output, known[program.outputs[0]]))
+    return Prepared(tuple(calls), (*kept, *known.values()))
+
+
+def _refreshed(array: np.ndarray, calls: list[Callable[[], Any]]) -> np.ndarray:
+    """A contiguous copy that every run renews."""
+    copy = np.array(array, order="C")
+    calls.append(partial(np.copyto, copy, array))
+    return copy
+
+
+def _bind_kernel(
+    bound: Bound, given: Mapping[Node, np.ndarray], calls: list[Callable[[], Any]]
+) -> dict[Node, np.ndarray]:
+    outputs = bound.step.outputs
+    if bound.is_plain:
+        calls.append(bound.serial or bound.run)
+        return dict(zip(outputs, bound.stored, strict=True))
+    places = [given[n] if n in given else np.empty(n.type.shape, n.type.dtype.numpy)
+              for n in outputs]  # fmt: skip
+
+    def run() -> None:
+        for place, value in zip(places, bound.run(), strict=True):
+            np.copyto(place, value)
+
+    calls.append(run)
+    return dict(zip(outputs, places, strict=True))
+
+
+def _bind_library(
+    node: Node,
+    known: dict[Node, np.ndarray],
+    given: Mapping[Node, np.ndarray],
+    calls: list[Callable[[], Any]],
+) -> np.ndarray:
+    inputs = {child: known[child] for child in node.inputs}
+    place = given.get(node)
+    if place is None:
+        place = np.empty(node.type.shape, node.type.dtype.numpy)
+
+    def run() -> None:
+        np.copyto(place, call_library(node, inputs))
+
+    calls.append(run)
+    return place
 
 
 def call_library(node: Node, known: dict[Node, np.ndarray]) -> np.ndarray:

@@ -88,7 +88,9 @@ BINARY = {
     **dict.fromkeys(("atan2", "copysign", "hypot", "logaddexp", "nextafter"), mixes(REALS)),
     **dict.fromkeys(("floor_divide", "remainder"), mixes(REALS)),
     **dict.fromkeys(("pow",), mixes(REALS)),
-    **{key: [*mixes(INTEGERS), ("bool", "bool")] for key in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    **{
+        f"bitwise_{key}": [*mixes(INTEGERS), ("bool", "bool")] for key in ("and", "or", "xor")
+    },
     **{key: [("bool", "bool")] for key in ("logical_and", "logical_or", "logical_xor")},
 }  # fmt: skip
 

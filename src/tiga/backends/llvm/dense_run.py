@@ -2,7 +2,7 @@
 
 import ctypes
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
@@ -11,7 +11,7 @@ import numpy as np
 
 from tiga.backends.llvm.dense import build, slot_names
 from tiga.backends.llvm.engine import Library, compile_module
-from tiga.backends.llvm.launcher import launch
+from tiga.backends.llvm.launcher import call_of, launch
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
 from tiga.trace.node import Node
@@ -89,6 +89,19 @@ class Bound:
     table: ctypes.Array
     kept: Sequence[np.ndarray]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the kernel writes its outputs themselves, with nothing left to combine."""
+        spec = self.step.spec
+        return all(spec.instructions[i].kind in (FULL, ROW) for i in spec.stores)
+
+    @property
+    def serial(self) -> Callable[[], None] | None:
+        """The kernel as a call without arguments, if one thread runs it all."""
+        if self.step.rows * self.step.columns >= SERIAL_BELOW:
+            return None
+        return call_of(self.code.address, ctypes.addressof(self.table), self.parts.tasks)
+
     def run(self) -> list[np.ndarray]:
         """Compute the outputs."""
         size = self.step.rows * self.step.columns
@@ -123,19 +136,23 @@ def _added(parts: np.ndarray) -> np.ndarray:
 
 
 def bind(
-    step: KernelStep, arrays: Mapping[Node, np.ndarray], given: Sequence[np.ndarray] | None = None
+    step: KernelStep,
+    arrays: Mapping[Node, np.ndarray],
+    given: Mapping[Node, np.ndarray] | None = None,
 ) -> Bound:
-    """A kernel on arrays; outputs go to `given` arrays of full or row values, or to new ones."""
+    """A kernel on arrays; full and row values go to `given` arrays, or to new ones."""
     code = compile_spec(step.spec)
     parts = decompose(step.spec, step.rows, step.columns)
     kept = [np.ascontiguousarray(arrays[load.node]) for load in step.loads]
-    stored = [_output(step, place, parts) for place in range(len(step.outputs))]
+    stored = [_output(step, place, parts, given or {}) for place in range(len(step.outputs))]
     words = [_word(name, step, parts, kept, stored) for name in code.names]
     table = (ctypes.c_int64 * len(words))(*words)
     return Bound(step, code, parts, stored, table, kept)
 
 
-def _output(step: KernelStep, place: int, parts: Decomposition) -> np.ndarray:
+def _output(
+    step: KernelStep, place: int, parts: Decomposition, given: Mapping[Node, np.ndarray]
+) -> np.ndarray:
     one = step.spec.instructions[step.spec.stores[place]]
     node = step.outputs[place]
     dtype = node.type.dtype
@@ -144,7 +161,7 @@ def _output(step: KernelStep, place: int, parts: Decomposition) -> np.ndarray:
     if one.kind == TOTAL:
         return np.empty((parts.tasks,), dtype.compute.numpy)
     assert one.kind in (FULL, ROW)
-    return np.empty(node.type.shape, dtype.numpy)
+    return given[node] if node in given else np.empty(node.type.shape, dtype.numpy)
 
 
 def _word(

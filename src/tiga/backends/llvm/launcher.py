@@ -6,9 +6,9 @@ thread. What a task computes may not depend on the thread that takes it, so resu
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from torch_mlir import ir
@@ -163,6 +163,15 @@ def launch(
         _kernel_at(kernel_address)(args_pointer, 0, num_tasks)
         return
     _loops().parallel_for(fork, kernel_address, args_pointer, num_tasks, grain, threads)
+
+
+def call_of(kernel_address: int, args_pointer: int, num_tasks: int) -> Callable[[], None]:
+    """A kernel with its arguments as one call, on this thread.
+
+    Args:
+        kernel_address, args_pointer, num_tasks: as for `launch`; alive as long as the call.
+    """
+    return partial(_kernel_at(kernel_address), args_pointer, 0, num_tasks)
 
 
 def launch_sequence(records: ctypes.Array, count: int, threads: int) -> None:

@@ -23,6 +23,9 @@ from tiga.types import GLOBAL, DType, Shape, Type, bool_
 CHAIN = 256
 """Longest chain of operations that waits for a value: longer ones are computed in pieces."""
 
+LARGE = 1 << 62
+"""What counts as the size of the largest value where it is not known: it has to be looked for."""
+
 SCALARS = (bool, int, float, complex)
 
 
@@ -60,12 +63,17 @@ def _check_range(value: Any, dtype: DType) -> None:
 
 def apply(op: Op, *inputs: Node) -> LazyNode:
     """The node of `op`, its type inferred; nothing is folded."""
-    depth = 0
-    for node in inputs:
-        if isinstance(node, LazyNode) and node.cell is None and node.depth > depth:
-            depth = node.depth
     inferred = op.infer(*[node.type for node in inputs])
-    return LazyNode(op, inputs, inferred, user_place(), depth + 1)
+    depth, largest = 0, inferred.size
+    for node in inputs:
+        if not isinstance(node, LazyNode):
+            largest = max(largest, LARGE)
+            continue
+        if node.cell is None and node.depth > depth:
+            depth = node.depth
+        if node.largest > largest:
+            largest = node.largest
+    return LazyNode(op, inputs, inferred, user_place(), depth + 1, largest)
 
 
 def result(node: Node, *sources: Tensor) -> Tensor:
@@ -86,9 +94,8 @@ COMPOSED = 8
 def relabel(node: Node, *sources: Tensor) -> LazyNode:
     """A plain node, built from `sources`, as a tensor's."""
     waiting = [s._node.depth for s in sources if s._node.cell is None]
-    return LazyNode(
-        node.op, node.inputs, node.type, user_place(), max(waiting, default=0) + COMPOSED
-    )
+    depth = max(waiting, default=0) + COMPOSED
+    return LazyNode(node.op, node.inputs, node.type, user_place(), depth, LARGE)
 
 
 def as_tensor(value: Any, what: str = "an operand") -> Tensor:
@@ -173,20 +180,16 @@ _WEAK = {float: "f", int: "i"}
 
 def _made(op: Op, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
     """The short way of `result(apply(op, x, y))` for operands that need no preparation."""
-    deep = x if x.cell is None else y
-    depth = deep.depth + 1 if deep.cell is None else 1
-    if y.cell is None and y.depth >= depth:
-        depth = y.depth + 1
+    depth = 0 if x.cell is not None else x.depth
+    if y.cell is None and y.depth > depth:
+        depth = y.depth
+    largest = x.largest if x.largest > y.largest else y.largest
     type_ = op.infer(x.type, y.type) if op.exact else x.type
-    made = Tensor(LazyNode(op, (x, y), type_, _caller()), grad and type_.dtype.is_differentiable)
-    made._node.depth = depth
+    node = LazyNode(op, (x, y), type_, user_place(), depth + 1, largest)
+    made = Tensor(node, grad and type_.dtype.is_differentiable)
     if depth > CHAIN:
         made.realize()
     return made
-
-
-def _caller() -> Any:
-    return user_place()
 
 
 def _check_kind(op: Op, dtype: DType, kinds: str | None) -> None:

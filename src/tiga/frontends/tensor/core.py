@@ -187,6 +187,11 @@ class Tensor:
     @property
     def execution(self) -> dict[str, Any] | None:
         """How the value was computed; None for given values, views and what is not computed yet."""
+        if isinstance(self._execution, tuple):
+            backend, seconds = self._execution
+            self._execution = {
+                "backend": backend, "materialize_ms": seconds * 1e3, "saved_bytes": 0,
+            }  # fmt: skip
         return self._execution
 
     @property

@@ -7,17 +7,25 @@ from typing import Any
 import numpy as np
 
 from tiga import knobs
+from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
-from tiga.ops.leaf import Constant
+from tiga.ops.base import Pointwise
 from tiga.trace.node import Node
-from tiga.types import DType
+from tiga.types import bfloat16, float16
 
 COMPILE_FROM = 32768
 """Elements of a program's largest value from which it is compiled."""
 
-_HALF = ("float16", "bfloat16")
+
+def call(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """One op by numpy; its arrays have no leading axis here."""
+    try:
+        value = apply_op(node, [array[None] for array in arrays])
+    except IndexError as error:
+        raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
+    return value.reshape(node.type.shape) if value.size == node.type.size else value[0]
 
 
 def pending(roots: Sequence[Node]) -> list[Node]:
@@ -46,18 +54,6 @@ def has_value(node: Node) -> bool:
     return getattr(node, "cell", None) is not None
 
 
-def _widened(array: np.ndarray, dtype: DType) -> np.ndarray:
-    return array.astype(np.float32) if dtype.name in _HALF else array
-
-
-def apply_numpy(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """One op on arrays with a leading axis of 1; 16-bit floats are widened, and rounded after."""
-    wide = [_widened(a, n.type.dtype) for a, n in zip(arrays, node.inputs, strict=True)]
-    value = node.op.reference(*wide)
-    target = node.type.dtype.numpy
-    return value if value.dtype == target else value.astype(target)
-
-
 def evaluate_numpy(order: Sequence[Node], roots: Sequence[Node]) -> list[np.ndarray]:
     """Values of `roots` by numpy, op by op in `order`."""
     known: dict[int, np.ndarray] = {}
@@ -66,39 +62,53 @@ def evaluate_numpy(order: Sequence[Node], roots: Sequence[Node]) -> list[np.ndar
             arrays = []
             for child in node.inputs:
                 found = known.get(id(child))
-                arrays.append(child.cell.array[None] if found is None else found)  # type: ignore[attr-defined]
+                arrays.append(child.cell.array if found is None else found)  # type: ignore[attr-defined]
             known[id(node)] = _evaluate_one(node, arrays)
     return [_owned(known[id(root)], root) for root in roots]
 
 
 def _evaluate_one(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    dtype = node.type.dtype
-    if node.op.name == "constant":
-        return _constant_array(node.op)
-    try:
-        if dtype.name in _HALF or any(c.type.dtype.name in _HALF for c in node.inputs):
-            return apply_numpy(node, arrays)
-        value = node.op.reference(*arrays)
-    except IndexError as error:
-        raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
-    return value if value.dtype == dtype.numpy else value.astype(dtype.numpy)
+    op, dtype = node.op, node.type.dtype
+    if isinstance(op, Pointwise) and dtype is not float16 and dtype is not bfloat16:
+        value = op.reference(*arrays)
+        target = dtype.numpy
+        return value if value.dtype is target else np.asarray(value, target)
+    if op.name == "constant":
+        return np.broadcast_to(np.asarray(op.value, dtype.numpy), op.of.shape)
+    return call(node, arrays)
 
 
-def _constant_array(op: Constant) -> np.ndarray:
-    one = np.full((1,) * (len(op.of.shape) + 1), op.value, op.of.dtype.numpy)
-    return np.broadcast_to(one, (1, *op.of.shape))
+def _small(root: LazyNode) -> np.ndarray:
+    """The value of a short expression of small values."""
+    with np.errstate(all="ignore"):
+        return _owned(_recursive(root, {}), root)
+
+
+def _recursive(node: Node, known: dict[int, np.ndarray]) -> np.ndarray:
+    arrays = []
+    for child in node.inputs:
+        cell = child.cell  # type: ignore[attr-defined]
+        if cell is not None:
+            arrays.append(cell.array)
+            continue
+        found = known.get(id(child))
+        arrays.append(_recursive(child, known) if found is None else found)
+    known[id(node)] = value = _evaluate_one(node, arrays)
+    return value
 
 
 def _owned(array: np.ndarray, node: Node) -> np.ndarray:
-    """The value without its leading axis, in row-major memory of its own."""
-    array = array.reshape(node.type.shape) if array.size == node.type.size else array[0]
-    fresh = array.base is None or (array.base.base is None and array.base.size == array.size)
-    shared = not array.flags.writeable or not array.flags.c_contiguous or not fresh
-    view = shared or not node.inputs or hasattr(node.op, "lanes") or node.op.name in _ALIASING
-    return np.array(array, order="C") if view else array
+    """The value as an array in row-major memory of its own."""
+    op = node.op
+    if isinstance(op, Pointwise) and op.name not in _ALIASING:
+        if array.__class__ is np.ndarray and array.flags.c_contiguous:
+            return array
+        return np.array(array, order="C")
+    fresh = array.__class__ is np.ndarray and array.base is None and node.inputs
+    return array if fresh and array.flags.c_contiguous else np.array(array, order="C")
 
 
-_ALIASING = ("real", "imag", "stop_gradient", "cast", "conj")
+_ALIASING = ("real", "imag", "stop_gradient", "cast", "conj", "where")
 
 
 def realize(tensor: Tensor) -> None:
@@ -116,6 +126,9 @@ def realize(tensor: Tensor) -> None:
 
 def realize_all(tensors: Sequence[Tensor]) -> None:
     """Give tensors their values, in one program."""
+    if len(tensors) == 1 and _is_small(tensors[0]._node):
+        _realize_small(tensors[0])
+        return
     waiting = [t for t in tensors if t._array is None]
     roots = list({id(t._node): t._node for t in waiting if t._node.cell is None}.values())
     arrays, execution = run(pending(roots), roots) if roots else ([], {})
@@ -127,12 +140,28 @@ def realize_all(tensors: Sequence[Tensor]) -> None:
         _settle(tensor, np.array(_known(node)) if array is None else array, execution)
 
 
+SHORT = 32
+"""Links of the longest chain that is evaluated by recursion."""
+
+
+def _is_small(node: LazyNode) -> bool:
+    if node.largest >= COMPILE_FROM or node.depth > SHORT or node.cell is not None:
+        return False
+    return knobs.tensor_backend() != "native"
+
+
+def _realize_small(tensor: Tensor) -> None:
+    start = perf_counter()
+    array = _small(tensor._node)
+    _settle(tensor, array, ("python-oracle", perf_counter() - start))
+
+
 def _known(node: LazyNode) -> np.ndarray:
     assert node.cell is not None
     return node.cell.array
 
 
-def _settle(tensor: Tensor, array: np.ndarray, execution: dict[str, Any]) -> None:
+def _settle(tensor: Tensor, array: np.ndarray, execution: Any) -> None:
     """Store a value. A tensor without derivatives forgets how it was computed, but for
     inspection, so that a long loop keeps no history."""
     node = tensor._node
@@ -146,7 +175,7 @@ def _settle(tensor: Tensor, array: np.ndarray, execution: dict[str, Any]) -> Non
     tensor._node = leaf(array, node.type, node.place)
 
 
-def run(order: Sequence[Node], roots: Sequence[Node]) -> tuple[list[np.ndarray], dict[str, Any]]:
+def run(order: Sequence[Node], roots: Sequence[Node]) -> tuple[list[np.ndarray], Any]:
     """Values of `roots`, which need the nodes of `order`, and how they were computed."""
     mode = knobs.tensor_backend()
     if mode == "native" or (mode == "auto" and _is_large(order)):
@@ -155,11 +184,7 @@ def run(order: Sequence[Node], roots: Sequence[Node]) -> tuple[list[np.ndarray],
         return run_compiled(roots, mode == "native")
     start = perf_counter()
     arrays = evaluate_numpy(order, roots)
-    return arrays, {
-        "backend": "python-oracle",
-        "materialize_ms": (perf_counter() - start) * 1e3,
-        "saved_bytes": 0,
-    }
+    return arrays, ("python-oracle", perf_counter() - start)
 
 
 def _is_large(order: Sequence[Node]) -> bool:

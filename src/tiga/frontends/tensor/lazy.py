@@ -77,21 +77,23 @@ class Leaf(Op):
 
 class LazyNode(Node):
     """A node of a tensor: `cell` is its value once there is one, `depth` the length of the
-    longest chain of nodes below it that have none."""
+    longest chain of nodes below it that have none, `largest` the size of the largest of them."""
 
-    __slots__ = ("cell", "depth", "place")
+    __slots__ = ("cell", "depth", "largest", "place")
 
     cell: Cell | None
 
     def __init__(
-        self, op: Any, inputs: tuple[Node, ...], type: Type, place: Place | None, depth: int = 0
-    ) -> None:
+        self, op: Any, inputs: tuple[Node, ...], type: Type, place: Place | None, depth: int = 0,
+        largest: int = 0,
+    ) -> None:  # fmt: skip
         self.op = op
         self.inputs = inputs
         self.type = type
         self.place = place
         self.cell = None
         self.depth = depth
+        self.largest = largest or type.size
 
     @property
     def where(self) -> str | None:  # type: ignore[override]

@@ -67,6 +67,8 @@ def sign(x: Any, /) -> Any:
 
 def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
     """x1 / x2; integers give floats. `rounding_mode="floor"` or `"trunc"` rounds the quotient."""
+    if x1.__class__ is Tensor and rounding_mode is None and x1.dtype.kind in "fc":
+        return binary(p.div, x1, x2)
     if other := torch_function((x1, x2), "divide"):
         return other(x1, x2, rounding_mode=rounding_mode)
     if rounding_mode == "floor":
