@@ -49,7 +49,8 @@ class Sign(Unary, name="sign"):
         zero = b.constant(0, x)
         one = b.constant(1, x)
         negative = b.select(b.compare("lt", x, zero), b.neg(one), x)
-        return b.select(b.compare("gt", x, zero), one, negative)
+        signed = b.select(b.compare("gt", x, zero), one, negative)
+        return b.select(b.compare("eq", x, zero), zero, signed)  # of a negative zero as well
 
     def vjp(self, ct, out, x):
         return (None,)

@@ -297,7 +297,10 @@ class Where(Pointwise, name="where"):
 
 @dataclass(frozen=True)
 class Cast(Pointwise, name="cast"):
-    """Conversion to another dtype; between floats (and complex numbers) it carries derivatives."""
+    """Conversion to another dtype; between floats (and complex numbers) it carries derivatives.
+
+    16-bit floats are rounded from their compute dtype, as torch does: from float64 in two steps.
+    """
 
     holomorphic = False
     to: DType
@@ -312,14 +315,15 @@ class Cast(Pointwise, name="cast"):
         if x.type.dtype == self.to:
             return x
         if x.op.name == "constant":
-            return constant(x.op.value, x.type.with_dtype(self.to))
+            near = constant(x.op.value, x.type.with_dtype(self.to.compute))
+            return constant(near.op.value, x.type.with_dtype(self.to))
         widened = x.op.name == "cast" and x.inputs[0].type.dtype == self.to
         return x.inputs[0] if widened and _holds(x.type.dtype, self.to) else None
 
     def reference(self, x):
         # Complex to real keeps the real part; to bool, any non-zero number is true.
         parts = x.dtype.kind == "c" and self.to.kind not in "cb"
-        return (x.real if parts else x).astype(self.to.numpy)
+        return (x.real if parts else x).astype(self.to.compute.numpy).astype(self.to.numpy)
 
     def lower_cast(self, b, x: Any, source: DType) -> Any:
         return b.cast(x, source, self.to)

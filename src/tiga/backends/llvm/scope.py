@@ -172,7 +172,18 @@ class EdgeLanesScope:
             return self.layout.spread(kernel.value(node.inputs[0]))
         if node in kernel.arrays:
             return self._load_edges(kernel.arrays[node])
+        if node.op.name == "edge_index":
+            return (self._positions(),)
         return evaluate_op(self.layout, node, [self.value(n) for n in node.inputs])
+
+    def _positions(self) -> ir.Value:
+        """The positions of the edges in CSR order, as i64."""
+        type_ = ir.VectorType.get([self.layout.count], integer(64))
+        if self.edge_ids is not None:
+            wide = self.edge_ids.type == type_
+            return self.edge_ids if wide else arith.extui(type_, self.edge_ids)
+        steps = ir.DenseElementsAttr.get(np.arange(self.layout.count, dtype=np.int64), type=type_)
+        return arith.addi(splat(self.first, self.layout.count), arith.constant(type_, steps))
 
     def other(self, node: Node) -> tuple[ir.Value, ...]:
         """A value at the other ends."""
