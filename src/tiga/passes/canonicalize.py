@@ -1,22 +1,31 @@
-"""Canonical form: derived ops expanded, sums over edges taken by rows, signs outside sums."""
+"""Canonical form: sums over edges taken by rows, signs outside sums.
 
+Derived ops stay as they are: their own derivatives hold where those of what they expand to do not,
+such as that of the exclusive product at exact zeros.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from tiga.errors import Unfusable
 from tiga.ops.contract import contract
-from tiga.ops.message import ExclusiveProd, reduce, reduce_all
+from tiga.ops.message import reduce, reduce_all
 from tiga.ops.pointwise import cast, neg
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
-from tiga.types import Relation
+from tiga.types import Relation, Space
 
 WIDENING = 4
 """Summing before a product may widen the summed messages by this factor."""
 
 
-def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if isinstance(node.op, ExclusiveProd):
-        return node.op.expand(*inputs)
+def _rule(relations: Mapping[Space, Relation], node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.op.name == "reduce_all" and inputs[0].type.space.kind == "edge":
         # By rows first: row sums are fixed whatever the threads, and need no edge array.
-        relation = _relation_of(inputs[0])
+        space = inputs[0].type.space
+        relation = relations.get(space)
+        if relation is None:
+            raise Unfusable(f"a total over {space} in a program that never names its ends")
         return reduce_all(_sum_rows(reduce(relation, "dst", "sum", inputs[0])))
     if node.op.name == "reduce" and node.op.kind == "sum":
         return _sum_rows(node.op(*inputs))
@@ -44,18 +53,7 @@ def _sum_rows(total: Node) -> Node:
     return contract(total.op(cast(x, dtype)), cast(matrix, dtype))
 
 
-def _relation_of(edge_value: Node) -> Relation:
-    """The relation whose edges `edge_value` lives on."""
-    stack = [edge_value]
-    while stack:
-        node = stack.pop()
-        relation = getattr(node.op, "relation", None)
-        if relation is not None and relation.edge == edge_value.type.space:
-            return relation
-        stack.extend(node.inputs)
-    raise AssertionError(f"{edge_value!r} has no relation")
-
-
 def canonicalize(program: Program) -> Program:
     """An equal program in canonical form."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    rule = partial(_rule, {relation.edge: relation for relation in program.relations})
+    return Program(program.inputs, tuple(rewrite(program.outputs, rule)))

@@ -252,6 +252,8 @@ class Former:
         return bound
 
     def place_output(self, node: Node) -> None:
+        if node.op.name == "input":
+            return
         if node.type.space.kind == "edge":
             index, phase = self._place_edge_values((node,))
             self.drafts[index].phase(phase).stores.append(node)
@@ -268,7 +270,9 @@ class Former:
     def _place_edge_values(self, values: tuple[Node, ...]) -> tuple[int, int]:
         """A walk, and its last phase that is ready, for edge values that no reduction takes."""
         space = values[0].type.space
-        relation = next(r for r in self.program.relations if r.edge == space)
+        relation = next((r for r in self.program.relations if r.edge == space), None)
+        if relation is None:
+            raise Unfusable(f"values of {space} in a program that never names its ends")
         leaves = tuple(leaf for value in values for leaf in self.leaves[value])
         forced = self._scan_side(leaves)
         sides = ("dst", "src") if forced is None else (forced,)
@@ -286,7 +290,7 @@ class Former:
 
     def collect(self) -> tuple[Step, ...]:
         for output in self.program.outputs:
-            if output.type.space.kind != "edge":
+            if output.type.space.kind != "edge" and output.op.name != "input":
                 self._need(output)
         for index in reversed(range(len(self.drafts))):
             self._collect_reads(index)
