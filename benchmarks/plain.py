@@ -57,7 +57,10 @@ def difference_std(
         torch.zeros_like(x).scatter_reduce(0, index, part, "mean", include_self=False)
         for part in (message, message * message)
     )
-    return torch.sqrt(torch.relu(square - mean * mean) + 1e-12)
+    variance = square - mean * mean
+    varies = variance > 0
+    # A small number under the root would dominate rows whose messages are nearly equal.
+    return torch.where(varies, torch.sqrt(torch.where(varies, variance, 1.0)), 0.0)
 
 
 def edge_linear(

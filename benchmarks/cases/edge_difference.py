@@ -8,7 +8,7 @@ import torch
 
 import tiga as tg
 from benchmarks.graphs import Csr, regular
-from benchmarks.harness import Call, Contestant, TimedCase
+from benchmarks.harness import Call, Contestant, TimedCase, relative_error, relative_norm
 from benchmarks.plain import (
     Torch,
     difference_mean_by_count,
@@ -66,6 +66,8 @@ CASES = tuple(
         shape={"N": NUM_NODES, "E": NUM_NODES * DEGREE, "F": WIDTH, "graph": "regular"},
         setup=partial(_setup, reducer),
         bars=(AtLeast(("torch.compile",), bar),),
+        tolerance=5e-3 if reducer == "std" else 1e-4,  # one pass over squares cancels in float32
+        error=relative_norm if reducer == "std" else relative_error,
     )
     for reducer, bar in BARS.items()
 )

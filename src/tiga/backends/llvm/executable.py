@@ -13,6 +13,7 @@ from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.kernel import Kernels
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
 from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
+from tiga.backends.llvm.node_products import ProductStep, is_small
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
 from tiga.backends.llvm.stages import Stages
@@ -104,6 +105,9 @@ class RowStep:
         return Variant(library, names)
 
 
+AnyStep = RowStep | ProductStep | LibraryCall
+
+
 @dataclass
 class Run:
     """One execution: the address of every value, and scratch that lives as long as it runs."""
@@ -121,13 +125,21 @@ class Run:
         self.scratch.append(block)
         return block.ctypes.data
 
-    def execute(self, step: "RowStep | LibraryCall") -> None:
+    def execute(self, step: "AnyStep") -> None:
         if isinstance(step, LibraryCall):
             call_library(step.node, self.addresses, self.extents, self.matmul)
+        elif isinstance(step, ProductStep):
+            self._product(step)
         elif step.program.relation is None:
             self._rows(step)
         else:
             self._walk(step)
+
+    def _product(self, step: ProductStep) -> None:
+        a, b = step.node.inputs
+        vectors = self.extents[a.type.space] * a.type.size // a.type.shape[-1]
+        left, right, out = (self.addresses[n] for n in (a, b, step.node))
+        step.run(left, right, out, vectors, self.threads, self.allocate)
 
     def _rows(self, step: RowStep) -> None:
         extent = self.extents[step.program.space]
@@ -201,7 +213,7 @@ class Executable:
 
     plan: Plan
     relations: tuple[Relation, ...]
-    steps: tuple[RowStep | LibraryCall, ...]
+    steps: tuple[AnyStep, ...]
     extents: Mapping[Space, int] | None = None
 
     @property
@@ -247,14 +259,19 @@ class Executable:
             sizes[relation.src], sizes[relation.dst] = graph.num_src, graph.num_dst
             sizes[relation.edge] = graph.num_edges
         addresses = dict(zip(self.plan.inputs, inputs, strict=True))
+        repeated = []
         for node, address in zip(self.plan.outputs, outputs, strict=True):
-            addresses[node] = address
+            if addresses.setdefault(node, address) != address:
+                repeated.append((node, address))
         bound = dict(zip(self.relations, graphs, strict=True))
         run = Run(bound, sizes, addresses, threads, matmul)
         for node in self.plan.intermediates:
             addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
         for step in self.steps:
             run.execute(step)
+        for node, address in repeated:  # an input, or the same value as another output
+            nbytes = sizes[node.type.space] * node.type.row_bytes
+            ctypes.memmove(address, addresses[node], nbytes)
         self.extents = sizes
 
 
@@ -266,10 +283,10 @@ def prepare(
 ) -> Executable:
     """The executable of a scheduled plan; kernels are not compiled yet."""
     stages = Stages() if stages is None else stages
-    steps = (
-        RowStep(step, schedules[step], Slots(step), number, stages)
-        if isinstance(step, RowProgram)
-        else step
-        for number, step in enumerate(plan.steps)
-    )
+    steps: list[AnyStep] = []
+    for number, step in enumerate(plan.steps):
+        if isinstance(step, RowProgram):
+            steps.append(RowStep(step, schedules[step], Slots(step), number, stages))
+        else:
+            steps.append(ProductStep(step.node) if is_small(step.node) else step)
     return Executable(plan, relations, tuple(steps))

@@ -47,17 +47,22 @@ def _columns(total: int) -> Iterator[tuple[int, int]]:
 
 
 def multiply(node: Node, x: ir.Value, matrix: Array, allocate: Allocate) -> ir.Value:
-    """x [..., K] times a matrix [K, M], for one edge."""
+    """x [..., K] times a matrix [K, M], for one entity."""
     inner, outer = node.inputs[1].type.shape
-    dtype = node.type.dtype
     lead = node.type.size // outer
     parts = [select_lanes(x, np.arange(i * inner, (i + 1) * inner)) for i in range(lead)]
+    scratch = scratch_array(allocate, node.type.dtype, inner, inner)
+    products = [multiply_vector(part, matrix, scratch, inner, outer) for part in parts]
+    return round_to(join(products), node.type.dtype)
+
+
+def multiply_vector(
+    x: ir.Value, matrix: Array, scratch: Array, inner: int, outer: int
+) -> ir.Value:
+    """x [K] times a matrix [K, M], not rounded."""
     if outer <= FEW_COLUMNS:
-        products = [_few_columns(part, matrix, inner, outer) for part in parts]
-    else:
-        scratch = scratch_array(allocate, dtype, inner, inner)
-        products = [_many_columns(part, matrix, scratch, inner, outer) for part in parts]
-    return round_to(join(products), dtype)
+        return _few_columns(x, matrix, inner, outer)
+    return _many_columns(x, matrix, scratch, inner, outer)
 
 
 def _few_columns(x: ir.Value, matrix: Array, inner: int, outer: int) -> ir.Value:
