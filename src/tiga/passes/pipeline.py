@@ -21,7 +21,7 @@ from tiga.trace.program import Program
 
 @dataclass(frozen=True)
 class Canonicalize(Pass, name="gf-canonicalize"):
-    """Expand derived ops, sum over edges by rows, take signs out of sums."""
+    """Sum over edges by rows, take signs out of sums."""
 
     def __call__(self, form: Program) -> Program:
         return canonicalize(form)
@@ -65,6 +65,7 @@ NORMALIZE: tuple[Pass, ...] = (
 """What a program goes through before it is differentiated or planned."""
 
 PIPELINE: tuple[Pass, ...] = (
+    Expand(),
     *NORMALIZE,
     FormRows(),
     ScheduleRows(),

@@ -1,7 +1,7 @@
 """Reducers: how the messages of a row combine."""
 
 from tiga.reducers.base import Bound, Messages, Reducer
-from tiga.reducers.custom import CustomReducer
+from tiga.reducers.custom import CustomReducer, Fold, fold
 from tiga.reducers.moments import Mean, Std, Sum, Var
 from tiga.reducers.multi import Multi
 from tiga.reducers.selection import ArgMax, ArgMin, Max, Min, Prod
@@ -14,7 +14,8 @@ logsumexp, softmax, online_softmax = LogSumExp, Softmax, Softmax
 argmax, argmin, multi = ArgMax, ArgMin, Multi
 
 __all__ = [
-    "ArgMax", "ArgMin", "Bound", "CustomReducer", "LogSumExp", "Max", "Mean", "Messages", "Min",
-    "Multi", "Prod", "Reducer", "Softmax", "Std", "Sum", "Var", "argmax", "argmin", "logsumexp",
-    "max", "mean", "min", "multi", "online_softmax", "prod", "softmax", "std", "sum", "var",
+    "ArgMax", "ArgMin", "Bound", "CustomReducer", "Fold", "LogSumExp", "Max", "Mean", "Messages",
+    "Min", "Multi", "Prod", "Reducer", "Softmax", "Std", "Sum", "Var", "argmax", "argmin", "fold",
+    "logsumexp", "max", "mean", "min", "multi", "online_softmax", "prod", "softmax", "std", "sum",
+    "var",
 ]  # fmt: skip

@@ -16,13 +16,15 @@ from tiga.types import Relation
 class Messages:
     """What one edge function sent: its arguments to the reducer, and which edges count.
 
-    `keep` is a bool edge value, or None when every edge counts; `side` names the rows.
+    `keep` is a bool edge value, or None when every edge counts; `side` names the rows. `position`
+    is the number by which results name an edge, None for its position in CSR order.
     """
 
     relation: Relation
     parts: tuple[Node, ...]
     keep: Node | None = None
     side: str = "dst"
+    position: Node | None = None
 
     def kept(self, m: Node, fill: float) -> Node:
         """`m` where the edge counts, elsewhere `fill`."""
@@ -36,7 +38,7 @@ class Messages:
         return reduce(self.relation, self.side, kind, m)
 
     def count(self, like: Node) -> Node:
-        """The number of edges that count per row, in the dtype and shape of the row value `like`."""
+        """Per row, how many edges count, in the dtype and shape of the row value `like`."""
         if self.keep is None:
             return expand_to(degree(self.relation, self.side, like.type.dtype), like.type.shape,
                              like.type.space)  # fmt: skip

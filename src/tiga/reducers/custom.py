@@ -7,20 +7,19 @@ folds the rest in edge order.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from tiga.ops.align import expand_to
 from tiga.ops.feature import concat, reshape, take
 from tiga.ops.leaf import Input
-from tiga.ops.message import reduce
+from tiga.ops.message import reduce, spread
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import where
+from tiga.ops.pointwise import cast, where
 from tiga.ops.scan import ScanAfter, inline, region
 from tiga.reducers.base import Bound, Messages, Reducer
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
-from tiga.types import GLOBAL, Type
+from tiga.types import GLOBAL, DType, Type, float64
 
 _MONOID_OPS = {"add": "sum", "mul": "prod", "maximum": "max", "minimum": "min"}
 
@@ -85,13 +84,15 @@ class CustomReducer(Reducer):
 
 @dataclass(frozen=True)
 class Fold:
-    """A traced reducer: `combine` takes the left components and then the right ones.
+    """A traced reducer: `combine` takes the left components, the right ones, and what it reads.
 
-    `identity` are numbers' or tensors' values per component, as global nodes.
+    `identity` are numbers' or tensors' values per component, and `read` what `combine` reads
+    beside the states, all as global nodes.
     """
 
     combine: Program
     identity: tuple[Node, ...]
+    read: tuple[Node, ...] = ()
 
     @property
     def width(self) -> int:
@@ -162,43 +163,47 @@ def _reduced(messages: Messages, rule: Fold, component: int, kind: str) -> Node:
 def _scanned(messages: Messages, rule: Fold, needed: Sequence[int]) -> list[Node]:
     """The components folded in edge order, packed into one carry."""
     elements = [_element(messages, rule, i) for i in needed]
-    shapes = [e.type.shape for e in elements]
-    rows = elements[0].type.with_space(messages.relation.end(messages.side))
+    types = [e.type for e in elements]
+    carry = _carry(types)
+    end = messages.relation.end(messages.side)
     starts = [
-        _spread(rule.identity[i], rows.with_shape(shape))
-        for i, shape in zip(needed, shapes, strict=True)
+        _spread(rule.identity[i], t.with_space(end)) for i, t in zip(needed, types, strict=True)
     ]
-    step = _packed_step(rule, needed, shapes, rows)
+    step = _packed_step(rule, needed, types, carry)
     scan = ScanAfter(messages.relation, messages.side, False, step)
-    return _unpack(scan(_pack(starts), _pack(elements)), shapes)
+    read = [spread(node, messages.relation.edge) for node in rule.read]
+    return _unpack(scan(_pack(starts, carry), _pack(elements, carry), *read), types)
 
 
-def _packed_step(
-    rule: Fold, needed: Sequence[int], shapes: Sequence[tuple[int, ...]], like: Type
-) -> Program:
+def _packed_step(rule: Fold, needed: Sequence[int], types: Sequence[Type], carry: DType) -> Program:
     """`combine` on packed states."""
-    size = sum(map(prod, shapes))
-    packed = Type(like.dtype, (size,), GLOBAL)
+    packed = Type(carry, (sum(t.size for t in types),), GLOBAL)
     left, right = Input("left", packed)(), Input("right", packed)()
-    given = dict(
-        zip(needed, zip(_unpack(left, shapes), _unpack(right, shapes), strict=True), strict=True)
-    )
+    holes = [Input(f"read{i}", node.type)() for i, node in enumerate(rule.read)]
     inputs = [rule.combine.inputs[i] for i in needed]
     inputs += [rule.combine.inputs[rule.width + i] for i in needed]
-    arguments = [given[i][0] for i in needed] + [given[i][1] for i in needed]
+    inputs += rule.combine.inputs[2 * rule.width :]
+    arguments = [*_unpack(left, types), *_unpack(right, types), *holes]
     part = Program(tuple(inputs), tuple(rule.combine.outputs[i] for i in needed))
-    return region([_pack(inline(part, arguments, GLOBAL))], [left, right])
+    return region([_pack(inline(part, arguments, GLOBAL), carry)], [left, right, *holes])
 
 
-def _pack(parts: Sequence[Node]) -> Node:
+def _carry(types: Sequence[Type]) -> DType:
+    """The dtype that holds all components: their own, or float64 if they differ."""
+    dtypes = {t.dtype for t in types}
+    return dtypes.pop() if len(dtypes) == 1 else float64
+
+
+def _pack(parts: Sequence[Node], carry: DType) -> Node:
     """All components after one another in one vector."""
-    return concat(0, *(reshape(p, (p.type.size,)) for p in parts))
+    return concat(0, *(reshape(cast(p, carry), (p.type.size,)) for p in parts))
 
 
-def _unpack(packed: Node, shapes: Sequence[tuple[int, ...]]) -> list[Node]:
+def _unpack(packed: Node, types: Sequence[Type]) -> list[Node]:
     parts, start = [], 0
-    for shape in shapes:
-        stop = start + prod(shape)
-        parts.append(reshape(take(packed, 0, tuple(range(start, stop))), shape))
+    for of in types:
+        stop = start + of.size
+        part = reshape(take(packed, 0, tuple(range(start, stop))), of.shape)
+        parts.append(cast(part, of.dtype))
         start = stop
     return parts

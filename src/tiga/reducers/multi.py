@@ -13,6 +13,8 @@ class Multi(Reducer):
     one message that `edge` returns, and share one walk over the edges.
     """
 
+    parts: Any
+
     def __init__(self, *reducers: Reducer, **named: Reducer) -> None:
         super().__init__()
         if bool(reducers) == bool(named):

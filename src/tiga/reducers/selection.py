@@ -51,9 +51,11 @@ class ArgExtremum(Reducer):
         (m,) = messages.parts
         m = messages.kept(m, MONOIDS[self.kind].identity(m.type.dtype))
         best = gather(messages.relation, messages.side, messages.total(self.kind, m))
-        position = expand_to(EdgeIndex(messages.relation)(), m.type.shape, m.type.space)
+        number = messages.position or EdgeIndex(messages.relation)()
+        position = expand_to(number, m.type.shape, m.type.space)
         none = constant(MONOIDS["min"].identity(int64), position.type)
-        first = messages.total("min", messages.kept(where(eq(m, best), position, none), none.op.value))
+        winners = messages.kept(where(eq(m, best), position, none), none.op.value)
+        first = messages.total("min", winners)
         absent = constant(-1, first.type)
         return where(eq(first, constant(none.op.value, first.type)), absent, first)
 

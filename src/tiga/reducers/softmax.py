@@ -55,7 +55,8 @@ class Softmax(Reducer):
         shape, rank = score.type.shape, len(value.type.shape)
         if len(shape) > rank:
             raise InvalidValue(
-                f"a score of feature shape {shape} has more axes than its value, {value.type.shape}."
+                f"a score of feature shape {shape} has more axes than its value, "
+                f"{value.type.shape}."
             )
         padded = reshape(score, (*shape, *(1,) * (rank - len(shape))))
         weight, total, _ = _shifted(messages, padded)

@@ -1,5 +1,6 @@
 """Parts of a graph on which `edge` and `node` run as ordinary torch code."""
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,17 +9,19 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tiga.errors import InvalidValue
+from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.message_passing import Masked, MessagePassing
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.capture import RELATION, MissingField
 from tiga.frontends.torch.dtypes import dtype_of
-from tiga.frontends.torch.messages import aggregate
+from tiga.frontends.torch.eager import fold_rows
+from tiga.frontends.torch.messages import Addressed, EdgeOrder, address, aggregate
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.frontends.torch.unit import unit_of
-from tiga.reducers import Bound
+from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph
+from tiga.trace.node import topological
 from tiga.trace.program import Program
 from tiga.types import Type
 
@@ -158,23 +161,75 @@ def replaced(sent: Any, values: Iterator[Any]) -> Any:
     return tree_map(leaf, sent)
 
 
-def reduce_block(
-    kernel: MessagePassing, graph: Graph, block: Block, sent: Any, messages: list[torch.Tensor]
-) -> Any:
-    """The row values of a block, by a compiled program whose inputs are the messages."""
-    recorder = Recorder(RELATION.edge, RELATION.dst, {})
-    nodes = [
-        recorder.input(f"message{i}", Type(dtype_of(m.dtype), tuple(m.shape[1:]), RELATION.edge), i)
-        for i, m in enumerate(messages)
-    ]
-    traced = replaced(sent, iter([recorder.wrap(node) for node in nodes]))
-    rows = aggregate(recorder, RELATION, kernel.reducer, traced)
-    unit = unit_of(Program(tuple(nodes), tuple(leaves(rows))))
-    row_ptr = graph.csr().row_ptr[block.low : block.high + 1] - block.first
-    column = torch.zeros(block.last - block.first, dtype=torch.int32)
-    inner = Graph.from_csr(row_ptr, column, num_src=1, validate="none")
-    outputs = run(unit, inner, inner.token(), messages)
-    return tree_map(lambda i: outputs[i], numbered(rows))
+@dataclass(frozen=True)
+class Reduction:
+    """The rows of a block to reduce: the reducer, the tensors it may read, where the block is."""
+
+    reducer: Any
+    tensors: dict[int, tuple[str, Any]]
+    graph: Graph
+    fields: BlockFields
+    block: Block
+
+    @property
+    def row_ptr(self) -> torch.Tensor:
+        """The first edge of each row, counted from the block's first."""
+        block = self.block
+        return self.fields.row_ptr[block.low : block.high + 1] - block.first
+
+    def run(self, sent: Any, messages: list[torch.Tensor]) -> Any:
+        """The row values, by compiled programs whose inputs are the messages."""
+        try:
+            return self._compiled(sent, messages)
+        except Unfusable:
+            if not any(isinstance(a.bound.reducer, CustomReducer) for a in self._addressed(sent)):
+                raise
+        # A user's reducer that no program holds is folded by torch, the others as they are.
+        given = replaced(sent, iter(messages))
+        return tree_map(self._alone, tree_map(lambda leaf: address(self.reducer, leaf), given))
+
+    def _addressed(self, sent: Any) -> list[Addressed]:
+        return list(leaves(tree_map(lambda leaf: address(self.reducer, leaf), sent)))
+
+    def _compiled(self, sent: Any, messages: list[torch.Tensor]) -> Any:
+        recorder = Recorder(RELATION.edge, RELATION.dst, self.tensors)
+        types = [Type(dtype_of(m.dtype), tuple(m.shape[1:]), RELATION.edge) for m in messages]
+        nodes = [recorder.input(f"message{i}", t, i) for i, t in enumerate(types)]
+        traced = replaced(sent, iter([recorder.wrap(node) for node in nodes]))
+        rows = aggregate(recorder, RELATION, self.reducer, traced)
+        outputs = tuple(leaves(rows))
+        needed = set(topological(outputs))
+        inputs = {n: s for n, s in recorder.inputs.items() if n in needed}
+        unit = unit_of(Program(tuple(inputs), outputs))
+        column = torch.zeros(self.block.last - self.block.first, dtype=torch.int32)
+        inner = Graph.from_csr(self.row_ptr, column, num_src=1, validate="none")
+        values = [self._value(source, messages) for source in inputs.values()]
+        results = run(unit, inner, inner.token(), values)
+        return tree_map(lambda i: results[i], numbered(rows))
+
+    def _value(self, source: Any, messages: list[torch.Tensor]) -> Any:
+        if isinstance(source, int):
+            return messages[source]
+        if isinstance(source, EdgeOrder):
+            return self.fields.rows("edge", Part(self.block.first, self.block.last))
+        value = source if isinstance(source, torch.Tensor) else source.get()
+        return value.contiguous() if isinstance(value, torch.Tensor) else value
+
+    def _alone(self, addressed: Addressed) -> Any:
+        """One message of `edge` by its own reducer."""
+        reducer, parts, keeps = addressed.bound.reducer, [], list(addressed.keeps)
+        for message in addressed.bound.messages:
+            while isinstance(message, Masked):
+                keeps.append(message.keep)
+                message = message.value
+            parts.append(message)
+        if isinstance(reducer, CustomReducer):
+            keep = functools.reduce(torch.logical_and, keeps) if keeps else None
+            return fold_rows(reducer, parts, keep, self.row_ptr)
+        sent: Any = Bound(reducer, tuple(parts))
+        for keep in keeps:
+            sent = Masked(sent, keep)
+        return self._compiled(sent, tensors_of(sent, self.block.last - self.block.first))
 
 
 def finish(

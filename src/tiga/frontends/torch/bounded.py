@@ -19,9 +19,9 @@ from tiga.frontends.torch.blocks import (
     Block,
     BlockFields,
     Part,
+    Reduction,
     finish,
     measure,
-    reduce_block,
     send,
     tensors_of,
 )
@@ -117,7 +117,9 @@ class Job:
 
     def rows(self, fields: BlockFields, block: Block, sent: Any, messages: Any) -> Any:
         """What the destinations of a block get."""
-        rows = reduce_block(self.kernel, self.graph, block, sent, messages)
+        tensors = self.bounded.discovery.tensors
+        reduction = Reduction(self.kernel.reducer, tensors, self.graph, fields, block)
+        rows = reduction.run(sent, messages)
         params = taken(self.kernel, "node", self.params)
         return finish(self.kernel, fields, block, rows, params)
 

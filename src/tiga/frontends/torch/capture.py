@@ -13,13 +13,13 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.guards import AttributeSlot, Guards, Place
-from tiga.frontends.torch.intercept import intercept
+from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import aggregate, to_entities
 from tiga.frontends.torch.numbers import Operand, is_plain_number, number_type
 from tiga.frontends.torch.numbers import operand as make_operand
 from tiga.frontends.torch.rebuild import Rebuilder
 from tiga.frontends.torch.recording import recording_clone
-from tiga.frontends.torch.tracer import DispatchMode, FunctionMode, Recorder, Storage, Traced
+from tiga.frontends.torch.tracer import Recorder, Storage, Traced
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.frontends.torch.where import user_line
 from tiga.ops.message import gather
@@ -223,10 +223,7 @@ class Attempt:
         clone, reads = recording_clone(kernel)
         self._equip(clone)
         before = dict(vars(clone))
-        with (
-            torch.inference_mode(False), torch.enable_grad(),
-            FunctionMode(self.recorder, intercept), DispatchMode(self.recorder),
-        ):  # fmt: skip
+        with recording(self.recorder):
             result = self._trace(clone)
         self._check_unchanged(before, vars(clone))
         guards = self._guards(reads)

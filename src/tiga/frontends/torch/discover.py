@@ -26,6 +26,7 @@ from tiga.frontends.torch.guards import (
     items_of,
 )
 from tiga.frontends.torch.numbers import is_plain_number
+from tiga.reducers import CustomReducer, Multi, Reducer
 
 PlaceKey = tuple[int, Any]
 
@@ -196,6 +197,18 @@ class Discovery:
             else:
                 self.value(item, place)
 
+    def reducer(self, value: Reducer, label: str, operand: bool) -> None:
+        """The methods of a reducer that a user wrote, and of those in a `multi`."""
+        if isinstance(value, Multi):
+            parts = value.parts.values() if isinstance(value.parts, dict) else value.parts
+            for part in parts:
+                self.value(part, label)
+        if not isinstance(value, CustomReducer) or not self.first_time(value):
+            return
+        for name in ("identity", "lift", "combine", "finalize"):
+            self.attribute(value, name, label, required=True)
+        self.pending.append((value, label))
+
     def array(self, value: np.ndarray, label: str, operand: bool) -> None:
         if self.first_time(value):
             self.guards.arrays.append((value, value.tobytes()))
@@ -314,6 +327,7 @@ _VISITS: tuple[tuple[Any, Any], ...] = (
     (BuiltinFunctionType, lambda *_: None),
     (functools.partial, Discovery.partial),
     (torch.nn.Module, Discovery.module),
+    (Reducer, Discovery.reducer),
     ((ModuleType, type), Discovery.namespace),
     ((dict, list, tuple, set, frozenset), Discovery.container),
     (np.ndarray, Discovery.array),

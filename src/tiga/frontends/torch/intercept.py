@@ -3,7 +3,8 @@
 There the arguments are still as the user wrote them: numbers that stay variable, and extents.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +14,13 @@ from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.torch.aten import linear as products
 from tiga.frontends.torch.extent import Extent, Shape
 from tiga.frontends.torch.numbers import Operand
-from tiga.frontends.torch.tracer import Recorder, Traced, tensors_in
+from tiga.frontends.torch.tracer import (
+    DispatchMode,
+    FunctionMode,
+    Recorder,
+    Traced,
+    tensors_in,
+)
 from tiga.types import GLOBAL
 
 T = torch.Tensor
@@ -336,6 +343,23 @@ def _resolve(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         return _mapped(value, convert)
 
     return tuple(positional(a) for a in args), _mapped(kwargs, convert)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Hand what torch does to a recorder; nothing changes where that is so already."""
+    if recorder.active:
+        yield
+        return
+    recorder.active = True
+    try:
+        with (
+            torch.inference_mode(False), torch.enable_grad(),
+            FunctionMode(recorder, intercept), DispatchMode(recorder),
+        ):  # fmt: skip
+            yield
+    finally:
+        recorder.active = False
 
 
 def intercept(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:

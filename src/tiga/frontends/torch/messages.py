@@ -1,6 +1,7 @@
 """From what `edge` returns to one value per row."""
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,22 +17,29 @@ from tiga.ops.contract import contract
 from tiga.ops.feature import reshape, take
 from tiga.ops.leaf import constant, stop_gradient, zeros_like
 from tiga.ops.pointwise import cast, logical_and, logical_or, where
-from tiga.reducers import Bound, Messages, Reducer
+from tiga.reducers import Bound, CustomReducer, Messages, Multi, Reducer
+from tiga.reducers.selection import ArgExtremum
 from tiga.trace.node import Node, rewrite
 from tiga.types import GLOBAL, Relation, Space, Type, bool_, int64
 
 MOST_MASK_LANES = 64
+EDGE_ORDER = "edge_order"
+
+
+@dataclass(frozen=True)
+class EdgeOrder:
+    """The source of an input: for each edge in CSR order, its number in the order of the user."""
 
 
 def to_entities(recorder: Recorder, value: Any, space: Space, function: str) -> Node:
     """A returned value as a node that every entity of a space has."""
-    node = _as_node(recorder, value, function)
+    node = as_node(recorder, value, function)
     if node.type.space not in (GLOBAL, space):
         raise InvalidValue(f"`{function}` returned a value of {node.type.space}, not of {space}.")
     return expand_to(node, node.type.shape, space)
 
 
-def _as_node(recorder: Recorder, value: Any, function: str) -> Node:
+def as_node(recorder: Recorder, value: Any, function: str) -> Node:
     if isinstance(value, Traced):
         assert value.node is not None
         return value.node
@@ -67,31 +75,67 @@ def aggregate(recorder: Recorder, relation: Relation, reducer: Any, sent: Any) -
         sent = tree_map(lambda value: Masked(value, keep), sent.value)
     if not list(leaves(sent)):
         raise InvalidType("`edge` returned no message; return a tensor.")
-    return tree_map(lambda leaf: _reduced(recorder, relation, reducer, leaf), sent)
+    addressed = tree_map(lambda leaf: address(reducer, leaf), sent)
+    return tree_map(lambda leaf: _reduced(recorder, relation, *leaf), addressed)
 
 
-def _reduced(recorder: Recorder, relation: Relation, reducer: Reducer, leaf: Any) -> Node:
+@dataclass(frozen=True)
+class Addressed:
+    """A message with the one reducer that takes it, and the masks around it."""
+
+    bound: Bound
+    keeps: tuple[Any, ...]
+
+    def __iter__(self) -> Any:
+        return iter((self.bound, self.keeps))
+
+
+def address(reducer: Reducer, leaf: Any) -> Any:
+    """What `edge` returned in one place, for each reducer that takes it."""
     keeps = []
-    if isinstance(leaf, Masked):
+    while isinstance(leaf, Masked):
         keeps.append(leaf.keep)
         leaf = leaf.value
     bound = leaf if isinstance(leaf, Bound) else Bound(reducer, (leaf,))
-    if bound.reducer.arguments != len(bound.messages):
+    if isinstance(bound.reducer, Multi):
+        parts = bound.reducer.bound(bound.messages[0])
+        return tree_map(lambda part: Addressed(part, tuple(keeps)), parts)
+    return Addressed(bound, tuple(keeps))
+
+
+def _reduced(recorder: Recorder, relation: Relation, bound: Bound, masks: Any) -> Any:
+    takes = getattr(bound.reducer, "arguments", 1)
+    if not isinstance(bound.reducer, CustomReducer) and takes != len(bound.messages):
         raise InvalidType(
-            f"`edge` returned one message, but {type(bound.reducer).__name__} takes "
-            f"{bound.reducer.arguments}: return `self.reducer(score, value)`."
+            f"{recorder.where}: `edge` returned {len(bound.messages)} message, but "
+            f"{type(bound.reducer).__name__} takes {takes}: return `self.reducer(score, value)`."
         )
-    parts = []
+    keeps, parts = list(masks), []
     for message in bound.messages:
         if isinstance(message, Masked):
             keeps.append(message.keep)
             message = message.value
         parts.append(to_entities(recorder, message, relation.edge, "edge"))
+    position = None
+    if isinstance(bound.reducer, ArgExtremum):
+        position = recorder.input(EDGE_ORDER, Type(int64, (), relation.edge), EdgeOrder())
     if not keeps:
-        return bound.reducer.rows(Messages(relation, tuple(parts)))
+        return _rows(recorder, bound.reducer, Messages(relation, tuple(parts), position=position))
     keep = _mask(recorder, relation, keeps, max((p.type.shape for p in parts), key=len))
     guarded = guard_leaves(parts, keep)
-    return bound.reducer.rows(Messages(relation, tuple(guarded), keep))
+    messages = Messages(relation, tuple(guarded), keep, position=position)
+    return _rows(recorder, bound.reducer, messages)
+
+
+def _rows(recorder: Recorder, reducer: Reducer, messages: Messages) -> Any:
+    if isinstance(reducer, CustomReducer):
+        from tiga.frontends.torch.custom import custom_rows
+
+        return custom_rows(recorder, reducer, messages)
+    try:
+        return reducer.rows(messages)
+    except InvalidValue as error:
+        raise InvalidValue(f"{recorder.where}: {error}") from None
 
 
 def _mask(recorder: Recorder, relation: Relation, keeps: list[Any], shape: Any) -> Node:

@@ -95,6 +95,7 @@ class Recorder:
     operands: dict[int, Traced] = field(default_factory=dict)
     lifted: dict[int, Traced] = field(default_factory=dict)
     draws: bool = False
+    active: bool = False
 
     def __post_init__(self) -> None:
         spaces = (self.edge_space, self.node_space)

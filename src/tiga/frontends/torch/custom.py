@@ -1,0 +1,219 @@
+"""Reducers that users write: their methods, traced, as a fold over the edges of a row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from tiga.errors import InvalidType, InvalidValue, Unfusable
+from tiga.frontends.torch.claims import check_claims, method_line, shaped
+from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
+from tiga.frontends.torch.intercept import recording
+from tiga.frontends.torch.messages import as_node, to_entities
+from tiga.frontends.torch.tracer import Recorder
+from tiga.frontends.torch.tree import leaves, numbered, tree_map
+from tiga.knobs import current
+from tiga.ops.align import expand_to
+from tiga.ops.feature import feature_sum, reshape
+from tiga.ops.leaf import Input
+from tiga.ops.message import spread
+from tiga.ops.pointwise import cast, mul
+from tiga.reducers import CustomReducer, Fold, Messages, fold
+from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, DType, Space, Type
+
+
+def custom_rows(recorder: Recorder, reducer: CustomReducer, messages: Messages) -> Any:
+    """What a user's reducer makes of the messages of each row: one value, or a tree of them.
+
+    16-bit messages are folded in float32; a float32 result is rounded to their dtype.
+
+    Raises:
+        InvalidType: a method is missing, or a state changes its structure, shape or dtype.
+        InvalidValue: with `TIGA_VERIFY`, `combine` is not what the reducer claims it to be.
+    """
+    with recording(recorder):
+        return TracedReducer(recorder, reducer, messages).rows()
+
+
+@dataclass
+class TracedReducer:
+    """One reducer on messages of one type."""
+
+    recorder: Recorder
+    reducer: CustomReducer
+    messages: Messages
+
+    @property
+    def name(self) -> str:
+        return type(self.reducer).__name__
+
+    def rows(self) -> Any:
+        """The result of every row."""
+        messages, relation = self.messages, self.messages.relation
+        wide = [cast(m, m.type.dtype.compute) for m in messages.parts]
+        shape, lifted = self.lift(wide, relation.edge)
+        start = self.identity(shape, lifted)
+        types = [_state_type(m.type, s) for m, s in zip(lifted, start, strict=True)]
+        lifted = [shaped(m, t) for m, t in zip(lifted, types, strict=True)]
+        rule = self.fold(shape, start, types)
+        if current().verify:
+            check_claims(self, wide, types, rule)
+        states = fold(Messages(relation, tuple(lifted), messages.keep, messages.side), rule)
+        return self.finalize(shape, states)
+
+    # -- methods of the user -----------------------------------------------------------------
+
+    def call(self, method: str, space: Space, *arguments: Any) -> Any:
+        """What a method returns; a value of it is one per entity of a space."""
+        own = getattr(CustomReducer, method)
+        if getattr(type(self.reducer), method) is own and method in ("identity", "combine"):
+            takes = "" if method == "identity" else "left, right"
+            raise InvalidType(
+                f"{self.name} has no `{method}`: define `def {method}(self{', ' * bool(takes)}"
+                f"{takes})`. A reducer needs `identity` and `combine`; `lift` and `finalize` are "
+                f"optional."
+            )
+        self.recorder.space = space
+        return getattr(self.reducer, method)(*arguments)
+
+    def lift(self, messages: Sequence[Node], space: Space) -> tuple[Any, list[Node]]:
+        """The structure of a state, and the states of edges."""
+        tree = self.call("lift", space, *map(self.recorder.wrap, messages))
+        nodes = [to_entities(self.recorder, leaf, space, "lift") for leaf in leaves(tree)]
+        if not nodes:
+            raise InvalidType(f"{method_line(self.reducer, 'lift')}: `lift` returned no state.")
+        return numbered(tree), [cast(n, n.type.dtype.compute) for n in nodes]
+
+    def identity(self, shape: Any, lifted: Sequence[Node]) -> list[Node]:
+        """The identity of each component, as a global value."""
+        tree = self.call("identity", GLOBAL)
+        self._require_structure("identity", tree, shape, "what `lift` returns")
+        found = []
+        for leaf, like in zip(leaves(tree), lifted, strict=True):
+            node = as_node(self.recorder, leaf, "identity")
+            if node.type.space != GLOBAL:
+                line = method_line(self.reducer, "identity")
+                raise InvalidValue(f"{line}: `identity` returned a value of {node.type.space}.")
+            number = not isinstance(leaf, torch.Tensor)
+            dtype = _joined(like.type.dtype, node.type.dtype, number)
+            found.append(cast(node, dtype))
+        return found
+
+    def combine(
+        self, shape: Any, left: Sequence[Node], right: Sequence[Node], space: Space
+    ) -> list[Node]:
+        """`combine` on two states, checked to give a state of the same types."""
+        sides = [[self.recorder.wrap(node) for node in side] for side in (left, right)]
+        pair = [tree_map(side.__getitem__, shape) for side in sides]
+        tree = self.call("combine", space, *pair)
+        self._require_structure("combine", tree, shape, "the states it is given")
+        nodes = [to_entities(self.recorder, leaf, space, "combine") for leaf in leaves(tree)]
+        for i, (node, given) in enumerate(zip(nodes, left, strict=True)):
+            if node.type != given.type:
+                part = "the state" if len(left) == 1 else f"component {i} of the state"
+                raise InvalidType(
+                    f"{method_line(self.reducer, 'combine')}: `combine` of {self.name} must keep "
+                    f"the type of {part}: expected {_text(given.type)}, got {_text(node.type)}."
+                )
+        return nodes
+
+    def finalize(self, shape: Any, states: Sequence[Node]) -> Any:
+        """The results of rows, 16-bit where the messages are."""
+        end = self.messages.relation.end(self.messages.side)
+        wrapped = [self.recorder.wrap(s) for s in states]
+        tree = self.call("finalize", end, tree_map(wrapped.__getitem__, shape))
+        narrow = self._narrow()
+
+        def result(leaf: Any) -> Node:
+            node = to_entities(self.recorder, leaf, end, "finalize")
+            is_wide = narrow is not None and node.type.dtype == narrow.compute
+            return cast(node, narrow) if is_wide and narrow is not None else node
+
+        return tree_map(result, tree)
+
+    def _narrow(self) -> DType | None:
+        """The 16-bit dtype of the messages, if they have one."""
+        dtypes = {m.type.dtype for m in self.messages.parts}
+        dtype = dtypes.pop()
+        return dtype if not dtypes and dtype != dtype.compute else None
+
+    def _require_structure(self, method: str, tree: Any, shape: Any, like: str) -> None:
+        if numbered(tree) != shape:
+            raise InvalidType(
+                f"{method_line(self.reducer, method)}: `{method}` of {self.name} must return a "
+                f"state of the structure of {like}: expected {_outline(shape)}, got "
+                f"{_outline(numbered(tree))}."
+            )
+
+    # -- the fold ----------------------------------------------------------------------------
+
+    def fold(self, shape: Any, start: Sequence[Node], types: Sequence[Type]) -> Fold:
+        """The reducer as a rule on states, traced on values of rows."""
+        space = self.messages.relation.end(self.messages.side)
+        left, right = (
+            [Input(f"{side}{i}", t.with_space(space))() for i, t in enumerate(types)]
+            for side in ("left", "right")
+        )
+        outputs = rewrite(self.combine(shape, left, right, space), _products)
+        read, outputs = _read(outputs, {*left, *right})
+        holes = [Input(f"read{i}", n.type.with_space(space))() for i, n in enumerate(read)]
+        spreads = {spread(n, space): hole for n, hole in zip(read, holes, strict=True)}
+        outputs = rewrite(outputs, lambda node, inputs: None, spreads)
+        program = Program((*left, *right, *holes), tuple(outputs))
+        identity = [
+            expand_to(cast(n, t.dtype), t.shape, GLOBAL) for n, t in zip(start, types, strict=True)
+        ]
+        return Fold(program, tuple(identity), tuple(read))
+
+
+def _joined(message: DType, identity: DType, number: bool) -> DType:
+    """The dtype of a component: a number as identity decides only whether it is a float."""
+    if number:
+        floats = identity.is_float and not message.is_float
+        return default_float() if floats else message
+    joined = torch.promote_types(torch_dtype(message), torch_dtype(identity))
+    return dtype_of(joined).compute
+
+
+def _state_type(message: Type, start: Node) -> Type:
+    """The type of a component, from an edge's state and the identity."""
+    shape = np.broadcast_shapes(message.shape, start.type.shape)
+    return Type(start.type.dtype, tuple(map(int, shape)), message.space)
+
+
+def _products(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    """Products with a matrix, element by element: a scan has no other."""
+    if node.op.name != "contract":
+        return None
+    x, matrix = inputs
+    shape = (*x.type.shape, matrix.type.shape[1])
+    left = expand_to(reshape(x, (*x.type.shape, 1)), shape, x.type.space)
+    return feature_sum(mul(left, expand_to(matrix, shape, x.type.space)), len(shape) - 2)
+
+
+def _read(outputs: Sequence[Node], states: set[Node]) -> tuple[list[Node], list[Node]]:
+    """The global values that `combine` reads beside its states, and outputs that read each
+    through one spread of it."""
+    order = topological(outputs)
+    found = [n.inputs[0] for n in order if n.op.name == "spread"]
+    other = [n for n in order if n.op.name == "input" and n not in states]
+    if any(n.type.space != GLOBAL for n in other):
+        raise Unfusable("`combine` reads values of nodes or edges")
+    return list(dict.fromkeys(found)), list(outputs)
+
+
+def _text(of: Type) -> str:
+    return f"{of.dtype}{list(of.shape)}"
+
+
+def _outline(shape: Any) -> str:
+    """The structure of a state in words."""
+    if isinstance(shape, dict):
+        return f"a dict of {', '.join(map(str, shape))}"
+    if isinstance(shape, (tuple, list)):
+        return f"a {type(shape).__name__} of {len(shape)}"
+    return "one value"
