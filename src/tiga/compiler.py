@@ -43,7 +43,8 @@ class Compiled:
 
     def explain(self) -> str:
         """What was fused into which kernels, stored, and sent to a library."""
-        return explain(self.scheduled, self.executable.extents)
+        own = self.executable.own_products
+        return explain(self.scheduled, self.executable.extents, own)
 
     def ir(self, level: str = "domain") -> str:
         """The text of a level.

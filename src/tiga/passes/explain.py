@@ -1,7 +1,7 @@
 """Tell what a plan does: kernels, what each reads, reduces and stores, library calls, bytes."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
@@ -10,20 +10,27 @@ from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
 
-def explain(scheduled: ScheduledPlan, extents: Mapping[Space, int] | None = None) -> str:
-    """The plan in words; with the extents of a call also its bytes beside inputs and outputs."""
+def explain(
+    scheduled: ScheduledPlan,
+    extents: Mapping[Space, int] | None = None,
+    own_products: Collection[Node] = (),
+) -> str:
+    """The plan in words; with the extents of a call also its bytes beside inputs and outputs.
+
+    `own_products` are products of the plan that the backend does with kernels, not a library.
+    """
     plan, schedules = scheduled.plan, dict(scheduled.schedules)
-    lines = [_headline(plan)]
+    lines = [_headline(plan, own_products)]
     for number, step in enumerate(plan.steps):
-        lines += [f"step {number}: {line}" if i == 0 else f"  {line}"
-                  for i, line in enumerate(_step(plan, step, schedules))]  # fmt: skip
+        told = list(_step(plan, step, schedules, own_products))
+        lines += [f"step {number}: {told[0]}", *(f"  {line}" for line in told[1:])]
     lines += _memory(plan, extents)
     return "\n".join(lines)
 
 
-def _headline(plan: Plan) -> str:
-    kernels = sum(isinstance(step, RowProgram) for step in plan.steps)
-    calls = len(plan.steps) - kernels
+def _headline(plan: Plan, own_products: Collection[Node]) -> str:
+    called = [s for s in plan.steps if isinstance(s, LibraryCall) and s.node not in own_products]
+    calls, kernels = len(called), len(plan.steps) - len(called)
     return f"{_count(kernels, 'kernel')}, {_count(calls, 'library call')}"
 
 
@@ -31,9 +38,15 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _step(plan: Plan, step: Step, schedules: Mapping[Step, Schedule]) -> Iterator[str]:
+def _step(
+    plan: Plan,
+    step: Step,
+    schedules: Mapping[Step, Schedule],
+    own_products: Collection[Node],
+) -> Iterator[str]:
     if isinstance(step, LibraryCall):
-        yield f"library call: {_call(step.node)}{_where(step.node)}"
+        what = "product kernel" if step.node in own_products else "library call"
+        yield f"{what}: {_call(step.node)}{_where(step.node)}"
         return
     yield _rows(step, schedules[step])
     if step.reads:

@@ -221,6 +221,11 @@ class Executable:
         """The steps that are kernels."""
         return tuple(step for step in self.steps if isinstance(step, RowStep))
 
+    @property
+    def own_products(self) -> frozenset[Node]:
+        """Products of node values that are done by kernels, not by a library."""
+        return frozenset(step.node for step in self.steps if isinstance(step, ProductStep))
+
     def module_text(self) -> str:
         """The kernels in upstream dialects, before they are lowered to LLVM."""
         return "\n".join(str(step.module(32, 0)[0]) for step in self.kernels)
