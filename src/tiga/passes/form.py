@@ -206,9 +206,11 @@ class Former:
         into = self.drafts[index].phase(phase)
         if side == node.op.side:
             into.reductions.append(node)
-        else:
+        elif node.op.kind == "sum":
             into.scatters.append(node)
             self.late.add(node)
+        else:
+            raise Unfusable(f"a {node.op.kind} at one end over a scan of the other")
 
     def _place_total(self, node: Node) -> None:
         (value,) = node.inputs
