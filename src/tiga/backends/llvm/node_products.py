@@ -1,38 +1,51 @@
-"""Products of node values with a small matrix, and their outer sums, by kernels of our own.
+"""Products of node values with a matrix, and their outer sums, by kernels of our own.
 
 A BLAS would start a second thread pool beside the process's own, and promises the same bits for
-every thread count only at a price; for small matrices, which stay in cache, a vector times a
-matrix per row runs at its speed.
+every thread count only at a price. The matrices here are layers' weights: blocks of them stay in
+cache, and a simple register-blocked loop comes close to the machine's rate.
 """
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm.engine import Library, compile_module
-from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.launcher import launch
-from tiga.backends.llvm.layout import round_to
+from tiga.backends.llvm.layout import ARITHMETIC, round_to
 from tiga.backends.llvm.loops import loop
-from tiga.backends.llvm.memory import Array, element_pointer, i64
+from tiga.backends.llvm.memory import (
+    Array,
+    element_pointer,
+    i64,
+    lanes_type,
+    register_element,
+    splat,
+)
 from tiga.backends.llvm.products import (
+    FEW_COLUMNS,
     OuterAccumulator,
     add_pieces,
-    multiply_vector,
-    scratch_array,
+    column_blocks,
+    few_columns,
 )
 from tiga.trace.node import Node
 
-LARGEST = 16384
-"""Elements of the matrix: 64 KiB of float32, within reach of the first caches."""
+LARGEST = 1 << 20
+"""Elements of the matrix. Beyond 1024 x 1024 a library's packing pays."""
+
+ROW_BLOCK = 4
+"""Rows of x at a time: with four vectors of columns, 16 independent sums in registers."""
 
 ROWS_PER_TASK = 256
 MAX_TASKS = 512
+PIECES_BYTES = 1 << 24
+"""All pieces of an outer sum together: more tasks would cost memory and a longer final sum."""
 
 SLOTS = ("left", "right", "out", "pieces", "rows", "rows_per_task", "tasks")
 
@@ -72,6 +85,43 @@ class _Frame:
         return first, arith.minsi(arith.addi(first, size), self.number("rows"))
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Some columns of a `contract`, for a few rows at a time.
+
+    Each element is the sum over the shared axis in its order, in whatever block of rows it is.
+    """
+
+    node: Node
+    frame: _Frame
+    column: int
+    width: int
+
+    def rows(self, count: int, first: ir.Value, carried: Any) -> Any:
+        """Rows first, ..., first + count - 1 of the product."""
+        x, matrix = self.node.inputs
+        inner, outer = matrix.type.shape
+        left, right = self.frame.array("left", x, inner), self.frame.array("right", matrix, outer)
+        out = self.frame.array("out", self.node, outer)
+        entities = [arith.addi(first, i64(r)) for r in range(count)]
+        starts = [left.start(entity) for entity in entities]
+        zero = constant_of(0, lanes_type(register_element(matrix.type.dtype), self.width))
+
+        def step(k: ir.Value, totals: Any) -> Any:
+            row = right.load(arith.addi(right.start(k), i64(self.column)), self.width)
+            factors = [left.load(arith.addi(start, k), 1) for start in starts]
+            return [
+                ARITHMETIC.fma(factor if self.width == 1 else splat(factor, self.width), row, total)
+                for factor, total in zip(factors, totals, strict=True)
+            ]
+
+        totals = loop(i64(0), i64(inner), 1, [zero] * count, step)
+        for entity, total in zip(entities, totals, strict=True):
+            value = round_to(total, self.node.type.dtype)
+            out.store(value, arith.addi(out.start(entity), i64(self.column)))
+        return carried
+
+
 @dataclass
 class ProductStep:
     """One `contract` or `outer_sum` of node values."""
@@ -95,20 +145,30 @@ class ProductStep:
         return module
 
     def _contract(self, frame: _Frame, task: ir.Value) -> None:
-        node, (x, matrix) = self.node, self.node.inputs
-        inner, outer = matrix.type.shape
-        left, out = frame.array("left", x, inner), frame.array("out", node, outer)
-        right = frame.array("right", matrix, inner * outer)
-        scratch = scratch_array(frame.allocate, node.type.dtype, inner, inner)
+        """Columns in blocks, rows in blocks of ROW_BLOCK: a block of the matrix stays in cache for
+        all rows of the task, and each of its rows serves ROW_BLOCK rows of x at a time."""
+        first, last = frame.rows_of(task)
+        if self.node.type.shape[-1] <= FEW_COLUMNS:
+            loop(first, last, 1, [], partial(self._dot, frame))
+            return
+        rows = arith.subi(last, first)
+        middle = arith.addi(first, arith.muli(arith.divsi(rows, i64(ROW_BLOCK)), i64(ROW_BLOCK)))
+        for column, width in column_blocks(self.node.type.shape[-1]):
+            block = _Block(self.node, frame, column, width)
+            loop(first, middle, ROW_BLOCK, [], partial(block.rows, ROW_BLOCK))
+            loop(middle, last, 1, [], partial(block.rows, 1))
 
-        def row(entity: ir.Value, carried: Any) -> Any:
-            value = multiply_vector(
-                left.load(left.start(entity), inner), right, scratch, inner, outer
-            )
-            out.store(round_to(value, node.type.dtype), out.start(entity))
-            return carried
-
-        loop(*frame.rows_of(task), 1, [], row)
+    def _dot(self, frame: _Frame, entity: ir.Value, carried: Any) -> Any:
+        """One row of a product of few columns: the shared axis lies across lanes."""
+        inner, outer = self.node.inputs[1].type.shape
+        left = frame.array("left", self.node.inputs[0], inner)
+        right, out = (
+            frame.array("right", self.node.inputs[1], outer),
+            frame.array("out", self.node, outer),
+        )
+        value = few_columns(left.load(left.start(entity), inner), right, inner, outer)
+        out.store(round_to(value, self.node.type.dtype), out.start(entity))
+        return carried
 
     def _pieces(self, frame: _Frame) -> Array:
         size = self.node.type.size
@@ -141,11 +201,12 @@ class ProductStep:
 
         `rows` counts vectors: entities times leading axes.
         """
-        size = max(ROWS_PER_TASK, -(-rows // MAX_TASKS))
-        tasks = -(-rows // size)
         sums = self.node.op.name == "outer_sum"
-        itemsize = self.node.type.dtype.compute.itemsize
-        pieces = allocate(tasks * self.node.type.size * itemsize) if sums else 0
+        piece = self.node.type.size * self.node.type.dtype.compute.itemsize
+        most = max(8, min(MAX_TASKS, PIECES_BYTES // piece)) if sums else MAX_TASKS
+        size = max(ROWS_PER_TASK, -(-rows // most))
+        tasks = -(-rows // size)
+        pieces = allocate(tasks * piece) if sums else 0
         table = (ctypes.c_int64 * len(SLOTS))(left, right, out, pieces, rows, size, tasks)
         pointer = ctypes.addressof(table)
         launch(self.library.address("rows"), pointer, tasks, threads)

@@ -40,7 +40,7 @@ def scratch_array(allocate: Allocate, dtype: DType, count: int, row: int) -> Arr
     return Array(allocate(register_element(dtype), count), compute, row)
 
 
-def _columns(total: int) -> Iterator[tuple[int, int]]:
+def column_blocks(total: int) -> Iterator[tuple[int, int]]:
     """Blocks of columns: first column and width."""
     for first in range(0, total, COLUMNS):
         yield first, min(COLUMNS, total - first)
@@ -51,21 +51,15 @@ def multiply(node: Node, x: ir.Value, matrix: Array, allocate: Allocate) -> ir.V
     inner, outer = node.inputs[1].type.shape
     lead = node.type.size // outer
     parts = [select_lanes(x, np.arange(i * inner, (i + 1) * inner)) for i in range(lead)]
-    scratch = scratch_array(allocate, node.type.dtype, inner, inner)
-    products = [multiply_vector(part, matrix, scratch, inner, outer) for part in parts]
+    if outer <= FEW_COLUMNS:
+        products = [few_columns(part, matrix, inner, outer) for part in parts]
+    else:
+        scratch = scratch_array(allocate, node.type.dtype, inner, inner)
+        products = [_many_columns(part, matrix, scratch, inner, outer) for part in parts]
     return round_to(join(products), node.type.dtype)
 
 
-def multiply_vector(
-    x: ir.Value, matrix: Array, scratch: Array, inner: int, outer: int
-) -> ir.Value:
-    """x [K] times a matrix [K, M], not rounded."""
-    if outer <= FEW_COLUMNS:
-        return _few_columns(x, matrix, inner, outer)
-    return _many_columns(x, matrix, scratch, inner, outer)
-
-
-def _few_columns(x: ir.Value, matrix: Array, inner: int, outer: int) -> ir.Value:
+def few_columns(x: ir.Value, matrix: Array, inner: int, outer: int) -> ir.Value:
     whole = matrix.load(i64(0), inner * outer)
     columns = (select_lanes(whole, np.arange(j, inner * outer, outer)) for j in range(outer))
     return join([_sum_lanes(ARITHMETIC.mul(x, column), inner) for column in columns])
@@ -86,7 +80,7 @@ def _sum_lanes(value: ir.Value, count: int) -> ir.Value:
 
 def _many_columns(x: ir.Value, matrix: Array, scratch: Array, inner: int, outer: int) -> ir.Value:
     scratch.store(x, i64(0))
-    blocks = [_block(matrix, scratch, inner, outer, *block) for block in _columns(outer)]
+    blocks = [_block(matrix, scratch, inner, outer, *block) for block in column_blocks(outer)]
     return join(blocks)
 
 
@@ -144,7 +138,7 @@ class OuterAccumulator:
         """Clear the piece of the total."""
         llvm.store(i64(0), self.counter)
         start = self.total.start(self.piece)
-        for first, width in _columns(self.outer):
+        for first, width in column_blocks(self.outer):
             zero = constant_of(0, lanes_type(register_element(self.total.dtype), width))
 
             def clear(
@@ -198,7 +192,7 @@ class OuterAccumulator:
         llvm.store(i64(0), self.counter)
 
     def _add_rows(self, start: ir.Value, k: ir.Value, rows: int, count: ir.Value) -> None:
-        for first, width in _columns(self.outer):
+        for first, width in column_blocks(self.outer):
             offsets = [
                 arith.addi(
                     start,
