@@ -94,11 +94,17 @@ def _name(node: Node, plan: Plan) -> str:
     return "stored value"
 
 
+_TOLD = (
+    "input", "constant", "broadcast", "reshape", "spread", "gather", "reduce", "reduce_all",
+    "scan_before", "scan_after",
+)  # fmt: skip
+"""Ops that move values only, or that the lines of the phases and writes tell of."""
+
+
 def _fused(step: RowProgram) -> str:
     """How many of which ops the kernel evaluates."""
     reads = set(step.reads)
-    quiet = ("input", "constant", "broadcast", "reshape", "spread", "gather", "reduce")
-    names = Counter(n.op.name for n in cone(step) if n not in reads and n.op.name not in quiet)
+    names = Counter(n.op.name for n in cone(step) if n not in reads and n.op.name not in _TOLD)
     parts = (name if count == 1 else f"{count} {name}" for name, count in sorted(names.items()))
     return ", ".join(parts) or "nothing else"
 
