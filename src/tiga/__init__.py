@@ -54,7 +54,7 @@ _HOME = {
     "bool": ("tiga.types", "bool_"),
     **{name: (module, name) for module, names in FUNCTIONS.items() for name in names},
 }
-_MODULES = ("autograd", "compiler", "errors", "knobs")
+_MODULES = ("autograd", "compiler", "errors", "knobs", "runtime")
 __array_api_version__ = "2024.12"
 
 __all__ = ["__array_api_version__", "__version__", *_MODULES, *_HOME]

@@ -30,3 +30,22 @@ class Unfusable(TigaError, NotImplementedError):
 
 class UnsupportedByBackend(TigaError, NotImplementedError):
     """The chosen backend cannot run this program at all."""
+
+
+class OutOfBudget(TigaError, MemoryError):
+    """An allocation would exceed a memory budget: tier, need, live and budget are in the message."""
+
+
+class InvalidFile(TigaError, ValueError):
+    """A file is not what its format says: truncated, foreign, too new or altered."""
+
+
+class InvalidState(TigaError, RuntimeError):
+    """An object cannot do this now: it is closed, in use or already moved."""
+
+
+class UnknownName(TigaError, KeyError):
+    """Nothing is known under this name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""

@@ -14,7 +14,6 @@ SEEDS = Path(__file__).parent / "seeds"
 
 TO_COME = {
     "execution_and_storage": "tg.execution: memory tiers",
-    "hierarchy_runtime": "tg.runtime.HierarchyRuntime: buffers that move between tiers",
 }
 
 
@@ -31,6 +30,7 @@ def test_all_seeds_are_here() -> None:
         "torch_view",
         "csr_message_passing",
         "native_gradient",
+        "hierarchy_runtime",
         *TO_COME,
     }
 

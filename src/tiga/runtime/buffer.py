@@ -1,22 +1,9 @@
 """Memory that tensors view: what it is kept alive by, and how often it was written in place."""
 
-from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Event:
-    """When a value is ready. Values on the CPU are ready when they exist."""
-
-    def query(self) -> bool:
-        """Whether the value is ready."""
-        return True
-
-    def wait(self) -> None:
-        """Return when the value is ready."""
-
-
-READY = Event()
+from tiga.runtime.queue import READY as READY
+from tiga.runtime.queue import Event as Event
 
 
 class Buffer:

@@ -1,0 +1,196 @@
+"""Temporary bytes on disk: one file per owner that has no name, so that no crash leaves it behind.
+
+The file is opened without a name (or loses it at once), and the kernel frees its blocks when the
+last descriptor closes, however the process ends. Where a file system cannot make nameless files, a
+crash between two system calls may leave an empty one; the next owner removes those of processes
+that are no longer there, and only those.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import InvalidValue
+
+_PREFIX = ".tiga-spill-"
+ALIGNMENT = 4096
+_PIECE = 64 * 2**20
+
+
+def default_directory() -> Path:
+    """Where temporary bytes go unless told: TMPDIR, else /var/tmp, which is on disk."""
+    return Path(os.environ.get("TMPDIR") or "/var/tmp")
+
+
+class SpillFile:
+    """Extents of a nameless file in `directory`: allocated, read, written and freed by offset.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as directory, SpillFile(directory) as file:
+        ...     start = file.allocate(3)
+        ...     file.write(start, b"abc")
+        ...     bytes(file.read(start, 3))
+        b'abc'
+    """
+
+    def __init__(self, directory: Any = None) -> None:
+        self.directory = default_directory() if directory is None else Path(directory)
+        if not self.directory.is_dir():
+            raise InvalidValue(
+                f"spill directory: expected an existing directory, got {str(directory)!r}; "
+                "create it first."
+            )
+        remove_leftovers(self.directory)
+        self._fd = _open_nameless(self.directory)
+        self._closer = weakref.finalize(self, os.close, self._fd)
+        self._free: list[tuple[int, int]] = []
+        self._end = 0
+        # Re-entrant: an extent may be freed by a finalizer in the middle of an allocation.
+        self._lock = threading.RLock()
+
+    @property
+    def fd(self) -> int:
+        """The descriptor of the file."""
+        return self._fd
+
+    @property
+    def nbytes(self) -> int:
+        """The length of the file."""
+        return self._end
+
+    def allocate(self, nbytes: int) -> int:
+        """The offset of `nbytes`, reserved on disk: a full disk is found here, not when writing.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        size = _rounded(nbytes)
+        with self._lock:
+            for i, (start, length) in enumerate(self._free):
+                if length >= size:
+                    self._free[i : i + 1] = [(start + size, length - size)] * (length > size)
+                    break
+            else:
+                start, self._end = self._end, self._end + size
+        try:
+            os.posix_fallocate(self._fd, start, max(size, 1))
+        except OSError as error:
+            self.free(start, nbytes)
+            raise OSError(
+                error.errno,
+                f"cannot spill {nbytes} bytes to {self.directory}: {error.strerror}; free disk "
+                "space there or choose another directory",
+            ) from None
+        return start
+
+    def free(self, start: int, nbytes: int) -> None:
+        """Give an extent back; the end of the file is cut off when it is free."""
+        with self._lock:
+            merged: list[tuple[int, int]] = []
+            for at, length in sorted([*self._free, (start, _rounded(nbytes))]):
+                if merged and sum(merged[-1]) == at:
+                    merged[-1] = (merged[-1][0], merged[-1][1] + length)
+                elif length:
+                    merged.append((at, length))
+            if merged and sum(merged[-1]) == self._end:
+                self._end = merged.pop()[0]
+                os.ftruncate(self._fd, self._end)
+            self._free = merged
+
+    def write(self, offset: int, data: Any) -> None:
+        """Store bytes at an offset."""
+        pwrite_all(self._fd, data, offset)
+
+    def read(self, offset: int, nbytes: int) -> np.ndarray:
+        """The `nbytes` at an offset, uint8 `[nbytes]`."""
+        block = np.empty(nbytes, np.uint8)
+        pread_into(self._fd, block, offset)
+        return block
+
+    def close(self) -> None:
+        """Free everything."""
+        self._closer()
+
+    def __enter__(self) -> "SpillFile":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def pwrite_all(fd: int, data: Any, offset: int) -> None:
+    """Write all of a contiguous buffer at an offset; raises OSError when the disk is full."""
+    left = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
+    while len(left):
+        count = os.pwrite(fd, left[:_PIECE], offset)
+        left, offset = left[count:], offset + count
+
+
+def pread_into(fd: int, block: np.ndarray, offset: int) -> None:
+    """Fill a contiguous array from a file.
+
+    Raises:
+        EOFError: the file ends before.
+    """
+    left = memoryview(block.reshape(-1).view(np.uint8).data) if block.size else memoryview(b"")
+    while len(left):
+        count = os.preadv(fd, [left[:_PIECE]], offset)
+        if count == 0:
+            raise EOFError(f"the file ends at byte {offset}, {len(left)} bytes too early")
+        left, offset = left[count:], offset + count
+
+
+def _open_nameless(directory: Path) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC
+    if hasattr(os, "O_TMPFILE"):
+        try:
+            return os.open(directory, flags | os.O_TMPFILE, 0o600)
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                raise
+    path = directory / f"{_PREFIX}{_owner(os.getpid())}-{os.urandom(8).hex()}"
+    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    path.unlink()
+    return fd
+
+
+def _owner(pid: int) -> str:
+    """A process, told apart from a later one of the same number by when it started."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return f"{pid}-{fields[19]}"
+    except (OSError, IndexError):
+        return f"{pid}-0"
+
+
+def remove_leftovers(directory: Path) -> int:
+    """Remove what crashed processes of this user left in a spill directory; the number of files.
+
+    Files of living processes and of other users stay.
+    """
+    return _remove(directory, _PREFIX, Path.unlink)
+
+
+def _remove(directory: Path, prefix: str, remove: Callable[[Path], Any]) -> int:
+    removed = 0
+    for path in directory.glob(f"{prefix}*"):
+        pid, _, rest = path.name[len(prefix) :].partition("-")
+        try:
+            mine = path.stat().st_uid == os.getuid()
+            if not (mine and pid.isdecimal()) or _owner(int(pid)) == f"{pid}-{rest.split('-')[0]}":
+                continue
+            remove(path)
+        except OSError:
+            continue  # another process was faster, or may not be looked at
+        removed += 1
+    return removed

@@ -1,0 +1,158 @@
+"""Memory tiers, sizes and budgets: how much of each kind of memory may be used."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiga.errors import InvalidType, InvalidValue, OutOfBudget
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A kind of memory; `aliases` are other spellings, `speed` ranks it, 0 the fastest."""
+
+    name: str
+    aliases: tuple[str, ...]
+    speed: int
+    allocatable: bool = True
+
+
+TIERS = (
+    Tier("register", ("rmem",), 0, allocatable=False),
+    Tier("shared", ("smem",), 1, allocatable=False),
+    Tier("device", ("hbm", "gmem", "cuda"), 2),
+    Tier("host-pinned", ("pinned_ram", "host_pinned", "pinned"), 3),
+    Tier("host", ("ram",), 4),
+    Tier("nvme", ("ssd", "disk"), 5),
+    Tier("remote", ("distributed",), 6, allocatable=False),
+)
+_BY_NAME = {name: tier for tier in TIERS for name in (tier.name, *tier.aliases)}
+
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+HOLDERS_SHOWN = 3
+
+
+def tier_of(name: Any) -> Tier:
+    """The tier that a name or an alias stands for.
+
+    Raises:
+        InvalidValue: there is no such tier; the message lists them.
+    """
+    found = _BY_NAME.get(name) if isinstance(name, str) else None
+    if found is None:
+        names = ", ".join(tier.name for tier in TIERS)
+        raise InvalidValue(f"memory tier: expected one of {names}, got {name!r}.")
+    return found
+
+
+def parse_size(size: Any) -> int:
+    """Bytes of a size: an int of at least 0, or a whole number with B, KiB, MiB, GiB or TiB.
+
+    Raises:
+        InvalidValue: it is neither; decimal units such as GB are refused, being ambiguous.
+
+    Example:
+        >>> parse_size("2MiB"), parse_size(17)
+        (2097152, 17)
+    """
+    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+        return size
+    if isinstance(size, str):
+        text = size.strip()
+        digits = text.rstrip("BKMGTi").rstrip()
+        unit = text[len(digits) :].strip() or "B"
+        if digits.isascii() and digits.isdecimal() and unit in _UNITS:
+            return int(digits) * _UNITS[unit]
+    raise InvalidValue(
+        f"size: expected bytes as an int of at least 0, or text such as '512KiB', '64MiB' or "
+        f"'1GiB' (units {', '.join(_UNITS)}), got {size!r}."
+    )
+
+
+def size_text(nbytes: int) -> str:
+    """Bytes for people: exact below 1 KiB, else with one decimal.
+
+    Example:
+        >>> size_text(1536)
+        '1.5 KiB'
+    """
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if nbytes >= _UNITS[unit]:
+            return f"{nbytes / _UNITS[unit]:.1f} {unit}"
+    return f"{nbytes} B"
+
+
+def parse_budgets(budgets: Any) -> dict[str, int]:
+    """Bytes by canonical tier name.
+
+    Raises:
+        InvalidType: no mapping.
+        InvalidValue: an unknown tier, one tier under two names, or something that is no size.
+    """
+    if budgets is None:
+        return {}
+    if not isinstance(budgets, Mapping):
+        raise InvalidType(
+            f"memory budgets: expected a mapping such as {{'host': '1GiB'}}, got {budgets!r}."
+        )
+    parsed: dict[str, int] = {}
+    for name, size in budgets.items():
+        tier = tier_of(name)
+        if tier.name in parsed:
+            raise InvalidValue(f"memory budgets: {name!r} is {tier.name!r}, which is given twice.")
+        parsed[tier.name] = parse_size(size)
+    return parsed
+
+
+@dataclass
+class Account:
+    """What lives in one tier, against its budget (None: no bound).
+
+    Every charge has a holder, a short text for messages. Threads may charge at once.
+    """
+
+    tier: str
+    budget: int | None = None
+    live: int = 0
+    peak: int = 0
+    holders: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _next: int = 0
+    # Re-entrant: a release may run in a finalizer, at any point of the same thread.
+    _lock: Any = field(default_factory=threading.RLock, repr=False)
+
+    def fits(self, nbytes: int) -> bool:
+        """Whether so many bytes more stay within the budget."""
+        return self.budget is None or self.live + nbytes <= self.budget
+
+    def charge(self, nbytes: int, holder: str) -> int:
+        """Count bytes as live; the result releases them.
+
+        Raises:
+            OutOfBudget: they do not fit; nothing is counted then.
+        """
+        with self._lock:
+            if not self.fits(nbytes):
+                raise OutOfBudget(self.refusal(nbytes, holder))
+            self._next += 1
+            self.holders[self._next] = (holder, nbytes)
+            self.live += nbytes
+            self.peak = max(self.peak, self.live)
+            return self._next
+
+    def release(self, ticket: int) -> None:
+        """Take a charge back; a second time does nothing."""
+        with self._lock:
+            _, nbytes = self.holders.pop(ticket, ("", 0))
+            self.live -= nbytes
+
+    def refusal(self, nbytes: int, holder: str) -> str:
+        """Why a charge does not fit."""
+        largest = sorted(self.holders.values(), key=lambda h: -h[1])[:HOLDERS_SHOWN]
+        held = ", ".join(f"{name} ({size_text(size)})" for name, size in largest) or "nothing"
+        budget = self.budget if self.budget is not None else 0
+        return (
+            f"tier {self.tier!r}: {holder} needs {nbytes} bytes ({size_text(nbytes)}), but "
+            f"{self.live} of {budget} bytes ({size_text(budget)}) are in use. Largest holders: "
+            f"{held}. Free or spill some of them, or raise the budget."
+        )
