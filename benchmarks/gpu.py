@@ -248,26 +248,25 @@ HEAD = f"{'case':34s} {'peer':14s} {'peer ms':>8s} {'ours':>8s} {'call':>8s} {'r
 WARPS = (1, 2, 4)
 
 
-def candidates(width: int) -> Iterator[tuple[int, int, int]]:
-    """(rows, edges, warps) worth trying for values of this padded width."""
+def candidates(width: int) -> Iterator[dict[str, Any]]:
+    """Tiles worth trying for values of this padded width."""
     for warps in WARPS:
-        for elements in (4, 8, 16, 32) if width == 1 else (8, 16, 32):
+        for elements in (8, 16, 32):
             entities = max(1, 32 * warps * elements // width)
-            for edges in (4, 8, 16, 32) if width == 1 else (1, 2, 4, 8):
-                if edges <= entities and entities // edges <= 256:
-                    yield entities // edges, edges, warps
+            for edges in (8, 16, 32) if width == 1 else (1, 2, 4, 8):
+                rows = entities // edges
+                orders = (True, False) if width <= 16 else (True,)
+                for order in orders if 1 <= rows <= 256 else ():
+                    yield {"rows": rows, "edges": edges, "warps": warps, "by_degree": order}
 
 
 def sweep(program: Program, graph: Graph, inputs: list, make=Bound.of) -> list:
     """The fastest tiles, best first."""
-    seen: dict[tuple[int, int, int], float] = {}
-    base = Choice()
     width = max(1, min(128, max(n.type.size for n in program.inputs)))
     built = []
-    for shape in dict.fromkeys(candidates(width)):
-        change = lambda t, s=shape: replace(t, rows=s[0], edges=s[1], warps=s[2])  # noqa: E731
+    for shape in candidates(width):
+        change = lambda t, s=shape: replace(t, **s)  # noqa: E731
         built.append((shape, make(program, graph, inputs, Choice(change))))
-    del base
 
     def prepare(item: tuple) -> bool:
         try:
@@ -280,10 +279,12 @@ def sweep(program: Program, graph: Graph, inputs: list, make=Bound.of) -> list:
     with ThreadPoolExecutor(12) as pool:
         good = list(pool.map(prepare, built))
     torch.cuda.synchronize()
-    for (shape, bound), fine in zip(built, good, strict=True):
-        if fine:
-            seen[shape] = median(bound, 15)
-    return sorted((t, s) for s, t in seen.items())
+    times = [
+        (replayed(bound, 8), tuple(shape.values()))
+        for (shape, bound), fine in zip(built, good, strict=True)
+        if fine
+    ]
+    return sorted(times)
 
 
 def spmm_rows(args: argparse.Namespace) -> Iterator[Row]:
@@ -386,7 +387,7 @@ def step_rows(args: argparse.Namespace) -> Iterator[Row]:
         same = all(torch.equal(a, b) for a, b in zip(first, ours.backward.outputs, strict=True))
         note = f"forward {replayed(ours.forward):.3f} backward {replayed(ours.backward):.3f} ms"
         note += "" if same else " NOT REPEATABLE"
-        if args.sweep and name in ("relu sum", "relu max", "attention"):
+        if args.sweep and name in ("relu sum", "attention"):
             for part in ("forward", "backward"):
                 bound = getattr(ours, part)
                 text = ", ".join(f"{s} {t:.3f}" for t, s in _sweep_bound(bound)[:4])

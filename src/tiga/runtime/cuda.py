@@ -3,6 +3,7 @@
 Under Triton's interpreter the device is the CPU.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -37,3 +38,21 @@ def capability(device: Any) -> int:
         return INTERPRETED
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
+
+
+def on(device: Any) -> AbstractContextManager[Any]:
+    """Make a device the current one."""
+    import torch
+
+    if device.type != "cuda" or device.index in (None, torch.cuda.current_device()):
+        return nullcontext()
+    return torch.cuda.device(device)
+
+
+def current_stream(device: Any) -> int:
+    """The handle of torch's current stream on a device."""
+    import torch
+
+    if device.type != "cuda":
+        return 0
+    return torch.cuda.current_stream(device).cuda_stream

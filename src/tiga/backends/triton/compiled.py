@@ -78,14 +78,38 @@ class Kernel:
     def of(source: KernelSource) -> "Kernel":
         return Kernel(source, {})
 
-    def launch(self, grid: tuple[int, int, int], arguments: Sequence[Any], capability: int) -> None:
-        """Run over a grid, on the current stream of the current device."""
-        if is_interpreted():
-            function(self.source)[grid](*arguments)
-            return
-        aligned = tuple(not isinstance(a, int) and a.data_ptr() % ALIGNMENT == 0 for a in arguments)
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        arguments: Sequence[Any],
+        aligned: tuple[bool, ...],
+        capability: int,
+        stream: int,
+    ) -> None:
+        """Run over a grid, on a stream of the current device."""
         form = self.forms.get((capability, aligned))
         if form is None:
+            form = self._form(capability, aligned)
+        # The launcher that `form[grid]` wraps, without its look-ups of device and stream.
+        form.run(*grid, stream, form.function, form.packed_metadata, None, None, None, *arguments)
+
+    def _form(self, capability: int, aligned: tuple[bool, ...]) -> Any:
+        if is_interpreted():
+            form: Any = Interpreted(function(self.source))
+        else:
             form = compile_kernel(self.source, capability, aligned)
-            self.forms[capability, aligned] = form
-        form[grid](*arguments)
+            form._init_handles()
+        self.forms[capability, aligned] = form
+        return form
+
+
+@dataclass(frozen=True)
+class Interpreted:
+    """An interpreted kernel that is launched like a compiled one."""
+
+    kernel: Any
+    function: None = None
+    packed_metadata: None = None
+
+    def run(self, x: int, y: int, z: int, *rest: Any) -> None:
+        self.kernel[x, y, z](*rest[6:])

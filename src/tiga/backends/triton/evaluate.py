@@ -201,7 +201,12 @@ class Evaluator:
     def _reshaped(self, value: Value, dims: tuple[int, ...]) -> Value:
         if dims == value.dims:
             return value
-        return Value(Term(f"tl.reshape({value.text}, {list(dims)})", value.dtype), dims)
+        inserted = _insertions(value.dims, dims)
+        if inserted is not None:
+            # Indexing keeps elements in the registers where they are; a reshape may not.
+            return Value(Term(f"{typed(value.term).text}[{inserted}]", value.dtype), dims)
+        text = f"tl.reshape({typed(value.term).text}, {list(dims)})"
+        return Value(Term(text, value.dtype), dims)
 
     def pick(self, block: Block, child: Node, value: Value, lanes: np.ndarray) -> Part:
         """Elements of a value in registers, and where there are any."""
@@ -278,6 +283,20 @@ class Evaluator:
             )
         lead = (max(part.value.dims[i] for part in parts) for i in (0, 1))
         return Value(Term(text, dtype), (*lead, *map(padded, shape)))
+
+
+def _insertions(source: tuple[int, ...], target: tuple[int, ...]) -> str | None:
+    """The index that inserts axes of extent 1 to get from `source` to `target`, if one does."""
+    index, left = [], list(source)
+    for extent in target:
+        if left and left[0] == extent and (extent != 1 or len(left) + len(index) >= len(target)):
+            index.append(":")
+            left.pop(0)
+        elif extent == 1:
+            index.append("None")
+        else:
+            return None
+    return None if left else ", ".join(index)
 
 
 def _reduced(combine: str, value: Value, axis: int) -> str:

@@ -22,6 +22,9 @@ WARP = 32
 EDGE_LANES = 4
 """Edges of a row side by side, for values as wide as a memory sector."""
 
+SECTOR = 8
+"""Elements of a value below which reading indices costs as much as reading values."""
+
 TOTAL_GROUPS = 1024
 """Pieces of a sum over all rows: fixed, so that the order of the sum does not depend on the GPU."""
 
@@ -108,6 +111,9 @@ def choose_tile(program: RowProgram, mean_degree: int) -> Tile:
     entities = max(1, padded(WARP * warps * elements // width + 1) // 2)
     if not known.has_edges:
         return Tile(min(4 * entities, 1024), 1, 4, known.whole, window, groups)
-    lanes = EDGE_LANES if width >= 8 else max(EDGE_LANES, min(32, mean_degree))
-    edges = min(lanes, entities)
+    if width < SECTOR:
+        # A row's own indices fill few sectors: rows side by side share them.
+        edges = min(WARP, max(EDGE_LANES, 2 * mean_degree))
+        return Tile(entities // edges, edges, warps, known.whole, window, groups, False)
+    edges = min(EDGE_LANES, entities)
     return Tile(max(1, entities // edges), edges, warps, known.whole, window, groups)

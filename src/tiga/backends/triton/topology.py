@@ -5,19 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.layout import padded
-
 CHUNK = 256
 """Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DeviceWalk:
     """One orientation of a relation as torch tensors on a device.
 
     `row_ptr`: int64 `[num_rows + 1]`; `index`, `edge_id`: as in `tiga.relations.Walk`, in its
     dtype. The work list `item_row`, `item_low`, `item_count`: first the chunks of rows with more
-    than `CHUNK` edges, by row and position, then every other row, longest first. `hub_rows`,
+    than `CHUNK` edges, by row and position, then every other row, longest first or in order. `hub_rows`,
     `hub_ptr`, `chunk_hub`: int64, the split rows, the chunks of each, and the split row of each
     chunk. All depend on the graph alone.
     """
@@ -39,13 +37,12 @@ class DeviceWalk:
         return self.chunk_hub.shape[0]
 
     @property
-    def num_items(self) -> int:
-        return self.item_row.shape[0]
+    def num_hubs(self) -> int:
+        return self.hub_rows.shape[0]
 
     @property
-    def mean_degree(self) -> int:
-        """The mean degree of rows that have edges at all, as a power of two."""
-        return padded(max(1, round(self.num_edges / max(self.num_rows, 1))))
+    def num_items(self) -> int:
+        return self.item_row.shape[0]
 
     @property
     def plan_bytes(self) -> int:
@@ -61,25 +58,28 @@ class DeviceWalk:
         return self.plan_bytes + sum(array.nbytes for array in arrays if array is not None)
 
 
-def device_walk(graph: Any, side: str, device: Any) -> DeviceWalk:
+def device_walk(graph: Any, side: str, device: Any, by_degree: bool = True) -> DeviceWalk:
     """The walk of a graph on a device, built once per version of its index arrays."""
-    key = ("device walk", side, str(device))
-    return graph.derived(key, lambda csr: _build(csr, side, device))
+    place = (side, str(device))
+    rows = graph.derived(("device rows", *place), lambda csr: _rows(csr, side, device))
+    key = ("device walk", *place, by_degree)
+    return graph.derived(key, lambda csr: _walk(*rows, by_degree))
 
 
-def _build(csr: Any, side: str, device: Any) -> DeviceWalk:
+def _rows(csr: Any, side: str, device: Any) -> tuple[Any, Any, Any]:
+    """Row pointers, the nodes at the other ends, and edge numbers (None: positions)."""
     import torch
 
     dtype = torch.int32 if csr.index_dtype == np.int32 else torch.int64
     row_ptr = torch.from_numpy(np.array(csr.row_ptr, np.int64)).to(device)
     sources = torch.from_numpy(np.array(csr.col_idx)).to(device, dtype)
     if side == "dst":
-        return _walk(row_ptr, sources, None)
+        return row_ptr, sources, None
     rows = torch.arange(csr.num_dst, device=device, dtype=dtype)
     destinations = torch.repeat_interleave(rows, row_ptr.diff())
     order = torch.argsort(sources, stable=True)
     counts = torch.bincount(sources, minlength=csr.num_src)
-    return _walk(_starts(counts), destinations[order], order.to(dtype))
+    return _starts(counts), destinations[order], order.to(dtype)
 
 
 def _starts(counts: Any) -> Any:
@@ -89,7 +89,7 @@ def _starts(counts: Any) -> Any:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
+def _walk(row_ptr: Any, index: Any, edge_id: Any, by_degree: bool) -> DeviceWalk:
     import torch
 
     degree = row_ptr.diff()
@@ -102,7 +102,8 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     chunk_low = row_ptr[chunk_row] + ordinal * CHUNK
     chunk_count = torch.minimum(row_ptr[chunk_row + 1] - chunk_low, torch.full_like(ordinal, CHUNK))
     whole = torch.nonzero(degree <= CHUNK).flatten()
-    whole = whole[torch.argsort(degree[whole], descending=True, stable=True)]
+    if by_degree:
+        whole = whole[torch.argsort(degree[whole], descending=True, stable=True)]
     return DeviceWalk(
         num_rows=degree.shape[0],
         num_edges=index.shape[0],

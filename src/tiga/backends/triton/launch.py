@@ -1,0 +1,283 @@
+"""The launches of one row program on a graph: what is fixed is prepared once, tensors per run."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tiga.backends.triton.compiled import Kernel
+from tiga.backends.triton.kernel import Kernels
+from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.schedule import choose_tile
+from tiga.backends.triton.topology import DeviceWalk, device_walk
+from tiga.backends.triton.totals import sum_pieces
+from tiga.backends.triton.writer import KernelSource
+from tiga.passes.rows import RowProgram
+from tiga.runtime import cuda
+from tiga.trace.node import Node
+from tiga.types import DType, Relation, Space, int32, int64
+
+LIMIT = 2**31
+
+MOST_EDGES = 64
+"""Tiles do not differ beyond this mean degree."""
+
+MOST_EXTENTS = 64
+"""Launches over rows without edges are kept for so many numbers of rows."""
+
+ChooseTile = Callable[[RowProgram, int], Tile]
+"""The tile of a row program whose rows have about so many edges."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides the kernels of a row program on a graph."""
+
+    tile: Tile
+    index_bits: int
+    wide: bool
+    has_chunks: bool
+
+
+@dataclass
+class Run:
+    """One execution: the tensor of every value, and where it runs."""
+
+    graphs: Mapping[Relation, Any]
+    extents: Mapping[Space, int]
+    tensors: dict[Node, Any]
+    device: Any
+    capability: int
+    stream: int
+
+    def walk(self, relation: Relation, side: str, by_degree: bool) -> DeviceWalk:
+        return device_walk(self.graphs[relation], side, self.device, by_degree)
+
+    def mean_degree(self, program: RowProgram) -> int:
+        """About how many edges a row has: a power of two."""
+        if program.relation is None:
+            return 1
+        edges, rows = self.extents[program.relation.edge], self.extents[program.space]
+        return min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A tensor that lives as long as a run: the states of split rows, the pieces of totals."""
+
+    key: Hashable
+    count: int
+    dtype: DType
+    zero: bool
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel over a grid. `arguments` holds what is fixed; `slots` says where what goes."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    arguments: tuple[Any, ...]
+    slots: tuple[tuple[int, Hashable], ...]
+    aligned: tuple[bool, ...]
+
+    def go(self, run: Run, scratch: Mapping[Hashable, Any]) -> None:
+        arguments, aligned = list(self.arguments), list(self.aligned)
+        for position, key in self.slots:
+            tensor = scratch[key] if key in scratch else find(run, key)
+            arguments[position] = tensor
+            aligned[position] = tensor.data_ptr() % 16 == 0
+        self.kernel.launch(self.grid, arguments, tuple(aligned), run.capability, run.stream)
+
+
+def find(run: Run, key: Any) -> Any:
+    """The tensor of a value, or the row pointers of a degree."""
+    kind, *rest = key
+    if kind == "array":
+        return run.tensors[rest[0]]
+    assert kind == "degree", f"nothing bound to {key}"
+    return run.walk(*rest, by_degree=True).row_ptr
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything about the launches of a row program that does not change between runs."""
+
+    scratch: tuple[Scratch, ...]
+    launches: tuple[Launch, ...]
+
+    def go(self, run: Run) -> None:
+        made = {s.key: cuda.empty(s.count, s.dtype, run.device, s.zero) for s in self.scratch}
+        for launch in self.launches:
+            launch.go(run, made)
+
+
+@dataclass(eq=False)
+class RowStep:
+    """A row program with the kernels and the launches made so far."""
+
+    program: RowProgram
+    ordered: frozenset[Node]
+    number: int
+    choose: ChooseTile = choose_tile
+    tiles: dict[int, Tile] = field(default_factory=dict)
+    kernels: dict[Shape, tuple[tuple[str, Kernel], ...]] = field(default_factory=dict)
+    by_walk: WeakKeyDictionary = field(default_factory=WeakKeyDictionary)
+    by_extent: dict[Any, Prepared] = field(default_factory=dict)
+
+    def execute(self, run: Run) -> None:
+        tile, wide = self.tile(run.mean_degree(self.program)), self._is_wide(run)
+        if self.program.relation is None:
+            key = (run.extents[self.program.space], wide, run.device)
+            if len(self.by_extent) > MOST_EXTENTS:
+                self.by_extent.clear()
+            known, walk = self.by_extent, None
+        else:
+            walk = run.walk(self.program.relation, self.program.side, tile.by_degree)
+            known, key = self.by_walk.setdefault(walk, {}), wide
+        prepared = known.get(key)
+        if prepared is None:
+            prepared = known[key] = Preparation(self, run, walk, tile, wide).prepare()
+        prepared.go(run)
+
+    def tile(self, mean_degree: int) -> Tile:
+        if mean_degree not in self.tiles:
+            self.tiles[mean_degree] = self.choose(self.program, mean_degree)
+        return self.tiles[mean_degree]
+
+    @cached_property
+    def _arrays(self) -> tuple[tuple[Space, int], ...]:
+        nodes = (*self.program.reads, *self.program.writes)
+        return tuple({(n.type.space, n.type.size): None for n in nodes})
+
+    def _is_wide(self, run: Run) -> bool:
+        return any(run.extents[space] * size >= LIMIT for space, size in self._arrays)
+
+    def sources(self, shape: Shape) -> list[tuple[str, KernelSource]]:
+        """The kernels' texts in launch order, with what each is launched over."""
+        index = int32 if shape.index_bits == 32 else int64
+        kernels = Kernels(self.program, shape.tile, index, shape.wide, self.ordered)
+        name, phases = f"step{self.number}", len(self.program.phases)
+        found = self._walks(kernels, name, phases, shape.has_chunks and phases > 0)
+        totals = (*self.program.totals, *self.program.outer_sums)
+        return [*found, *(("totals", sum_pieces(f"{name}_total", node)) for node in totals)]
+
+    @staticmethod
+    def _walks(
+        kernels: Kernels, name: str, phases: int, has_chunks: bool
+    ) -> list[tuple[str, KernelSource]]:
+        if not has_chunks:
+            return [("items", kernels.rows(f"{name}_rows", mixed=False))]
+        if phases == 1:
+            return [
+                ("items", kernels.rows(f"{name}_rows", mixed=True)),
+                ("hubs", kernels.combine(f"{name}_combine", 0)),
+            ]
+        found = [("whole", kernels.rows(f"{name}_rows", mixed=False))]
+        for phase in range(phases):
+            found.append(("chunks", kernels.chunks(f"{name}_chunks{phase}", phase)))
+            found.append(("hubs", kernels.combine(f"{name}_combine{phase}", phase)))
+        return found
+
+    def variant(self, shape: Shape) -> tuple[tuple[str, Kernel], ...]:
+        if shape not in self.kernels:
+            self.kernels[shape] = tuple((o, Kernel.of(s)) for o, s in self.sources(shape))
+        return self.kernels[shape]
+
+
+@dataclass
+class Preparation:
+    """Works out the launches of a row program for a walk, or for a number of rows."""
+
+    step: RowStep
+    run: Run
+    walk: DeviceWalk | None
+    tile: Tile
+    wide: bool
+
+    def prepare(self) -> Prepared:
+        walk = self.walk
+        bits = walk.index.element_size() * 8 if walk else 32
+        shape = Shape(self.tile, bits, self.wide, bool(walk and walk.num_chunks))
+        kernels = self.step.variant(shape)
+        base, launches = 0, []
+        pieces = sum(self._programs(o, k) for o, k in kernels if adds(k))
+        for over, kernel in kernels:
+            programs = 1 if over == "totals" else self._programs(over, kernel)
+            numbers = {
+                "num_items": self._items(over),
+                "num_chunks": walk.num_chunks if walk else 0,
+                "piece_base": base,
+                "num_pieces": pieces,
+            }
+            if programs:
+                grid = (programs, kernel.source.tile.windows, 1)
+                launches.append(self._launch(kernel, grid, over, numbers))
+            base += programs if adds(kernel) else 0
+        return Prepared(tuple(self._scratch(kernels, pieces)), tuple(launches))
+
+    def _items(self, over: str) -> int:
+        walk = self.walk
+        if walk is None:
+            return self.run.extents[self.step.program.space] if over == "items" else 0
+        counts = {
+            "items": walk.num_items,
+            "whole": walk.num_items - walk.num_chunks,
+            "chunks": walk.num_chunks,
+            "hubs": walk.num_hubs,
+        }
+        return counts.get(over, 0)
+
+    def _programs(self, over: str, kernel: Kernel) -> int:
+        tile = kernel.source.tile
+        tiles = -(-self._items(over) // tile.rows)
+        return min(tiles, tile.groups) if adds(kernel) else tiles
+
+    def _scratch(self, kernels: tuple[tuple[str, Kernel], ...], pieces: int) -> list[Scratch]:
+        program, walk = self.step.program, self.walk
+
+        def states(kind: str, node: Node, count: int, zero: bool = False) -> Scratch:
+            size = count * node.type.size
+            return Scratch((kind, node), size, node.type.dtype.compute, zero)
+
+        # Not every kernel adds to every total: what none wrote counts as zero.
+        several = sum(adds(kernel) for _, kernel in kernels) > 1
+        totals = (*program.totals, *program.outer_sums)
+        found = [states("piece", node, max(pieces, 1), several) for node in totals]
+        if walk is None or not walk.num_chunks:
+            return found
+        for node in (n for phase in program.phases for n in phase.reductions):
+            found.append(states("chunk", node, walk.num_chunks))
+            found += [states("hub", node, walk.num_hubs)] * (len(program.phases) > 1)
+        return found
+
+    def _launch(
+        self, kernel: Kernel, grid: tuple[int, int, int], over: str, numbers: Mapping[str, int]
+    ) -> Launch:
+        arguments, slots = [], []
+        for position, parameter in enumerate(kernel.source.parameters):
+            key = parameter.key
+            if not isinstance(key, str):
+                slots.append((position, key))
+                arguments.append(None)
+            elif key in numbers:
+                arguments.append(numbers[key])
+            else:
+                arguments.append(self._fixed(key, kernel, over))
+        aligned = tuple(hasattr(a, "data_ptr") and a.data_ptr() % 16 == 0 for a in arguments)
+        return Launch(kernel, grid, tuple(arguments), tuple(slots), aligned)
+
+    def _fixed(self, key: str, kernel: Kernel, over: str) -> Any:
+        if key == "tables":
+            return cuda.constant(kernel.source.tables, self.run.device)
+        walk = self.walk
+        assert walk is not None, f"{key} without a relation"
+        array = getattr(walk, key)
+        skips = over == "whole" and key.startswith("item_")
+        return array[walk.num_chunks :] if skips else array
+
+
+def adds(kernel: Kernel) -> bool:
+    """Whether a kernel leaves pieces of totals."""
+    return any(p.key == "piece_base" for p in kernel.source.parameters)
