@@ -1,0 +1,4 @@
+"""Ways to use Tiga from other libraries; each module loads the library that it is about.
+
+- `tiga.interop.pyg`: layers of PyTorch Geometric.
+"""

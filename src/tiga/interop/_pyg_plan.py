@@ -1,0 +1,175 @@
+"""How one call of a PyG layer becomes functions per edge, with a place for every argument."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter
+from typing import Any
+
+import torch
+
+from tiga.errors import Unfusable
+
+ENDS = {"_i": "dst", "_j": "src"}
+"""The suffix of a parameter of `message`, and the end of the edge at which it is read."""
+
+INDICES = {"index": "dst", "edge_index_i": "dst", "edge_index_j": "src"}
+EXTENTS = ("dim_size", "size_i")
+ABSENT = ("ptr", "adj_t")
+UNKNOWN = ("edge_index", "size", "size_j")
+"""Parameters that Tiga doesn't have for `message`: indices, and numbers of nodes that only some
+graphs have."""
+
+
+class Deferred:
+    """What `edge_updater` returned: computed within the walk that reads it, or when looked at."""
+
+    def __init__(self, conv: Any, edge_index: Any, size: Any, given: Mapping[str, Any]) -> None:
+        self.made: torch.Tensor | None = None
+        self._compute = lambda: type(conv).edge_updater(conv, edge_index, size=size, **given)
+        self.given = given
+
+    def tensor(self) -> torch.Tensor:
+        """The values of every edge, as the layer itself computes them."""
+        if self.made is None:
+            self.made = self._compute()
+        return self.made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.tensor(), name)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*map(made, args), **{k: made(v) for k, v in (kwargs or {}).items()})
+
+
+def made(value: Any) -> Any:
+    """Results without deferred ones."""
+    if isinstance(value, Deferred):
+        return value.tensor()
+    if type(value) in (tuple, list):
+        return type(value)(map(made, value))
+    return value
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Where a parameter of `message` comes from.
+
+    `kind`: "src", "dst", "edge" (a field), "param" (a tensor or number of the whole call), "index",
+    "extent", "value" (in `key` itself), or "stage" (what an earlier function returned).
+    """
+
+    kind: str
+    key: Any = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A function of the layer that runs per edge, and its arguments by name."""
+
+    function: str
+    result: str
+    arguments: tuple[tuple[str, Argument], ...]
+
+
+@dataclass
+class Binding:
+    """The arguments of one call: the plan to be traced, and the tensors for its fields."""
+
+    conv: Any
+    size: list[int | None]
+    num_edges: int
+    stages: list[Stage] = field(default_factory=list)
+    fields: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {"src": {}, "dst": {}, "edge": {}, "param": {}}
+    )
+
+    def stage(self, function: str, result: str, given: Mapping[str, Any]) -> None:
+        """Add a function. The inspector leaves out what `aggregate` gets from `message`."""
+        parameters = self.conv.inspector.get_params(function)
+        arguments = [(p.name, self._argument(function, p, given)) for p in parameters]
+        self.stages.append(Stage(function, result, tuple(arguments)))
+
+    def _argument(self, function: str, parameter: Any, given: Mapping[str, Any]) -> Argument:
+        name = parameter.name
+        if name in INDICES:
+            return Argument("index", INDICES[name])
+        if name in EXTENTS:
+            return Argument("extent")
+        if name in ABSENT:
+            return Argument("value", None)
+        if name in UNKNOWN:
+            raise self._unfusable(f"`{function}` takes `{name}`, the graph of one call")
+        end = ENDS.get(name[-2:])
+        key = name if end is None else name[:-2]
+        if key not in given and parameter.default is Parameter.empty:
+            raise TypeError(f"Parameter '{name}' is required")
+        if end is None:
+            return self._plain(name, given.get(name, parameter.default))
+        return self._lifted(end, key, given.get(key, parameter.default))
+
+    def _lifted(self, end: str, name: str, value: Any) -> Argument:
+        """A node value that every edge reads at one end."""
+        dim = self.dim(end)
+        if isinstance(value, (tuple, list)):
+            other = value[1 - dim]
+            if isinstance(other, torch.Tensor):
+                self.conv._set_size(self.size, 1 - dim, other)
+            value = value[dim]
+        if not isinstance(value, torch.Tensor):
+            return Argument("value", value)
+        if self.conv.node_dim % max(value.dim(), 1) != 0:
+            raise self._unfusable(
+                f"`{name}` {list(value.shape)} has its nodes on axis {self.conv.node_dim}, which "
+                f"is not the first"
+            )
+        self.conv._set_size(self.size, dim, value)
+        return self._field(end, name, value)
+
+    def dim(self, end: str) -> int:
+        """The row of `edge_index` that holds an end."""
+        forwards = self.conv.flow == "source_to_target"
+        return int(forwards) if end == "dst" else int(not forwards)
+
+    def _plain(self, name: str, value: Any) -> Argument:
+        if isinstance(value, Deferred) and value.made is not None:
+            value = value.made
+        if isinstance(value, Deferred):
+            self.include(name, value)
+            return Argument("stage", name)
+        if isinstance(value, torch.Tensor):
+            parameter = isinstance(value, torch.nn.Parameter)
+            per_edge = not parameter and value.dim() and value.shape[0] == self.num_edges
+            return self._field("edge" if per_edge else "param", name, value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return self._field("param", name, value)
+        if isinstance(value, (str, bool, type(None))):
+            return Argument("value", value)
+        raise self._unfusable(f"`{name}` is a {type(value).__name__}")
+
+    def include(self, name: str, deferred: "Deferred") -> None:
+        """Run an edge update as a part of this walk."""
+        own = Binding(self.conv, self.size, self.num_edges)
+        own.stage("edge_update", name, deferred.given)
+        for kind, values in own.fields.items():
+            self.fields[kind].update({f"{name}__{key}": value for key, value in values.items()})
+        self.stages += [
+            Stage(s.function, s.result, tuple((p, _within(name, a)) for p, a in s.arguments))
+            for s in own.stages
+        ]
+
+    def _field(self, kind: str, name: str, value: Any) -> Argument:
+        self.fields[kind][name] = value
+        return Argument(kind, name)
+
+    def _unfusable(self, what: str) -> Unfusable:
+        return Unfusable(f"{type(self.conv).__name__}: {what}.")
+
+
+def _within(name: str, argument: Argument) -> Argument:
+    """The argument of an edge update whose fields stand among those of the whole walk."""
+    if argument.kind not in ("src", "dst", "edge", "param"):
+        return argument
+    return Argument(argument.kind, f"{name}__{argument.key}")

@@ -1,0 +1,264 @@
+"""Run layers of PyTorch Geometric through Tiga.
+
+`compile` takes a layer whose `message`, `aggregate` and `edge_update` are torch code per edge, and
+gives one that computes the same with fused kernels. What the layer does per node, in `forward` and
+`update`, stays torch.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tiga.errors import InvalidType, Unfusable
+from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.torch.capture import RELATION
+from tiga.interop._pyg_plan import ENDS, INDICES, Argument, Binding, Deferred, Stage, made
+from tiga.interop._scatter import EndIndex, Rows, ScatterMode, row_message
+from tiga.relations import Graph
+
+HOOKS = (
+    "_propagate_forward_pre_hooks", "_propagate_forward_hooks", "_message_forward_pre_hooks",
+    "_message_forward_hooks", "_aggregate_forward_pre_hooks", "_aggregate_forward_hooks",
+    "_edge_update_forward_pre_hooks", "_edge_update_forward_hooks",
+)  # fmt: skip
+
+
+def compile(conv: torch.nn.Module) -> Any:
+    """A copy of a PyG layer, or of a model, that passes its messages through Tiga.
+
+    Args:
+        conv: a `torch_geometric.nn.MessagePassing`, or a module that holds some.
+
+    The result is called as the layer is, and gives its results and gradients. Parameters, buffers
+    and submodules are shared with `conv`. Graphs made from `edge_index` are kept and used again
+    while it is the same tensor or holds the same edges. `result.propagate.explain()` says what the
+    kernels fuse.
+
+    Raises:
+        InvalidType: `conv` is no module or holds no layer; a call passes a sparse matrix instead
+            of an `edge_index`.
+        Unfusable: `message`, `aggregate` or `edge_update` do what no kernel can: at the first
+            call, with the reason.
+
+    Example:
+        >>> import pytest; pyg = pytest.importorskip("torch_geometric.nn")
+        >>> import torch, tiga.interop.pyg
+        >>> conv = pyg.SAGEConv(4, 2)
+        >>> fused = tiga.interop.pyg.compile(conv)
+        >>> x, edge_index = torch.randn(3, 4), torch.tensor([[0, 1], [2, 2]])
+        >>> torch.testing.assert_close(fused(x, edge_index), conv(x, edge_index))
+    """
+    from torch_geometric.nn import MessagePassing as Layer
+
+    if not isinstance(conv, torch.nn.Module):
+        raise InvalidType(f"pyg.compile takes a layer of PyG; got {type(conv).__name__}.")
+    if not any(isinstance(m, Layer) for m in conv.modules()):
+        raise InvalidType(
+            f"pyg.compile: {type(conv).__name__} holds no torch_geometric.nn.MessagePassing."
+        )
+    return _compiled(conv, Layer, Topologies(), {})
+
+
+def _compiled(module: Any, layer: type, graphs: "Topologies", copies: dict[int, Any]) -> Any:
+    """A shallow copy of a module in which layers pass their messages through Tiga."""
+    if id(module) in copies:
+        return copies[id(module)]
+    if not any(isinstance(m, layer) for m in module.modules()):
+        return module
+    result = copies[id(module)] = copy.copy(module)
+    state = vars(result)
+    state["_modules"] = {
+        name: child if child is None else _compiled(child, layer, graphs, copies)
+        for name, child in module._modules.items()
+    }
+    if isinstance(module, layer):
+        state["edge_updater"] = EdgeUpdater(result)
+        state["forward"] = Forward(result, Propagate(result, graphs))
+        state["propagate"] = state["forward"].propagate
+    return result
+
+
+class Topologies:
+    """The graphs of the edge indices met last. Copies and pickles start afresh."""
+
+    SIZE = 4
+
+    def __init__(self) -> None:
+        self.known: tuple[tuple[torch.Tensor, Any, Graph], ...] = ()
+
+    def graph(self, edge_index: torch.Tensor, key: tuple[bool, Any, Any]) -> Graph:
+        """The graph of an edge index; `key`: whether messages go from row 1 to row 0, and the
+        numbers of sources and destinations."""
+        for entry in self.known:
+            if entry[1] == key and _same_edges(entry[0], edge_index):
+                return entry[2]
+        backwards, num_src, num_dst = key
+        src, dst = edge_index.flip(0) if backwards else edge_index
+        graph = Graph.from_coo(src, dst, num_src=num_src, num_dst=num_dst)
+        self.known = ((edge_index, key, graph), *self.known[: self.SIZE - 1])
+        return graph
+
+    def __reduce__(self) -> Any:
+        return Topologies, ()
+
+
+def _same_edges(known: torch.Tensor, given: torch.Tensor) -> bool:
+    # Layers that add self-loops make a new tensor at every call: comparing it is far cheaper than
+    # sorting it.
+    if known is given:
+        return True
+    alike = known.shape == given.shape and known.dtype == given.dtype
+    return alike and known.device == given.device and torch.equal(known, given)
+
+
+class Messages(MessagePassing):
+    """The per-edge functions of a layer, for one way to call it."""
+
+    reducer = Rows()
+    strict = True
+
+    def __init__(self, conv: Any, plan: tuple[Stage, ...]) -> None:
+        self.conv = conv
+        self.plan = plan
+
+    def edge(self, src: Any, dst: Any, edge: Any, **params: Any) -> Any:
+        conv = self.conv
+        functions = {
+            "edge_update": conv.edge_update,
+            "message": conv.message,
+            "aggregate": conv.aggregate,
+        }
+        return run_stages(self.plan, functions, {"src": src, "dst": dst, "edge": edge}, params)
+
+
+# Of this module, `edge` alone is read like code of the user's: what it reaches of the layer is
+# guarded and becomes inputs.
+Messages.edge.__module__ = "torch_geometric"
+
+
+def run_stages(
+    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any],
+    params: Mapping[str, Any],
+) -> Any:  # fmt: skip
+    """Trace the functions of a plan one after another; the last result is one per row."""
+    recorder = views["src"]._recorder
+    done: dict[str, Any] = {}
+
+    def value(argument: Argument) -> Any:
+        kind, key = argument.kind, argument.key
+        if kind in views:
+            return views[kind][key]
+        if kind == "index":
+            return EndIndex(key, recorder)
+        if kind == "extent":
+            return recorder.marks[RELATION.dst]
+        return {"param": params, "stage": done}[kind][key] if kind != "value" else key
+
+    with ScatterMode(recorder, RELATION):
+        for stage in plan:
+            before = (done["message"],) if stage.function == "aggregate" else ()
+            given = {name: value(argument) for name, argument in stage.arguments}
+            done[stage.result] = functions[stage.function](*before, **given)
+    return row_message(recorder, RELATION, done["aggregate"], "aggregate")
+
+
+class Forward:
+    """`forward` of a compiled layer."""
+
+    def __init__(self, conv: Any, propagate: "Propagate") -> None:
+        self.conv = conv
+        self.propagate = propagate
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Some settings of layers put another `propagate` on the layer.
+        vars(self.conv)["propagate"] = self.propagate
+        return made(type(self.conv).forward(self.conv, *args, **kwargs))
+
+
+class EdgeUpdater:
+    """`edge_updater` of a compiled layer."""
+
+    def __init__(self, conv: Any) -> None:
+        self.conv = conv
+
+    def __call__(self, edge_index: Any, size: Any = None, **given: Any) -> Deferred:
+        return Deferred(self.conv, edge_index, size, given)
+
+
+class Propagate:
+    """`propagate` of a compiled layer. Copies and pickles of it start without programs."""
+
+    def __init__(self, conv: Any, graphs: Topologies) -> None:
+        self.conv = conv
+        self.graphs = graphs
+        self.kernels: dict[tuple[Stage, ...], Messages] = {}
+
+    def __call__(self, edge_index: Any, size: Any = None, **given: Any) -> torch.Tensor:
+        conv = self.conv
+        self._require_plain(edge_index)
+        binding = Binding(conv, conv._check_input(edge_index, size), edge_index.shape[1])
+        binding.stage("message", "message", given)
+        binding.stage("aggregate", "aggregate", given)
+        graph = self.graphs.graph(_plain_tensor(edge_index), self._key(binding, edge_index))
+        kernel = self._kernel(tuple(binding.stages))
+        fields = binding.fields
+        out = kernel(
+            graph=graph, src=fields["src"], dst=fields["dst"], edge=fields["edge"],
+            **fields["param"],
+        )  # fmt: skip
+        return conv.update(out, **self._update(given))
+
+    def explain(self) -> str:
+        """What the kernels of this layer fuse, per way that it was called."""
+        return "\n".join(kernel.explain() for kernel in self.kernels.values())
+
+    def _kernel(self, plan: tuple[Stage, ...]) -> Messages:
+        if plan not in self.kernels:
+            self.kernels[plan] = Messages(self.conv, plan)
+        return self.kernels[plan]
+
+    def _key(self, binding: Binding, edge_index: torch.Tensor) -> tuple[bool, Any, Any]:
+        src, dst = binding.dim("src"), binding.dim("dst")
+        num_src, num_dst = binding.size[src], binding.size[dst]
+        num_dst = num_src if num_dst is None else num_dst
+        if num_dst is None:
+            # As PyG: as many nodes as the largest index needs.
+            num_dst = int(edge_index[dst].max()) + 1 if edge_index.numel() else 0
+        return src == 1, num_src, num_dst
+
+    def _update(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        parameters = self.conv.inspector.get_params("update")
+        edges = [p.name for p in parameters if p.name[-2:] in ENDS or p.name in INDICES]
+        if edges:
+            raise Unfusable(
+                f"{type(self.conv).__name__}: `update` takes `{edges[0]}`, a value of the edges."
+            )
+        return self.conv.inspector.collect_param_data("update", dict(given))
+
+    def _require_plain(self, edge_index: Any) -> None:
+        conv, name = self.conv, type(self.conv).__name__
+        if not isinstance(edge_index, torch.Tensor) or edge_index.layout is not torch.strided:
+            raise InvalidType(
+                f"{name}: expected `edge_index` [2, num_edges]; got {type(edge_index).__name__}, "
+                f"for which PyG has its own matrix products. Pass the indices of the edges."
+            )
+        if conv.explain:
+            raise Unfusable(
+                f"{name}: explanations need the messages of single edges; explain the layer that "
+                f"was compiled instead."
+            )
+        hooked = next((h for h in HOOKS if getattr(conv, h)), None)
+        if hooked:
+            raise Unfusable(f"{name}: `{hooked[1:]}` may see or change the messages of edges.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"conv": self.conv, "graphs": self.graphs, "kernels": {}}
+
+
+def _plain_tensor(edge_index: torch.Tensor) -> torch.Tensor:
+    """The indices without what a subclass of tensors adds to them."""
+    if type(edge_index) is torch.Tensor:
+        return edge_index
+    return edge_index.as_subclass(torch.Tensor)

@@ -1,0 +1,377 @@
+"""Layers of PyTorch Geometric on Tiga give what they give by themselves."""
+
+import copy
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+gnn = pytest.importorskip("torch_geometric.nn")
+
+from torch import nn  # noqa: E402
+from torch_geometric.utils import scatter, softmax  # noqa: E402
+
+from tiga.errors import InvalidType, Unfusable  # noqa: E402
+from tiga.interop import pyg  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+N, E, F, D = 20, 70, 8, 5
+TIGHT = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def edges(count=E, nodes=N - 3):
+    """Edges among the first nodes; the last three have none. Some are parallel or loops."""
+    return torch.randint(0, nodes, (2, count))
+
+
+def nodes(count=N, width=F):
+    return torch.randn(count, width, requires_grad=True)
+
+
+def check(conv, *args, fused=None, **kwargs):
+    """Values agree, and so do the gradients of every parameter and argument."""
+    fused = fused or pyg.compile(conv)
+    ours, theirs = fused(*args, **kwargs), conv(*args, **kwargs)
+    torch.testing.assert_close(ours, theirs, **TIGHT)
+    leaves = [*conv.parameters(), *flat(args), *flat(kwargs.values())]
+    wanted = [t for t in leaves if t.requires_grad]
+    weights = torch.randn_like(theirs)
+    found = torch.autograd.grad((ours * weights).sum(), wanted, allow_unused=True)
+    expected = torch.autograd.grad((theirs * weights).sum(), wanted, allow_unused=True)
+    for one, other in zip(found, expected, strict=True):
+        # A parameter that a call doesn't use may get none, or zeros.
+        if other is None:
+            assert one is None or not one.any()
+        else:
+            torch.testing.assert_close(one, other, **TIGHT)
+    return fused
+
+
+def flat(values):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from flat(value)
+
+
+def mlp(inputs, outputs):
+    return nn.Sequential(nn.Linear(inputs, 8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+AGGREGATORS = ["sum", "mean", "max", "min", "std"]
+SCALERS = ["identity", "amplification", "attenuation"]
+LAYERS = {
+    "GCN": (lambda: gnn.GCNConv(F, 6), "weight"),
+    "GraphConv": (lambda: gnn.GraphConv(F, 6), "weight"),
+    "SAGE": (lambda: gnn.SAGEConv(F, 6), None),
+    "SAGE, max": (lambda: gnn.SAGEConv(F, 6, aggr="max"), None),
+    "SAGE, min": (lambda: gnn.SAGEConv(F, 6, aggr="min"), None),
+    "SAGE, mul": (lambda: gnn.SAGEConv(F, 6, aggr="mul"), None),
+    "SAGE, softmax": (lambda: gnn.SAGEConv(F, 6, aggr=gnn.SoftmaxAggregation(learn=True)), None),
+    "SAGE, powermean": (lambda: gnn.SAGEConv(F, 6, aggr=gnn.PowerMeanAggregation(2.0)), None),
+    "SAGE, five": (lambda: gnn.SAGEConv(F, 6, aggr=AGGREGATORS), None),
+    "GIN": (lambda: gnn.GINConv(mlp(F, 6), train_eps=True), None),
+    "GINE": (lambda: gnn.GINEConv(mlp(F, 6), edge_dim=D), "attr"),
+    "GAT": (lambda: gnn.GATConv(F, 6, heads=3, edge_dim=D), "attr"),
+    "GATv2": (lambda: gnn.GATv2Conv(F, 6, heads=3, edge_dim=D), "attr"),
+    "SuperGAT": (lambda: gnn.SuperGATConv(F, 6, heads=2).eval(), None),
+    "Transformer": (lambda: gnn.TransformerConv(F, 6, heads=3, edge_dim=D, beta=True), "attr"),
+    "EdgeConv": (lambda: gnn.EdgeConv(mlp(2 * F, 6)), None),
+    "PNA": (lambda: gnn.PNAConv(F, 6, AGGREGATORS[1:], SCALERS, torch.tensor([3, 2, 5, 6, 4]),
+                                edge_dim=D, towers=2), "attr"),
+    "CG": (lambda: gnn.CGConv(F, dim=D), "attr"),
+    "NN": (lambda: gnn.NNConv(F, 6, nn.Linear(D, F * 6)), "attr"),
+    "GEN": (lambda: gnn.GENConv(F, 6, edge_dim=D), "attr"),
+    "ResGated": (lambda: gnn.ResGatedGraphConv(F, 6, edge_dim=D), "attr"),
+    "AGNN": (gnn.AGNNConv, None),
+    "APPNP": (lambda: gnn.APPNP(3, 0.1), None),
+    "TAG": (lambda: gnn.TAGConv(F, 6), None),
+    "Cheb": (lambda: gnn.ChebConv(F, 6, K=3), None),
+    "FiLM": (lambda: gnn.FiLMConv(F, 6), None),
+    "LE": (lambda: gnn.LEConv(F, 6), None),
+    "GMM": (lambda: gnn.GMMConv(F, 6, D, 3), "attr"),
+    "General": (lambda: gnn.GeneralConv(F, 6, in_edge_channels=D, attention=True), "attr"),
+}  # fmt: skip
+EDGE_FIELDS = {
+    "weight": lambda: torch.rand(E, requires_grad=True),
+    "attr": lambda: torch.randn(E, D, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name):
+    make, per_edge = LAYERS[name]
+    given = [] if per_edge is None else [EDGE_FIELDS[per_edge]()]
+    fused = check(make(), nodes(), edges(), *given)
+    assert "1 kernel" in fused.propagate.explain() or "kernels" in fused.propagate.explain()
+
+
+def test_two_more_arguments():
+    check(gnn.FAConv(F), nodes(), nodes(), edges())
+    check(gnn.PointNetConv(mlp(F + 3, 6)), nodes(), torch.randn(N, 3), edges())
+    check(gnn.PointTransformerConv(F, 6), nodes(), torch.randn(N, 3), edges())
+    check(gnn.RGCNConv(F, 6, num_relations=3), nodes(), edges(), torch.randint(0, 3, (E,)))
+
+
+# -- graphs --------------------------------------------------------------------------------------
+
+
+def test_two_node_sets_and_a_size():
+    source, target = nodes(12), nodes(9, 4)
+    edge_index = torch.stack([torch.randint(0, 12, (30,)), torch.randint(0, 7, (30,))])
+    check(gnn.SAGEConv((F, 4), 6), (source, target), edge_index)
+    check(gnn.SAGEConv((F, 4), 6, root_weight=False), (source, None), edge_index, size=(12, 9))
+    check(gnn.GATv2Conv((F, 4), 6, heads=2, add_self_loops=False), (source, target), edge_index)
+
+
+def test_a_size_that_contradicts_a_field_is_refused_as_by_the_layer():
+    conv = pyg.compile(gnn.SAGEConv(F, 6))
+    with pytest.raises(ValueError, match="expected size 12"):
+        conv((nodes(), None), edges(), size=(12, 9))
+
+
+def test_messages_against_the_direction_of_edges():
+    conv = gnn.SAGEConv(F, 6, flow="target_to_source")
+    edge_index = edges()
+    fused = check(conv, nodes(), edge_index)
+    turned = gnn.SAGEConv(F, 6)
+    turned.load_state_dict(conv.state_dict())
+    x = nodes()
+    torch.testing.assert_close(fused(x, edge_index), turned(x, edge_index.flip(0)), **TIGHT)
+
+
+@pytest.mark.parametrize("count", [0, 1, N])
+@pytest.mark.parametrize("name", ["GCN", "SAGE, five", "GATv2", "GAT"])
+def test_no_edge_one_edge_and_as_many_as_nodes(name, count):
+    make, per_edge = LAYERS[name]
+    given = [] if per_edge is None else [EDGE_FIELDS[per_edge]()[:count].detach()]
+    check(make(), nodes(), edges(count), *given)
+
+
+def test_loops_are_added_and_replaced_as_by_the_layer():
+    loops = torch.arange(4).expand(2, -1)
+    edge_index = torch.cat([edges(), loops], dim=1)
+    weight = torch.rand(E + 4, requires_grad=True)
+    check(gnn.GCNConv(F, 6, improved=True), nodes(), edge_index, weight)
+    check(gnn.GCNConv(F, 6, add_self_loops=False, normalize=False), nodes(), edge_index, weight)
+    attr = torch.randn(E + 4, D, requires_grad=True)
+    check(gnn.GATConv(F, 6, edge_dim=D, fill_value="mean"), nodes(), edge_index, attr)
+
+
+def test_other_edges_in_a_later_call():
+    conv = gnn.SAGEConv(F, 6)
+    fused = check(conv, nodes(), edges())
+    check(conv, nodes(), edges(41), fused=fused)
+    check(conv, nodes(25), edges(55), fused=fused)
+    edge_index = edges()
+    check(conv, nodes(), edge_index, fused=fused)
+    edge_index[0, :5] = torch.tensor([4, 3, 2, 1, 0])
+    check(conv, nodes(), edge_index, fused=fused)
+
+
+def test_equal_edges_share_a_graph():
+    fused = pyg.compile(gnn.GCNConv(F, 6))  # makes new indices, with loops, at every call
+    edge_index, x = edges(), nodes()
+    for _ in range(3):
+        fused(x, edge_index)
+    assert len(fused.propagate.graphs.known) == 1
+    fused(x, edges())
+    assert len(fused.propagate.graphs.known) == 2
+
+
+def test_an_index_out_of_range():
+    fused = pyg.compile(gnn.SAGEConv(F, 6))
+    with pytest.raises(IndexError, match="25"):
+        fused(nodes(), torch.tensor([[25], [0]]))
+
+
+def test_indices_of_32_bits():
+    conv, x, edge_index = gnn.SAGEConv(F, 6), nodes(), edges()
+    torch.testing.assert_close(pyg.compile(conv)(x, edge_index.int()), conv(x, edge_index))
+
+
+# -- layers as modules ---------------------------------------------------------------------------
+
+
+def test_parameters_are_shared_and_changes_are_seen():
+    conv = gnn.GATConv(F, 6, heads=2)
+    x, edge_index = nodes(), edges()
+    fused = check(conv, x, edge_index)
+    assert dict(fused.named_parameters()).keys() == dict(conv.named_parameters()).keys()
+    with torch.no_grad():
+        conv.att_src.mul_(3)
+    check(conv, x, edge_index, fused=fused)
+    before = fused(x, edge_index)
+    fused.negative_slope = conv.negative_slope = 0.9
+    check(conv, x, edge_index, fused=fused)
+    assert not torch.allclose(before, fused(x, edge_index))
+
+
+def test_a_module_within_a_message_that_is_exchanged():
+    conv = gnn.EdgeConv(nn.Linear(2 * F, 6))
+    x, edge_index = nodes(), edges()
+    fused = check(conv, x, edge_index)
+    conv.nn = fused.nn = mlp(2 * F, 6)
+    check(conv, x, edge_index, fused=fused)
+
+
+def test_copies_and_pickles():
+    fused = pyg.compile(gnn.GATv2Conv(F, 6, heads=2))
+    x, edge_index = nodes(), edges()
+    out = fused(x, edge_index)
+    for twin in (copy.deepcopy(fused), pickle.loads(pickle.dumps(fused))):
+        torch.testing.assert_close(twin(x, edge_index), out)
+        with torch.no_grad():
+            twin.att.zero_()
+        assert twin.propagate.conv is twin
+    torch.testing.assert_close(fused(x, edge_index), out)
+
+
+def test_a_model_of_layers():
+    model = gnn.GAT(F, 16, num_layers=3, out_channels=4, v2=True, heads=2)
+    x, edge_index = nodes(), edges()
+    fused = check(model, x, edge_index)
+    convs = list(fused.convs)
+    assert all(isinstance(conv.propagate, pyg.Propagate) for conv in convs)
+    assert not any(isinstance(conv.propagate, pyg.Propagate) for conv in model.convs)
+    assert len({id(conv.propagate.graphs) for conv in convs}) == 1
+    assert len(convs[0].propagate.graphs.known) == 1
+
+
+def test_attention_weights_are_there_when_asked_for():
+    conv = gnn.GATv2Conv(F, 6, heads=2)
+    x, edge_index = nodes(), edges()
+    out, (index, alpha) = pyg.compile(conv)(x, edge_index, return_attention_weights=True)
+    expected, (wanted, weights) = conv(x, edge_index, return_attention_weights=True)
+    torch.testing.assert_close(out, expected, **TIGHT)
+    assert torch.equal(index, wanted)
+    torch.testing.assert_close(alpha, weights, **TIGHT)
+
+
+def test_second_derivatives():
+    conv = gnn.TransformerConv(3, 2, heads=2, concat=False)
+    fused, edge_index = pyg.compile(conv), edges(12, 5)
+    x = torch.randn(6, 3, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda value: fused(value, edge_index), (x,))
+
+
+# -- layers of one's own -------------------------------------------------------------------------
+
+
+class Own(gnn.MessagePassing):
+    """Everything that messages may do with indices, and a number of the call."""
+
+    def __init__(self):
+        super().__init__(aggr=None)
+        self.lin = nn.Linear(F, F)
+
+    def forward(self, x, edge_index, power, weight=None):
+        return self.propagate(edge_index, x=x, power=power, weight=weight)
+
+    def message(self, x_i, x_j, power, weight, index, size_i):
+        score = (self.lin(x_j) * x_i).sum(-1) * power
+        alpha = softmax(score, index, num_nodes=size_i)
+        most = scatter(x_j, index, 0, size_i, reduce="max").index_select(0, index)
+        sent = alpha.view(-1, 1) * x_j + 0.1 * most
+        return sent if weight is None else sent * weight
+
+    def aggregate(self, inputs, index, dim_size):
+        total = torch.zeros((dim_size, F)).index_add(0, index, inputs)
+        return torch.cat([total, scatter(inputs, index, 0, dim_size, reduce="mean")], dim=-1)
+
+    def update(self, aggr_out, x):
+        return torch.cat([aggr_out, x], dim=-1)
+
+
+def test_a_layer_of_ones_own():
+    conv, x, edge_index = Own(), nodes(), edges()
+    fused = check(conv, x, edge_index, 0.5)
+    check(conv, x, edge_index, 2.5, fused=fused)
+    (kernel,) = fused.propagate.kernels.values()
+    assert kernel.cache_info.variants == 1, "a number is an operand of the program"
+    check(conv, x, edge_index, 1.0, torch.rand(F, requires_grad=True), fused=fused)
+    check(conv, x, edge_index, 1.0, torch.rand(E, F, requires_grad=True), fused=fused)
+    assert len(fused.propagate.kernels) == 3
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+class ReadsIndices(gnn.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_j, index):
+        return x_j * (index % 2).view(-1, 1)
+
+
+class ReadsTheGraph(ReadsIndices):
+    def message(self, x_j, edge_index):
+        return x_j
+
+
+class UpdatesEdges(ReadsIndices):
+    def message(self, x_j):
+        return x_j
+
+    def update(self, inputs, x_j):
+        return inputs
+
+
+class Unreduced(UpdatesEdges):
+    def aggregate(self, inputs):
+        return inputs
+
+    def update(self, inputs):
+        return inputs
+
+
+REFUSED = {
+    "lstm": (lambda: gnn.SAGEConv(F, 6, aggr="lstm"), "indices of edges"),
+    "reads indices": (ReadsIndices, "indices of edges"),
+    "reads the graph": (ReadsTheGraph, "`message` takes `edge_index`"),
+    "updates edges": (UpdatesEdges, "`update` takes `x_j`"),
+    "reduces nothing": (Unreduced, "a value per edge"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_the_reason(name):
+    make, reason = REFUSED[name]
+    with pytest.raises(Unfusable, match=reason):
+        pyg.compile(make())(nodes(), edges())
+
+
+def test_nodes_on_another_axis():
+    with pytest.raises(Unfusable, match="not the first"):
+        pyg.compile(gnn.SAGEConv(F, 6))(torch.randn(2, N, F), edges())
+
+
+def test_hooks_and_explanations():
+    fused = pyg.compile(gnn.SAGEConv(F, 6))
+    handle = fused.register_message_forward_hook(lambda *_: None)
+    with pytest.raises(Unfusable, match="message_forward_hooks"):
+        fused(nodes(), edges())
+    handle.remove()
+    fused(nodes(), edges())
+    fused.explain = True
+    with pytest.raises(Unfusable, match="single edges"):
+        fused(nodes(), edges())
+
+
+def test_what_is_no_layer_and_no_edge_index():
+    with pytest.raises(InvalidType, match="got int"):
+        pyg.compile(3)
+    with pytest.raises(InvalidType, match="Linear holds no"):
+        pyg.compile(nn.Linear(2, 2))
+    matrix = torch.eye(N).to_sparse()
+    with pytest.raises(InvalidType, match="indices of the edges"):
+        pyg.compile(gnn.SAGEConv(F, 6))(nodes(), matrix)
