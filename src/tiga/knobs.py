@@ -59,6 +59,18 @@ _THREADS = _knob(
 _BOUND = _knob("TIGA_MEMORY_BOUND", _size, "bytes of scratch that the bounded path may use")
 
 
+def _budget(text: str) -> int:
+    if not text.lstrip("-").isdecimal() or int(text) < -1:
+        raise ValueError("a number of bytes, or -1 for any number")
+    return int(text)
+
+
+_CHECKPOINT = _knob(
+    "TIGA_CHECKPOINT_BUDGET_BYTES", _budget, "bytes of forward values that a gradient may save"
+)
+_SPILL = _knob(
+    "TIGA_CHECKPOINT_SPILL_BUDGET_BYTES", _budget, "bytes that it may save on disk besides"
+)
 _TENSOR_BACKENDS = ("auto", "native", "python")
 
 
@@ -90,6 +102,8 @@ class Knobs:
     num_threads: int | None = field(default=None, metadata=_THREADS)
     memory_bound: int = field(default=64 * 2**20, metadata=_BOUND)
     tensor_backend: str = field(default="auto", metadata=_TENSOR_BACKEND)
+    checkpoint_budget: int | None = field(default=None, metadata=_CHECKPOINT)
+    checkpoint_spill: int = field(default=0, metadata=_SPILL)
 
 
 TABLE = fields(Knobs)

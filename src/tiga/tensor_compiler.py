@@ -33,6 +33,11 @@ class TensorExecutable:
     def kernels(self) -> tuple[KernelStep, ...]:
         return tuple(step for step in self.steps if isinstance(step, KernelStep))
 
+    @property
+    def backend(self) -> str:
+        """What computes the program."""
+        return "cpu-llvm" if self.kernels else "numpy-blas"
+
     @cached_property
     def calls(self) -> tuple[str, ...]:
         """The ops that numpy computes; views cost nothing and are left out."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tiga import knobs
+from tiga.autograd.checkpoint import GradientPlan
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
@@ -106,7 +108,9 @@ def grad(
             values are conjugate Wirtinger derivatives.
         allow_unused: give None for an input that the output does not depend on.
         checkpoint: "save" computes and keeps the values of the forward expression that the
-            gradient reads, "recompute" keeps none, "auto" keeps those that have been computed.
+            gradient reads, "recompute" keeps none, "auto" keeps what is worth it within
+            TIGA_CHECKPOINT_BUDGET_BYTES. Without that bound, forward and backward are one
+            program, and a value that both need is computed once.
 
     Returns:
         One tensor for one input, else a tuple.
@@ -133,7 +137,18 @@ def grad(
     sources = [output, *([grad_output] if grad_output is not None else [])]
     made = [_tensor(node, position, wanted, sources, allow_unused)
             for position, node in enumerate(found)]  # fmt: skip
+    _plan(output, made, checkpoint)
     return made[0] if single else tuple(made)
+
+
+def _plan(output: Tensor, made: Sequence[Tensor | None], checkpoint: str) -> None:
+    """Let the gradients decide what to keep when they are materialised, if that was asked for."""
+    if checkpoint == "auto" and knobs.current().checkpoint_budget is None:
+        return
+    found = [tensor for tensor in made if tensor is not None and tensor._array is None]
+    plan = GradientPlan(output, found, checkpoint)
+    for tensor in found:
+        tensor._plan = plan
 
 
 def _tensor(

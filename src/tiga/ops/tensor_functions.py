@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tiga.ops import series
 from tiga.ops.dense import Scalar
 from tiga.ops.functions import exp, floor, sqrt
 from tiga.ops.leaf import constant, ones_like, zeros_like
@@ -53,6 +54,9 @@ class Asin(NumpyUnary, name="asin"):
     ufunc = np.arcsin
     domain = (-0.9, 0.9)
 
+    def lower(self, b, x):
+        return series.asin(b, x)
+
     def slope(self, out, x):
         return div(ones_like(x), sqrt(_one_minus_square(x)))
 
@@ -64,6 +68,9 @@ class Acos(NumpyUnary, name="acos"):
     ufunc = np.arccos
     domain = (-0.9, 0.9)
 
+    def lower(self, b, x):
+        return series.acos(b, x)
+
     def slope(self, out, x):
         return neg(div(ones_like(x), sqrt(_one_minus_square(x))))
 
@@ -73,6 +80,9 @@ class Atan(NumpyUnary, name="atan"):
     """The inverse tangent."""
 
     ufunc = np.arctan
+
+    def lower(self, b, x):
+        return series.atan(b, x)
 
     def slope(self, out, x):
         return div(ones_like(x), add(ones_like(x), mul(x, x)))
@@ -260,12 +270,18 @@ class BitwiseAnd(Bitwise, name="bitwise_and"):
 
     arity, ufunc = 2, np.bitwise_and
 
+    def lower(self, b, x, y):
+        return b.bit_and(x, y)
+
 
 @dataclass(frozen=True)
 class BitwiseOr(Bitwise, name="bitwise_or"):
     """a | b."""
 
     arity, ufunc = 2, np.bitwise_or
+
+    def lower(self, b, x, y):
+        return b.bit_or(x, y)
 
 
 @dataclass(frozen=True)
@@ -274,12 +290,18 @@ class BitwiseXor(Bitwise, name="bitwise_xor"):
 
     arity, ufunc = 2, np.bitwise_xor
 
+    def lower(self, b, x, y):
+        return b.bit_xor(x, y)
+
 
 @dataclass(frozen=True)
 class BitwiseInvert(Bitwise, name="bitwise_invert"):
     """~a."""
 
     arity, ufunc = 1, np.invert
+
+    def lower(self, b, x):
+        return b.bit_xor(x, b.constant(-1, x))
 
 
 @dataclass(frozen=True)
@@ -288,12 +310,18 @@ class ShiftLeft(Bitwise, name="bitwise_left_shift"):
 
     arity, ufunc = 2, np.left_shift
 
+    def lower(self, b, x, y):
+        return b.shift_left(x, y)
+
 
 @dataclass(frozen=True)
 class ShiftRight(Bitwise, name="bitwise_right_shift"):
     """a >> b, keeping the sign."""
 
     arity, ufunc = 2, np.right_shift
+
+    def lower(self, b, x, y):
+        return b.shift_right(x, y)
 
 
 tan, asin, acos, atan = Tan(), Asin(), Acos(), Atan()

@@ -15,6 +15,8 @@ from tiga.passes.form import form as form_rows
 from tiga.passes.hoist import hoist
 from tiga.passes.rows import Plan, RowProgram
 from tiga.passes.schedule import schedule
+from tiga.passes.tensor_checkpoints import PlanTensorCheckpoints
+from tiga.passes.tensor_vjp import TensorVjp
 from tiga.passes.verify import verify_form, verify_text
 from tiga.trace.program import Program
 
@@ -54,6 +56,7 @@ class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
 
 PASSES: tuple[type[Pass], ...] = (
     Fold, Expand, Canonicalize, Hoist, SaveRows, Vjp, Jvp, FormRows, ScheduleRows,
+    TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 

@@ -11,7 +11,8 @@ COMPLEX_OPS = frozenset(
      "stop_gradient")
 )  # fmt: skip
 FLOAT_OPS = frozenset(
-    ("sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "pow",
+    ("sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "erfc", "pow",
+     "asin", "acos", "atan",
      "floor", "ceil", "trunc", "roundeven", "copysign", "div", "rem")
 )  # fmt: skip
 MOVES = ("broadcast", "reshape")

@@ -15,6 +15,12 @@ from tiga.passes.read import functions, read
 from tiga.passes.read_rows import read_rows
 from tiga.passes.rows import Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
+from tiga.passes.tensor_dialect import (
+    TensorProgram,
+    emit_tensors,
+    is_tensor_function,
+    read_tensors,
+)
 from tiga.trace.program import Program
 
 _ROW_OPS = (iteration.WALK, iteration.ROWS)
@@ -24,6 +30,8 @@ def module_of(forms: Mapping[str, Form], context: ir.Context) -> ir.Module:
     """The module of named programs of one form, not verified yet."""
     kinds = {type(form) for form in forms.values()}
     assert len(kinds) <= 1, f"one module holds programs of one form, got {kinds}"
+    if kinds == {TensorProgram}:
+        return emit_tensors(forms, context)  # type: ignore[arg-type]
     if kinds <= {Program}:
         return emit(forms, context)  # type: ignore[arg-type]
     plans: dict[str, Plan] = {}
@@ -35,6 +43,8 @@ def module_of(forms: Mapping[str, Form], context: ir.Context) -> ir.Module:
 
 
 def _form_of(function: ir.OpView) -> type:
+    if is_tensor_function(function):
+        return TensorProgram
     names = {view.operation.name for view in function.entry_block.operations}
     if iteration.LAUNCH in names:
         return ScheduledPlan
@@ -58,6 +68,8 @@ def forms_of(module: ir.Module) -> dict[str, Form]:
         InvalidValue: a function mixes levels, or holds ops of no level.
     """
     kinds = {_form_of(function) for _, function in functions(module)}
+    if kinds == {TensorProgram}:
+        return dict(read_tensors(dict(functions(module))))
     if kinds <= {Program}:
         return dict(read(module))
     plans, schedules = read_rows(module)

@@ -23,7 +23,7 @@ def run_compiled(roots: Sequence[Node], native: bool = False) -> tuple[list[np.n
     arrays = executable.run(bundle.arrays)
     done = perf_counter()
     execution: dict[str, Any] = {
-        "backend": "cpu-llvm" if executable.kernels else "numpy-blas",
+        "backend": executable.backend,
         "semantic_hash": executable.semantic_hash,
         "cache_hit": hit,
         "compile_ms": compile_ms,

@@ -79,7 +79,7 @@ class Tensor:
 
     __slots__ = (
         "__weakref__", "_array", "_buffer", "_execution", "_expression", "_grad", "_leaf", "_node",
-        "_source", "_viewers",
+        "_plan", "_source", "_viewers",
     )  # fmt: skip
     # numpy leaves mixed expressions to us.
     __array_priority__ = 1000
@@ -91,13 +91,14 @@ class Tensor:
     _source: tuple["Tensor", View] | None
     _viewers: "list[ref[Tensor]] | None"
     _expression: Node | None
+    _plan: Any
 
     def __init__(self, node: LazyNode, grad: bool) -> None:
         self._node = node
         self._grad = grad
         self._leaf = False
         self._array = self._buffer = self._source = None
-        self._viewers = self._execution = self._expression = None
+        self._viewers = self._execution = self._expression = self._plan = None
 
     # metadata
 
@@ -143,11 +144,9 @@ class Tensor:
     @property
     def strides(self) -> tuple[int, ...]:
         """How far apart neighbours along each axis are in memory, in elements."""
-        if self._source is not None:
-            self.realize()
-        if self._array is None:
+        if self._array is None and self._source is None:
             return contiguous_strides(self.shape)
-        return tuple(step // self.itemsize for step in self._array.strides)
+        return tuple(step // self.itemsize for step in _layout(self).strides)
 
     @property
     def offset(self) -> int:
@@ -290,6 +289,16 @@ class Tensor:
         grad = ", requires_grad=True" if self._grad else ""
         body = np.array2string(self.numpy(), separator=", ", prefix="tensor(", threshold=1000)
         return f"tensor({body}, dtype={self.dtype}{grad})"
+
+
+def _layout(tensor: Tensor) -> np.ndarray:
+    """An array with the strides that the tensor's has or will have; its elements mean nothing."""
+    if tensor._array is not None:
+        return tensor._array
+    if tensor._source is None:
+        return np.empty(tensor.shape, tensor.dtype.numpy)
+    base, through = tensor._source
+    return through(_layout(base))
 
 
 def address_of(memory: Any) -> int:

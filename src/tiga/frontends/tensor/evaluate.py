@@ -113,6 +113,10 @@ _ALIASING = ("real", "imag", "stop_gradient", "cast", "conj", "where")
 
 def realize(tensor: Tensor) -> None:
     """Give one tensor its value."""
+    if tensor._plan is not None:
+        plan, tensor._plan = tensor._plan, None
+        plan.settle()
+        return
     source = tensor._source
     if source is not None:
         base, through = source

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tiga.errors import InvalidValue
 from tiga.ops.base import Op
 from tiga.trace.node import Node
 from tiga.types import Type
@@ -73,6 +74,12 @@ class Leaf(Op):
 
     def infer(self) -> Type:
         return self.of
+
+    def reference(self, *arrays: np.ndarray) -> np.ndarray:
+        raise InvalidValue(
+            f"a tensor of shape {self.of.shape} inside {self.label} has no value yet ({here()}): "
+            "it stands for many; decide with tg.where instead of looking at it."
+        )
 
 
 class LazyNode(Node):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiga import knobs
 from tiga.frontends.tensor.lazy import LazyNode
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import Constant, Input
@@ -96,3 +97,21 @@ def _sum(x: Node, axes: Shape, where: str | None) -> Node:
             shape = tuple(e for a, e in enumerate(kept) if a not in axes)
             return reshape(Sum(joined)(inner, where=where), shape)
     return Sum(axes)(x, where=where)
+
+
+def run_program(program: Program, arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
+    """The outputs of a program, compiled or by numpy as the backend setting and its size say, and
+    which of them it was."""
+    from tiga.frontends.tensor.evaluate import COMPILE_FROM
+    from tiga.tensor_compiler import call_library, compile_tensors
+
+    mode = knobs.tensor_backend()
+    large = max((node.type.size for node in program.order), default=0) >= COMPILE_FROM
+    if mode == "native" or (mode == "auto" and large):
+        executable = compile_tensors(program, mode == "native")
+        return executable.run(arrays), executable.backend
+    known = dict(zip(program.inputs, arrays, strict=True))
+    for node in program.order:
+        if node not in known:
+            known[node] = call_library(node, known)
+    return [known[node] for node in program.outputs], "python-oracle"

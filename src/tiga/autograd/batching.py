@@ -1,0 +1,179 @@
+"""`vmap`: a function of one example as a function of many, by a rule per kind of op."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.build import normalize_axis, result
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
+from tiga.frontends.tensor.views import moveaxis
+from tiga.ops.base import Pointwise
+from tiga.ops.feature import Broadcast, Concat, Permute, Reshape, broadcast, permute, reshape
+from tiga.ops.leaf import constant
+from tiga.ops.pointwise import add, mul
+from tiga.ops.tensor_index import IndexAdd, IndexTake
+from tiga.ops.tensor_markers import Marker
+from tiga.ops.tensor_matmul import Matmul
+from tiga.trace.node import Node, topological
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """How many examples there are, and which values differ between them (axis 0 counts them)."""
+
+    count: int
+    values: dict[Node, Node]
+
+    def is_batched(self, node: Node) -> bool:
+        return self.values[node] is not node
+
+    def whole(self, node: Node) -> Node:
+        """The value of all examples, repeated if it is the same for all."""
+        value = self.values[node]
+        if self.is_batched(node):
+            return value
+        shape = node.type.shape
+        return broadcast(reshape(value, (1, *shape)), (self.count, *shape))
+
+
+def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> Callable[..., Any]:
+    """The function applied to every example along an axis, as one program.
+
+    Args:
+        function: of tensors, to a tensor or a tuple of them; it must not look at values.
+        in_axes: the axis of the examples per argument (or for all), None: the same for all.
+        out_axes: where the examples are in the results.
+
+    Raises:
+        InvalidValue: arguments of different numbers of examples, or an op without a rule.
+
+    Example:
+        >>> import tiga as tg
+        >>> dot = tg.autograd.vmap(lambda a, b: (a * b).sum())
+        >>> dot(tg.ones((3, 2)), tg.ones((3, 2))).tolist()
+        [2.0, 2.0, 2.0]
+    """
+
+    def call(*args: Tensor) -> Any:
+        axes = list(in_axes) if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
+        moved = [_examples_first(a, axis) for a, axis in zip(args, axes, strict=True)]
+        counts = {m.shape[0] for m, axis in zip(moved, axes, strict=True) if axis is not None}
+        if len(counts) != 1:
+            raise InvalidValue(f"vmap: arguments of {sorted(counts)} examples ({here()}).")
+        count = counts.pop()
+        inner = [m if axis is None else _example(m) for m, axis in zip(moved, axes, strict=True)]
+        value = function(*inner)
+        outputs = list(value) if isinstance(value, (tuple, list)) else [value]
+        given = {
+            i._node: m._node for i, m, axis in zip(inner, moved, axes, strict=True)
+            if axis is not None
+        }  # fmt: skip
+        nodes = batched([o._node for o in outputs], given, count)
+        made = [moveaxis(result(n, *moved, *outputs), 0, out_axes) for n in nodes]
+        return tuple(made) if isinstance(value, (tuple, list)) else made[0]
+
+    return call
+
+
+def _examples_first(x: Any, axis: int | None) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise InvalidType(f"vmap expected tensors, got {type(x).__name__} ({here()}).")
+    return x if axis is None else moveaxis(x, normalize_axis(axis, x.ndim), 0)
+
+
+def _example(x: Tensor) -> Tensor:
+    """A tensor that stands for one of the examples."""
+    type_ = x._node.type.with_shape(x.shape[1:])
+    made = Tensor(LazyNode(Leaf(type_, "vmap"), (), type_, user_place()), x.requires_grad)
+    made._leaf = True
+    return made
+
+
+def batched(outputs: Sequence[Node], given: dict[Node, Node], count: int) -> list[Node]:
+    """`outputs` for all examples, along a leading axis; `given` are the batched inputs."""
+    batch = Batch(count, dict(given))
+    for node in topological(outputs):
+        if node in batch.values:
+            continue
+        if any(batch.is_batched(child) for child in node.inputs):
+            batch.values[node] = _rule(node, batch)
+        else:
+            batch.values[node] = node
+    return [batch.whole(node) for node in outputs]
+
+
+def _rule(node: Node, batch: Batch) -> Node:
+    op = node.op
+    if isinstance(op, IndexTake):
+        return _index_take(node, batch)
+    if isinstance(op, IndexAdd):
+        return _index_add(node, batch)
+    inputs = [batch.whole(child) for child in node.inputs]
+    if isinstance(op, (Pointwise, Matmul, Marker)):
+        return op(*inputs)
+    if isinstance(op, Broadcast):
+        lead = len(op.to) - len(node.inputs[0].type.shape)
+        (x,) = inputs
+        wide = reshape(x, (batch.count, *(1,) * lead, *x.type.shape[1:]))
+        return broadcast(wide, (batch.count, *op.to))
+    if isinstance(op, Reshape):
+        return reshape(inputs[0], (batch.count, *op.to))
+    if isinstance(op, Permute):
+        return permute(inputs[0], (0, *(a + 1 for a in op.axes)))
+    return _shifted(op)(*inputs)
+
+
+def _shifted(op: Any) -> Any:
+    """An op along axes, which are one further when examples come first."""
+    names = {f.name for f in dataclasses.fields(op)}
+    if "axes" in names:
+        return dataclasses.replace(op, axes=tuple(a + 1 for a in op.axes))
+    if "axis" in names or isinstance(op, Concat):
+        return dataclasses.replace(op, axis=op.axis + 1)
+    raise InvalidValue(f"vmap has no rule for {op.name} ({here()}).")
+
+
+def _numbered(index: Node, extent: int, batch: Batch) -> Node:
+    """Positions of every example in the examples laid end to end."""
+    from tiga.frontends.tensor.creation import arange
+
+    shape = index.type.shape
+    first = arange(batch.count)._node
+    first = broadcast(reshape(first, (batch.count, *(1,) * (len(shape) - 1))), shape)
+    return add(index, mul(first, constant(extent, index.type)))
+
+
+def _index_take(node: Node, batch: Batch) -> Node:
+    x, index = node.inputs
+    axis, extent = node.op.axis, x.type.shape[node.op.axis]
+    if not batch.is_batched(index):
+        return IndexTake(axis + 1)(batch.values[x], index)
+    if not batch.is_batched(x):
+        taken = IndexTake(axis)(x, batch.values[index])
+        rank = len(taken.type.shape)
+        return permute(taken, (axis, *(a for a in range(rank) if a != axis)))
+    rank, width = len(x.type.shape), len(index.type.shape)
+    others = [a + 1 for a in range(rank) if a != axis]
+    moved = permute(batch.values[x], (0, axis + 1, *others))
+    flat = reshape(moved, (batch.count * extent, *moved.type.shape[2:]))
+    taken = IndexTake(0)(flat, _numbered(batch.values[index], extent, batch))
+    before = range(1 + width, 1 + width + axis)
+    after = range(1 + width + axis, width + rank)
+    return permute(taken, (0, *before, *range(1, 1 + width), *after))
+
+
+def _index_add(node: Node, batch: Batch) -> Node:
+    values, index = node.inputs
+    axis, extent = node.op.axis, node.op.extent
+    if not batch.is_batched(index):
+        return IndexAdd(axis + 1, extent)(batch.values[values], index)
+    rank, width = len(values.type.shape), len(index.type.shape)
+    places = [axis + 1 + i for i in range(width)]
+    others = [a + 1 for a in range(rank) if a + 1 not in places]
+    moved = permute(batch.whole(values), (0, *places, *others))
+    total = IndexAdd(0, batch.count * extent)(moved, _numbered(batch.values[index], extent, batch))
+    parted = reshape(total, (batch.count, extent, *total.type.shape[1:]))
+    order = (0, *range(2, 2 + axis), 1, *range(2 + axis, len(parted.type.shape)))
+    return permute(parted, order)

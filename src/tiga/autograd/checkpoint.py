@@ -1,0 +1,173 @@
+"""Gradients that decide what to keep of the forward expression and what to compute again."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tiga import knobs
+from tiga.frontends.tensor.core import Tensor, give_array
+from tiga.frontends.tensor.lazy import Cell
+from tiga.frontends.tensor.program import program_of, run_program
+from tiga.ops.leaf import Input
+from tiga.ops.tensor_markers import CheckpointCandidate
+from tiga.passes.tensor_checkpoints import (
+    CheckpointPlan,
+    apply_plan,
+    candidates_of,
+    plan_checkpoints,
+    work,
+)
+from tiga.passes.tensor_dialect import TensorProgram
+from tiga.trace.node import Node, substitute, topological
+from tiga.trace.program import Program
+
+_CANDIDATE = CheckpointCandidate()
+
+
+def marked(output: Node, gradients: Sequence[Node]) -> list[Node]:
+    """The gradients, with every forward value that they read marked as a candidate."""
+    forward = set(topological([output]))
+    done: dict[Node, Node] = {}
+    for node in topological(gradients):
+        if node in forward:
+            done[node] = node
+            continue
+        inputs = tuple(
+            _CANDIDATE(child) if child in forward and child.inputs else done[child]
+            for child in node.inputs
+        )
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        done[node] = node if same else node.op(*inputs, where=node.where)
+    return [done[node] for node in gradients]
+
+
+def decide(program: Program, policy: str) -> CheckpointPlan:
+    """The plan for the candidates of a program: all of them, none, or what the budget allows."""
+    wanted = candidates_of(program)
+    if policy == "save":
+        return CheckpointPlan(wanted, wanted, (), 0.0)
+    if policy == "recompute":
+        return CheckpointPlan(wanted, (), (), sum(map(work, topological(wanted))))
+    settings = knobs.current()
+    budget = -1 if settings.checkpoint_budget is None else settings.checkpoint_budget
+    return plan_checkpoints(program, budget, settings.checkpoint_spill)
+
+
+@dataclass
+class GradientPlan:
+    """The gradients of one output: materialised together, forward values kept as planned."""
+
+    output: Tensor
+    gradients: list[Tensor]
+    policy: str
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def settle(self) -> None:
+        """Give the gradients (and the output) their values."""
+        start = perf_counter()
+        nodes = [self.output._node, *(g._node for g in self.gradients)]
+        bundle = program_of(nodes, cut=False)
+        output, *gradients = bundle.program.outputs
+        program = TensorProgram(bundle.program.inputs, tuple(marked(output, gradients)))
+        plan = decide(program, self.policy)
+        planned = apply_plan(program, plan)
+        decided = perf_counter()
+        saved = self._forward(bundle.program.inputs, bundle.arrays, output, planned)
+        forward_done = perf_counter()
+        arrays, backend = self._backward(planned, bundle.arrays, saved)
+        self.report = self._report(plan, program)
+        self.report["planning_ms"] = (decided - start) * 1e3
+        execution = {
+            "backend": backend,
+            "saved_bytes": plan.saved_bytes,
+            "checkpoint_plan": self.report,
+            "saved_ms": (forward_done - decided) * 1e3,
+            "materialize_ms": (perf_counter() - start) * 1e3,
+        }
+        for tensor, array in zip(self.gradients, arrays, strict=True):
+            _give(tensor, array, execution)
+
+    def _forward(
+        self, inputs: tuple[Node, ...], arrays: list[np.ndarray], output: Node,
+        planned: TensorProgram,
+    ) -> dict[Node, "np.ndarray | Path"]:  # fmt: skip
+        """The kept values by the node that marks them, and the output's value."""
+        marks = [n for n in planned.order if n.op.name in ("checkpoint", "checkpoint_spill")]
+        below = [_plain(n.inputs[0]) for n in marks]
+        program = Program(inputs, (output, *below))
+        (value, *kept), backend = run_program(program, arrays)
+        if self.output._array is None:
+            _give(self.output, np.array(value, order="C"), {"backend": backend})
+        return {
+            mark: _spilled(array) if mark.op.name == "checkpoint_spill" else array
+            for mark, array in zip(marks, kept, strict=True)
+        }
+
+    def _backward(
+        self, planned: TensorProgram, arrays: list[np.ndarray],
+        saved: dict[Node, "np.ndarray | Path"],
+    ) -> tuple[list[np.ndarray], str]:  # fmt: skip
+        leaves: dict[Node, Node] = {
+            mark: Input(f"saved{i}", mark.type)() for i, mark in enumerate(saved)
+        }
+        outputs = substitute(planned.outputs, leaves)
+        values = [_restored(value) for value in saved.values()]
+        program = Program((*planned.inputs, *leaves.values()), tuple(outputs))
+        found, backend = run_program(program, [*arrays, *values])
+        return [np.array(a, order="C") for a in found], backend
+
+    @staticmethod
+    def _report(plan: CheckpointPlan, program: TensorProgram) -> dict[str, Any]:
+        kept, spilled = set(plan.saved), set(plan.spilled)
+        decisions = {
+            f"{i}:{n.op.name}": "save" if n in kept else "spill" if n in spilled else "recompute"
+            for i, n in enumerate(plan.candidates)
+        }
+        return {
+            "candidate_count": len(plan.candidates),
+            "decisions": decisions,
+            "memory_budget_bytes": knobs.current().checkpoint_budget,
+            "spill_budget_bytes": knobs.current().checkpoint_spill,
+            "planned_saved_bytes": plan.saved_bytes,
+            "planned_spilled_bytes": plan.spilled_bytes,
+            "recompute_ms": plan.recompute * 1e-6,
+        }
+
+
+def _plain(node: Node) -> Node:
+    """A forward value without the marks below it."""
+    marks = [n for n in topological([node]) if n.op.name.startswith("checkpoint")]
+    replacements: dict[Node, Node] = {}
+    for mark in marks:
+        (replacements[mark],) = substitute([mark.inputs[0]], dict(replacements))
+    return substitute([node], replacements)[0]
+
+
+def _give(tensor: Tensor, array: np.ndarray, execution: dict[str, Any]) -> None:
+    give_array(tensor, array)
+    tensor._execution = execution
+    tensor._node.cell = Cell(array)
+    tensor._source = None
+
+
+def _spilled(array: np.ndarray) -> Path:
+    """The file that a value waits in."""
+    handle, name = tempfile.mkstemp(prefix="tiga-checkpoint-", suffix=".npy")
+    with os.fdopen(handle, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+    return Path(name)
+
+
+def _restored(value: "np.ndarray | Path") -> np.ndarray:
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        return np.load(value, allow_pickle=False)
+    finally:
+        value.unlink()

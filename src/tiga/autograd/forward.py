@@ -1,0 +1,96 @@
+"""Forward mode, and matrices of derivatives."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tiga.autograd.batching import vmap
+from tiga.autograd.reverse import as_list, check_fresh, gradients, tracking
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.build import result
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.grids import eye
+from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.views import reshape
+from tiga.ops.pointwise import add
+from tiga.trace import autodiff
+
+
+def jvp(
+    function: Callable[..., Any], primals: Sequence[Tensor], tangents: Sequence[Tensor]
+) -> tuple[Any, Any]:
+    """The value of `function`, and its derivative in the direction of `tangents`.
+
+    Example:
+        >>> import tiga as tg
+        >>> x, v = tg.tensor([3.0]), tg.tensor([2.0])
+        >>> value, slope = tg.autograd.jvp(lambda x: x * x, (x,), (v,))
+        >>> slope.tolist()
+        [12.0]
+    """
+    tracked = [tracking(p) for p in primals]
+    for position, (p, t) in enumerate(zip(tracked, tangents, strict=True)):
+        if not isinstance(t, Tensor) or t._node.type != p._node.type:
+            raise InvalidValue(f"tangent {position} expected {p._node.type}, got {t!r} ({here()}).")
+    value = function(*tracked)
+    outputs, single = as_list(value, "the function's result")
+    moving = {p._node: t._node for p, t in zip(tracked, tangents, strict=True)}
+    found = autodiff.jvp([o._node for o in outputs], moving, add)
+    check_fresh([node for node in found if node is not None])
+    made = [
+        o.detach() * 0 if node is None else result(node, o, *tangents)
+        for o, node in zip(outputs, found, strict=True)
+    ]
+    return value, made[0] if single else tuple(made)
+
+
+def jacobian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The derivatives of every element of the result by every element of x: the result's axes,
+    then x's. Forward mode where x is the smaller.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.autograd.jacobian(lambda x: x * x, tg.tensor([1.0, 2.0])).tolist()
+        [[2.0, 0.0], [0.0, 4.0]]
+    """
+    tracked = tracking(x)
+    value = function(tracked)
+    if not isinstance(value, Tensor):
+        raise InvalidType(f"jacobian expected a function to one tensor ({here()}).")
+    if tracked.dtype.is_complex or value.dtype.is_complex:
+        raise InvalidType(f"jacobian of complex functions is not defined here ({here()}).")
+    shape = (*value.shape, *tracked.shape)
+    if tracked.size < value.size:
+        columns = vmap(lambda t: jvp(function, (tracked,), (t,))[1])(_units(tracked))
+        flat = reshape(columns, (tracked.size, value.size))
+        return reshape(flat.transpose(0, 1), shape)
+
+    def pull(ct: Tensor) -> Tensor:
+        (node,) = gradients([value], [ct._node], [tracked])
+        return tracked.detach() * 0 if node is None else result(node, value, ct)
+
+    return reshape(vmap(pull)(_units(value)), shape)
+
+
+def _units(like: Tensor) -> Tensor:
+    """Every unit tensor of a shape, along a new leading axis."""
+    return reshape(eye(like.size, dtype=like.dtype), (like.size, *like.shape))
+
+
+def hessian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The second derivatives of a scalar function: x's axes twice.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.autograd.hessian(lambda x: (x * x * x).sum(), tg.tensor([1.0, 2.0])).tolist()
+        [[6.0, 0.0], [0.0, 12.0]]
+    """
+    from tiga.autograd.reverse import grad
+
+    def slope(y: Tensor) -> Tensor:
+        value = function(y)
+        if value.shape:
+            raise InvalidValue(f"hessian expected a scalar function, got {value.shape} ({here()}).")
+        found = grad(value, y, allow_unused=True)
+        return y * 0 if found is None else found
+
+    return jacobian(slope, x)
