@@ -94,7 +94,7 @@ func.func @f(%x: tensor<?xf32, "src">) -> tensor<?xf32, "src"> {
 
 // -----
 // RUN:
-// ERROR: gf_iter.carry: a phase carries reductions
+// ERROR: gf_iter.carry: a phase carries reductions and scans
 "gf.relation"() {sym_name = "edges", src = "src", dst = "dst"} : () -> ()
 func.func @f(%m: tensor<?xf32, @edges>) {
   %w = "gf_iter.walk"() ({

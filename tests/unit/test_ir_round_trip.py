@@ -23,6 +23,7 @@ from tiga.trace.derivatives import Rules, gradient, tangent, training
 from tiga.trace.node import Node, intern
 from tiga.trace.program import Program
 from tiga.types import (
+    COMPLEX,
     DTYPES,
     GLOBAL,
     DType,
@@ -191,6 +192,8 @@ def _operands(draw, name: str, op, x: Node, pool: list[Node]) -> tuple[Node, ...
         return make_input("condition", x.type.with_dtype(bool_)), x, x
     if name.startswith("scan_"):
         return _scanned(op, x)
+    if name == "matmul":
+        return x, make_input("y", x.type.with_shape((*x.type.shape[:-2], x.type.shape[-1], 2)))
     if name == "contract":
         return x, make_input("matrix", Type(x.type.dtype, (x.type.shape[-1], 5), GLOBAL))
     count = draw(st.integers(1, 3)) if op.arity is None else op.arity
@@ -211,7 +214,7 @@ OPS = st.sampled_from(sorted(set(REGISTRY) - {INPUT}))
 def programs(draw, names=OPS) -> Program:
     """A program of some ops of the registry in any order, built without folding."""
     types = st.builds(
-        Type, st.sampled_from(list(DTYPES.values())), st.sampled_from(SHAPES),
+        Type, st.sampled_from([*DTYPES.values(), *COMPLEX]), st.sampled_from(SHAPES),
         st.sampled_from(SPACES),
     )  # fmt: skip
     wheres = st.sampled_from([None, "model.py:12", "dir with space/my:model.py:7"])
@@ -222,7 +225,7 @@ def programs(draw, names=OPS) -> Program:
         try:
             operands = _operands(draw, name, op, x, pool)
             type = op.infer(*(n.type for n in operands))
-        except (AssertionError, AttributeError, IndexError, TypeError, ValueError):
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError):
             continue  # the op does not take this operand
         pool.append(intern(op, operands, type, draw(wheres)))
     outputs = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4))

@@ -152,12 +152,18 @@ def _read_region(region: ir.Region, labels: tuple[str, ...], relations: Relation
     if len(inputs) != len(block.arguments) or len(labels) != len(inputs):
         raise ValueError(f"{len(labels)} labels for {len(block.arguments)} inputs of a region")
     values = dict(zip(block.arguments, inputs, strict=True))
+
+    def known(value: ir.Value) -> Node:
+        if value not in values:
+            raise ValueError("its region uses a value from outside")
+        return values[value]
+
     *steps, last = (view.operation for view in block.operations)
     if last.name != YIELD:
         raise ValueError(f"expected a region to end in {YIELD}, got {last.name}")
     for operation in steps:
-        values[operation.result] = read_op(operation, values.__getitem__, relations)
-    return Program(inputs, tuple(values[value] for value in last.operands))
+        values[operation.result] = read_op(operation, known, relations)
+    return Program(inputs, tuple(map(known, last.operands)))
 
 
 def unwrap(value: ir.Value) -> ir.Value:

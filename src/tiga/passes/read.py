@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from torch_mlir import ir
 
-from tiga.ir.encoding import Relations, relations_of
-from tiga.passes.domain import read_input, read_op
+from tiga.errors import InvalidValue
+from tiga.ir.encoding import RELATION_OP, Relations, relations_of
+from tiga.passes.domain import place, read_input, read_op
 from tiga.passes.emit import LABEL
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -19,10 +20,16 @@ RETURN = "func.return"
 
 
 def functions(module: ir.Module) -> Iterator[tuple[str, ir.OpView]]:
-    """The functions of a module with their names."""
-    for operation in module.body.operations:
-        if operation.operation.name == FUNCTION:
-            yield operation.name.value, operation
+    """The functions of a module with their names.
+
+    Raises:
+        InvalidValue: it holds something else than functions and relations.
+    """
+    for view in module.body.operations:
+        if view.operation.name == FUNCTION:
+            yield view.name.value, view
+        elif view.operation.name != RELATION_OP:
+            raise InvalidValue(f"expected functions and relations, got {place(view.operation)}")
 
 
 def read_inputs(function: ir.OpView) -> tuple[Node, ...]:
