@@ -230,7 +230,9 @@ def _orders(state: State, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
     token = graph.token()
     found = state.orders.get(graph)
     if found is None or found[0] != token:
-        order = torch.as_tensor(graph.edge_permutation)
+        given = graph.edge_permutation
+        # A numpy permutation is read-only, which `as_tensor` warns about.
+        order = given if isinstance(given, torch.Tensor) else torch.tensor(given)
         inverse = torch.empty_like(order)
         inverse[order] = torch.arange(len(order), dtype=order.dtype)
         found = state.orders[graph] = (token, order, inverse)
