@@ -88,6 +88,8 @@ def gradients(
     nodes = [output._node for output in outputs]
     found = autodiff.vjp(nodes, cotangents, [x._node for x in inputs], add, conj)
     check_fresh([node for node in found if node is not None])
+    if any(node is None and x.version for node, x in zip(found, inputs, strict=True)):
+        check_fresh(nodes)
     return found
 
 

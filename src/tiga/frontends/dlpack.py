@@ -44,7 +44,7 @@ def array_of_torch(tensor: Any) -> np.ndarray:
     Raises:
         InvalidType: it is not dense, not on the CPU, or of a dtype without counterpart.
     """
-    if tensor.device.type != "cpu" or tensor.layout != tensor.new_empty(0).layout:
+    if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided":
         raise InvalidType(f"from_torch expected a dense tensor on the CPU, got {tensor.device}.")
     plain = tensor.detach().resolve_conj().resolve_neg()
     if str(plain.dtype) == "torch.bfloat16":

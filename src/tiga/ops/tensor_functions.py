@@ -173,6 +173,9 @@ class Atan2(Scalar, name="atan2"):
     def reference(self, a, b):
         return np.arctan2(a, b)
 
+    def lower(self, b, y, x):
+        return series.atan2(b, y, x)
+
     def vjp(self, ct, out, a, b):
         square = add(mul(a, a), mul(b, b))
         return div(mul(ct, b), square), neg(div(mul(ct, a), square))

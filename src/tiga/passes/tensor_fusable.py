@@ -12,7 +12,7 @@ COMPLEX_OPS = frozenset(
 )  # fmt: skip
 FLOAT_OPS = frozenset(
     ("sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "erfc", "pow",
-     "asin", "acos", "atan",
+     "asin", "acos", "atan", "atan2",
      "floor", "ceil", "trunc", "roundeven", "copysign", "div", "rem")
 )  # fmt: skip
 MOVES = ("broadcast", "reshape")

@@ -10,16 +10,19 @@ class Buffer:
     """A block of memory. `owner` is what keeps it alive; `version` counts writes in place.
 
     Tensors that view the same memory share one buffer: a write through any of them is seen
-    through all, and raises the version of all.
+    through all, and raises the version of all. `absent` says where the bytes are while they are
+    not in memory; `origin` is the file that they came from, if any.
     """
 
-    __slots__ = ("__weakref__", "nbytes", "owner", "version", "viewers")
+    __slots__ = ("__weakref__", "absent", "nbytes", "origin", "owner", "version", "viewers")
 
     def __init__(self, owner: Any, nbytes: int) -> None:
         self.owner = owner
         self.nbytes = nbytes
         self.version = 0
         self.viewers: list[Any] = []
+        self.absent: Any = None
+        self.origin: Any = None
 
     def __repr__(self) -> str:
         return f"<Buffer of {self.nbytes} bytes, version {self.version}>"

@@ -8,8 +8,9 @@ from weakref import ref
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.lazy import LazyNode, here, leaf
+from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.runtime.buffer import READY, Buffer, Event
+from tiga.runtime.scope import active
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
 
@@ -322,11 +323,20 @@ def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) 
     tensor._array = array
     tensor._buffer = buffer if buffer is not None else Buffer(array, array.nbytes)
     tensor._source = None
+    if buffer is None and active() is not None:
+        charge(tensor)
     viewers, tensor._viewers = tensor._viewers, None
     for reference in viewers or ():
         waiting = reference()
         if waiting is not None and waiting._source is not None:
             share(waiting, tensor, waiting._source[1])
+
+
+def charge(tensor: Tensor) -> None:
+    """Charge a tensor's new memory to the scope in force."""
+    from tiga.frontends.tensor.residency import adopt
+
+    adopt(tensor)
 
 
 def share(view: Tensor, base: Tensor, through: View) -> None:
@@ -342,7 +352,7 @@ def share(view: Tensor, base: Tensor, through: View) -> None:
 def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -> Tensor:
     """A given value: a leaf that shares the array's memory; `owner` keeps foreign memory alive."""
     dtype = dtype_of_numpy(array.dtype)
-    result = Tensor(leaf(array, Type(dtype, array.shape, GLOBAL)), requires_grad)
+    result = Tensor(leaf(array, Type(dtype, array.shape, GLOBAL), user_place()), requires_grad)
     result._leaf = True
     result._array = array
     result._buffer = Buffer(array if owner is None else owner, array.nbytes)

@@ -54,13 +54,24 @@ def here() -> str:
 
 class Cell:
     """A value in memory: `array` holds it; `stale` says that its owner was written in place
-    since, so that derivatives through it would mix old and new values."""
+    since, so that derivatives through it would mix old and new values. While the value is
+    not in memory, `absent` brings it back: reading `array` does."""
 
-    __slots__ = ("array", "stale")
+    __slots__ = ("__weakref__", "absent", "array", "stale")
+
+    absent: Any
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
         self.stale = False
+        self.absent = None
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only where the slot is empty: a value in memory costs no more for this.
+        if name != "array":
+            raise AttributeError(f"a cell has no attribute {name!r}")
+        self.absent.restore()
+        return self.array
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,275 @@
+"""Tensors that leave memory and come back: to a spill file, or to the snapshot they came from.
+
+What moves is a block of memory with every tensor that views it, so that views stay views. A block
+that something else holds too (a numpy array, a torch tensor) stays: nothing would be freed.
+"""
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tiga.errors import InvalidState
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.lazy import Cell, LazyNode, here
+from tiga.runtime.buffer import Buffer
+from tiga.runtime.scope import Extent, active, block_of, fallback
+
+
+class Backing(Protocol):
+    """Where the bytes of a block are while they are not in memory."""
+
+    kind: str
+
+    def bring(self) -> np.ndarray:
+        """The bytes in memory, uint8 `[nbytes]`, charged to the scope in force."""
+
+    def close(self) -> None:
+        """Forget them, where they were kept for this block alone."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a tensor views a block."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+    @staticmethod
+    def of(array: np.ndarray, block: np.ndarray) -> "Layout":
+        offset = _address(array) - _address(block)
+        return Layout(offset, array.shape, array.strides, array.dtype)
+
+    def over(self, block: np.ndarray) -> np.ndarray:
+        """The view of another block with the same bytes."""
+        return np.ndarray(self.shape, self.dtype, block.data, self.offset, self.strides)
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+class Absent:
+    """A block that is not in memory, and everything that will view it again."""
+
+    def __init__(self, buffer: Buffer, backing: Backing) -> None:
+        self.backing = backing
+        self._buffer = weakref.ref(buffer)
+        self._tensors: list[tuple[weakref.ref[Tensor], Layout]] = []
+        self._cells: list[tuple[weakref.ref[Cell], Layout]] = []
+        self._lock = threading.RLock()
+
+    def add(self, tensor: Tensor, layout: Layout) -> None:
+        """Take a tensor's memory, and that of its expressions' values."""
+        tensor._array = None
+        self._tensors.append((weakref.ref(tensor), layout))
+        for cell in cells_of(tensor):
+            if hasattr_array(cell):
+                del cell.array
+            cell.absent = self
+            self._cells.append((weakref.ref(cell), layout))
+
+    def restore(self) -> None:
+        """Bring the block back for everything that views it."""
+        with self._lock:
+            buffer = self._buffer()
+            if buffer is not None and buffer.absent is not self:
+                return
+            block = self.backing.bring()
+            self.put(block)
+            self.backing.close()
+
+    def put(self, block: np.ndarray) -> None:
+        """Give a block to everything that views it."""
+        buffer = self._buffer()
+        for tensor_ref, layout in self._tensors:
+            tensor = tensor_ref()
+            if tensor is not None and tensor._buffer is buffer:
+                tensor._array = layout.over(block)
+        for cell_ref, layout in self._cells:
+            cell = cell_ref()
+            if cell is not None and cell.absent is self:
+                cell.array, cell.absent = layout.over(block), None
+        if buffer is not None:
+            buffer.owner, buffer.absent = block, None
+            adopt(block, buffer)
+
+
+def hasattr_array(cell: Cell) -> bool:
+    """Whether a cell's value is in memory, without bringing it there."""
+    return cell.absent is None
+
+
+def cells_of(tensor: Tensor) -> list[Cell]:
+    """The cells that hold the tensor's value: of its node, and of what computed it."""
+    nodes = (tensor._node, tensor._expression)
+    cells = (node.cell for node in nodes if isinstance(node, LazyNode))
+    return list({id(c): c for c in cells if c is not None}.values())
+
+
+def viewers(tensor: Tensor) -> list[Tensor]:
+    """All living tensors that view the tensor's block, itself included."""
+    assert tensor._buffer is not None
+    found = [tensor, *(reference() for reference in tensor._buffer.viewers)]
+    return list({id(t): t for t in found if t is not None}.values())
+
+
+class Spilled:
+    """Bytes in a spill file."""
+
+    kind = "temporary-spill"
+
+    def __init__(self, extent: Extent) -> None:
+        self._extent = extent
+
+    def bring(self) -> np.ndarray:
+        reserve(self._extent.nbytes, "a spilled tensor that is used again")
+        return self._extent.read()
+
+    def close(self) -> None:
+        self._extent.close()
+
+
+def reserve(nbytes: int, what: str) -> None:
+    """Make sure that the scope in force has room, if there is one."""
+    scope = active()
+    if scope is not None:
+        scope.reserve(nbytes, what)
+
+
+def adopt(array: np.ndarray, buffer: Buffer) -> None:
+    """Charge new memory to the scope in force, which may spill it when it needs room."""
+    scope = active()
+    if scope is None:
+        return
+    reference = weakref.ref(buffer)
+
+    def evict() -> bool:
+        held = reference()
+        return held is not None and _evict(held)
+
+    scope.adopt(array, f"a tensor of {array.nbytes} bytes", evict)
+
+
+def _evict(buffer: Buffer) -> bool:
+    living = [t for t in (r() for r in buffer.viewers) if t is not None and t._buffer is buffer]
+    return bool(living) and buffer.absent is None and _move_out(living[0])
+
+
+def spill(x: Tensor) -> Tensor:
+    """Move the tensor's memory to disk until it is next used; returns the tensor.
+
+    Shape, dtype, version and history stay; tensors that view the same memory go along. Any use
+    brings the bytes back and frees them on disk.
+
+    Raises:
+        InvalidState: it is on disk already, or its memory is held by something else too, so that
+            it would stay charged.
+        OutOfBudget: the disk's budget does not hold it.
+        OSError: the disk is full; the tensor stays as it is.
+
+    Example:
+        >>> import tiga as tg
+        >>> x = tg.ones(3).spill()
+        >>> x.residency["backing"]
+        'temporary-spill'
+        >>> x.tolist()
+        [1.0, 1.0, 1.0]
+    """
+    if is_absent(x):
+        assert x._buffer is not None
+        raise InvalidState(
+            f"spill(): the tensor is not in memory ({x._buffer.absent.backing.kind}) ({here()})."
+        )
+    x.realize()
+    if not _move_out(x):
+        assert x._buffer is not None
+        raise InvalidState(
+            f"spill(): the tensor's {x._buffer.nbytes} bytes stay charged, as something else holds "
+            f"them ({here()}): a numpy array from .numpy(), a torch tensor, a prepared call or "
+            "memory that was shared with Tiga. Drop that first."
+        )
+    return x
+
+
+def is_absent(x: Tensor) -> bool:
+    """Whether the tensor has a value that is not in memory."""
+    return x._array is None and x._buffer is not None and x._buffer.absent is not None
+
+
+def _move_out(x: Tensor) -> bool:
+    """Move a block out with all that views it; False if it is held elsewhere, and so stays."""
+    buffer, array = x._buffer, x._array
+    assert buffer is not None
+    assert array is not None
+    block = block_of(array)
+    backing = buffer.origin if buffer.origin is not None and buffer.version == 0 else None
+    if backing is None:
+        if not block.flags.owndata or not _is_plain(block):
+            return False
+        scope = active() or fallback()
+        backing = Spilled(scope.spill(_bytes(block), f"a spilled tensor of {block.nbytes} bytes"))
+    absent = Absent(buffer, backing)
+    for tensor in viewers(x):
+        assert tensor._array is not None
+        absent.add(tensor, Layout.of(tensor._array, block))
+    buffer.owner, buffer.absent = None, absent
+    alive, restored = weakref.ref(block), block.view(np.uint8) if False else None
+    del array, block, tensor, restored
+    held = alive()
+    if held is None:
+        return True
+    absent.put(_flat(held))
+    absent.backing.close()
+    return False
+
+
+def _is_plain(block: np.ndarray) -> bool:
+    """Whether a block's bytes are one run of memory."""
+    return block.flags.c_contiguous or block.flags.f_contiguous
+
+
+def _bytes(block: np.ndarray) -> memoryview:
+    return memoryview(_flat(block))
+
+
+def _flat(block: np.ndarray) -> np.ndarray:
+    """A block's bytes in the order of memory, without a copy."""
+    ordered = block if block.flags.c_contiguous else block.T
+    return ordered.reshape(-1).view(np.uint8)
+
+
+def residency(x: Tensor) -> dict[str, Any]:
+    """Where the tensor's bytes are: `device`, `resident` (in memory), `backing` ("snapshot",
+    "temporary-spill" or None), `bytes` and `version`."""
+    absent = x._buffer.absent if is_absent(x) else None  # type: ignore[union-attr]
+    return {
+        "device": str(x.device),
+        "resident": x._array is not None,
+        "backing": None if absent is None else absent.backing.kind,
+        "bytes": x.nbytes,
+        "version": x.version,
+    }
+
+
+def cells_below(nodes: Sequence[Any]) -> list[Cell]:
+    """The values in memory, or on disk, that computing the nodes reads."""
+    found: dict[int, Cell] = {}
+    seen: set[int] = set()
+    stack = [child for node in nodes if node.cell is None for child in node.inputs]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        cell = getattr(node, "cell", None)
+        if cell is not None:
+            found[id(cell)] = cell
+        else:
+            stack.extend(node.inputs)
+    return list(found.values())

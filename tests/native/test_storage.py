@@ -1,0 +1,277 @@
+"""Storage: views, writes in place and their versions, interchange, what is kept alive."""
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tiga as tg
+from tiga import errors
+
+
+def test_metadata() -> None:
+    x = tg.tensor(np.arange(24.0).reshape(2, 3, 4))
+    assert (x.shape, x.dtype, x.strides, x.offset) == ((2, 3, 4), tg.float64, (12, 4, 1), 0)
+    assert (x.ndim, x.size, x.nbytes, x.version) == (3, 24, 192, 0)
+    assert x.device == "cpu"
+    assert x.is_contiguous
+    assert x.ready_event.query()
+    part = x[1, :, 2]
+    assert (part.shape, part.strides, part.offset) == ((3,), (4,), 14)
+    assert not part.is_contiguous
+
+
+def test_views_share_storage() -> None:
+    x = tg.arange(12)
+    views = [
+        x.reshape(3, 4), x.reshape(3, 4).T, x[1:10:3], x.expand_dims(0), x.detach(),
+        x.reshape(3, 1, 4).squeeze(1), tg.broadcast_to(x.reshape(3, 1, 4), (3, 2, 4)),
+    ]  # fmt: skip
+    x[4] = 100
+    for view in views:
+        assert 100 in view.numpy()
+        assert view.version == 1
+    views[0].fill_(7)
+    assert set(x.tolist()) == {7}
+    copy = views[1].reshape(12)
+    x.zero_()
+    assert set(copy.tolist()) == {0}
+
+
+def test_views_of_values_that_wait() -> None:
+    y = tg.arange(6) * 2
+    view = y.reshape(2, 3).T
+    y.add_(1)
+    assert view.tolist() == [[1, 7], [3, 9], [5, 11]]
+    assert view.version == 1
+
+
+def test_waiting_expressions_keep_the_old_value() -> None:
+    x = tg.tensor([1.0, 2.0])
+    before = x * 10.0
+    x.add_(1.0)
+    assert before.tolist() == [10.0, 20.0]
+    assert (x * 10.0).tolist() == [20.0, 30.0]
+
+
+def test_equal_expressions_have_storage_of_their_own() -> None:
+    x = tg.tensor([1.0, 2.0])
+    a, b = x + 1.0, x + 1.0
+    a.realize()
+    a.add_(5.0)
+    assert b.tolist() == [2.0, 3.0]
+
+
+def test_updates_in_place() -> None:
+    x = tg.tensor([1.0, 2.0, 3.0])
+    assert x.mul_(2.0) is x
+    x.sub_(tg.tensor([0.0, 1.0, 2.0]), alpha=2)
+    assert x.tolist() == [2.0, 2.0, 2.0]
+    x.copy_(tg.arange(3))
+    x.div_(2.0)
+    x[1:] = tg.tensor([5.0, 6.0])
+    x[x > 5.5] = -1.0
+    assert x.tolist() == [0.0, 5.0, -1.0]
+    assert x.version == 6
+    x[:2] = x[1:]
+    assert x.tolist() == [5.0, -1.0, -1.0]
+
+
+def test_autograd_catches_a_changed_value() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * x).sum()
+    x.add_(1.0)
+    with pytest.raises(errors.InvalidValue, match="changed in place"):
+        tg.autograd.grad(y, x)
+    z = (x * x).sum()
+    assert tg.autograd.grad(z, x).tolist() == [4.0, 6.0]
+    scale = tg.tensor([3.0])
+    loss = (x * scale).sum()
+    scale.mul_(2.0)
+    with pytest.raises(errors.InvalidValue, match="changed in place"):
+        tg.autograd.grad(loss, x)
+
+
+def test_writes_that_are_refused() -> None:
+    x = tg.ones(3, requires_grad=True)
+    with pytest.raises(errors.InvalidValue, match="needs derivatives"):
+        (x * 2).add_(1.0)
+    with pytest.raises(errors.InvalidValue, match="expanded"):
+        tg.broadcast_to(tg.ones(1), (3,)).add_(1.0)
+    with pytest.raises(errors.InvalidValue, match="does not fit"):
+        tg.ones(3).add_(tg.ones((2, 3)))
+    with pytest.raises(errors.InvalidIndex, match="out of bounds"):
+        tg.ones(3)[5] = 1.0
+    with pytest.raises(errors.InvalidValue, match="assignment to a part"):
+        tg.ones(3)[:2] = tg.ones(3)
+    with pytest.raises(errors.InvalidType, match="complex"):
+        tg.ones(3).add_(1j)
+    with pytest.raises(errors.InvalidValue, match="does not fit in int8"):
+        tg.ones(3, dtype=tg.int8).fill_(1000)
+
+
+operations = st.lists(
+    st.tuples(st.sampled_from(["whole", "part", "turned", "flat"]), st.integers(-3, 3)), max_size=8
+)
+
+
+@settings(max_examples=40)
+@given(operations, st.integers(1, 3), st.integers(1, 4))
+def test_writes_through_views_are_numpy_s(steps: list, rows: int, columns: int) -> None:
+    array = np.arange(rows * columns, dtype=np.float64).reshape(rows, columns)
+    x = tg.tensor(array)
+    mine = {"whole": x, "part": x[:, ::2], "turned": x.T, "flat": x.reshape(-1)}
+    theirs = {"whole": array, "part": array[:, ::2], "turned": array.T, "flat": array.reshape(-1)}
+    for place, number in steps:
+        waiting, expected = mine["whole"] * 2.0, array * 2.0
+        mine[place].add_(float(number))
+        theirs[place][...] += number
+        np.testing.assert_array_equal(waiting.numpy(), expected)
+        for name, view in mine.items():
+            np.testing.assert_array_equal(view.numpy(), theirs[name])
+
+
+shapes = st.lists(st.sampled_from([1, 1, 2, 3]), max_size=3).map(tuple)
+
+
+@settings(max_examples=40)
+@given(shapes, shapes)
+def test_broadcasting_is_numpy_s(left: tuple, right: tuple) -> None:
+    a, b = np.ones(left), np.full(right, 2.0)
+    try:
+        want = a + b
+    except ValueError:
+        with pytest.raises(errors.InvalidValue, match="do not broadcast"):
+            tg.tensor(a) + tg.tensor(b)
+        return
+    got = tg.tensor(a) + tg.tensor(b)
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_numpy_shares_memory_both_ways() -> None:
+    array = np.zeros(3, np.float32)
+    x = tg.from_numpy(array)
+    x.add_(1.0)
+    assert array.tolist() == [1.0, 1.0, 1.0]
+    x.numpy()[0] = 9
+    assert array[0] == 9
+    assert np.asarray(x * 2).tolist() == [18.0, 2.0, 2.0]
+    reversed_ = tg.from_numpy(array[::-1])
+    assert reversed_.tolist() == [1.0, 1.0, 9.0]
+    with pytest.raises(errors.InvalidType, match="no Tiga dtype"):
+        tg.from_numpy(np.array(["a"]))
+
+
+def test_dlpack_both_ways() -> None:
+    x = tg.arange(6).reshape(2, 3).T
+    there = np.from_dlpack(x)
+    assert there.tolist() == x.tolist()
+    x.fill_(3)
+    assert there[0, 0] == 3
+    assert x.__dlpack_device__() == (1, 0)
+    x.__dlpack__(max_version=(1, 0))
+    copied = np.from_dlpack(x, copy=True)
+    x.zero_()
+    assert copied[0, 0] == 3
+    back = tg.from_dlpack(np.arange(3.0))
+    assert back.dtype == tg.float64
+    with pytest.raises(errors.InvalidType, match="__dlpack__"):
+        tg.from_dlpack([1, 2])
+    with pytest.raises(errors.InvalidType, match="on the CPU"):
+        x.__dlpack__(dl_device=(2, 0))
+
+
+def test_torch_shares_memory_both_ways() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.arange(6.0).reshape(2, 3).t().requires_grad_()
+    x = tg.from_torch(t)
+    assert x.requires_grad
+    assert x.strides == (1, 3)
+    with torch.no_grad():
+        t[0, 0] = 42
+    assert x.numpy()[0, 0] == 42
+    half = tg.from_torch(torch.ones(2, dtype=torch.bfloat16))
+    assert half.dtype == tg.bfloat16
+    assert half.to_torch().dtype == torch.bfloat16
+    out = (x * 2).to_torch()
+    assert isinstance(out, torch.Tensor)
+    assert out[0, 0] == 84
+    assert torch.from_dlpack(tg.arange(3)).tolist() == [0, 1, 2]
+    assert tg.from_dlpack(torch.arange(3)).tolist() == [0, 1, 2]
+    with pytest.raises(errors.InvalidType, match="dense tensor"):
+        tg.from_torch(torch.eye(2).to_sparse())
+
+
+def test_functions_of_torch_tensors_are_torch_s() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.tensor([0.5, 1.0])
+    assert torch.equal(tg.exp(t), t.exp())
+    assert torch.equal(tg.where(t > 0.7, t, 0.0), torch.where(t > 0.7, t, 0.0))
+    assert tg.sum(t).item() == 1.5
+    assert tg.max(t, axis=0).item() == 1.0
+    assert torch.allclose(tg.softmax(t), t.softmax(-1))
+    assert tg.logsumexp(t).item() == pytest.approx(t.logsumexp(0).item())
+
+
+def test_nothing_is_kept_alive() -> None:
+    x = tg.tensor(np.ones(4, np.float32))
+    y = (x * 2.0).realize()
+    memory = weakref.ref(y._buffer)
+    del y
+    gc.collect()
+    assert memory() is None
+
+
+def test_a_loop_does_not_grow() -> None:
+    code = (
+        "import resource, tiga as tg\n"
+        "x = tg.ones(250_000)\n"
+        "def loop(n):\n"
+        "    global x\n"
+        "    for _ in range(n):\n"
+        "        x = (x * 0.5 + 1.0).realize()\n"
+        "        x.add_(1.0)\n"
+        "loop(50)\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "loop(300)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) < 20_000, "KiB of growth over 300 steps of 1 MB"
+
+
+def test_prepared_programs_read_what_inputs_hold_now() -> None:
+    a = tg.tensor(np.arange(8, dtype=np.float32))
+    y = ((a * 2.0 + 1.0) * a).prepare()
+    a.fill_(3.0)
+    assert y().tolist() == [21.0] * 8
+    table = tg.ones((4, 4))
+    total = tg.softmax(table @ table, axis=1).sum(0)
+    run = total.prepare()
+    table[0, 0] = 5.0
+    want = tg.softmax(table @ table, axis=1).sum(0).tolist()
+    assert run().tolist() == pytest.approx(want)
+    with pytest.raises(errors.InvalidValue, match="given one"):
+        a.prepare()
+
+
+def test_inspection() -> None:
+    x = tg.tensor([1.0, 2.0])
+    y = tg.exp(x) + 1.0
+    assert "gf_tensor.exp" in y.mlir(verify=True)
+    assert y.mlir() == (tg.exp(tg.tensor([5.0, 6.0])) + 1.0).mlir()
+    assert "test_storage.py" in y.expression()
+    assert "scf.for" in y.generated_code("loops")
+    assert "define" in y.generated_code("llvm")
+    y.realize()
+    assert "gf_tensor.exp" in y.mlir()
+    with pytest.raises(errors.InvalidValue, match="gf_tensor, loops, llvm"):
+        y.generated_code("ptx")
+    assert repr(tg.tensor([1, 2])) == "tensor([1, 2], dtype=int64)"
