@@ -1,6 +1,6 @@
 """How one call of a PyG layer becomes functions per edge, with a place for every argument."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import Any
@@ -42,6 +42,21 @@ class Deferred:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*map(made, args), **{k: made(v) for k, v in (kwargs or {}).items()})
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def method(self: Deferred, *operands: Any) -> Any:
+        return getattr(self.tensor(), name)(*map(made, operands))
+
+    return method
+
+
+# Python looks operators up on the class, past `__getattr__`.
+for _name in (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "neg", "matmul",
+    "getitem", "len", "iter", "lt", "le", "gt", "ge",
+):  # fmt: skip
+    setattr(Deferred, f"__{_name}__", _operator(f"__{_name}__"))
 
 
 def made(value: Any) -> Any:

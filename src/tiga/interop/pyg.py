@@ -43,9 +43,9 @@ def compile(conv: torch.nn.Module) -> Any:
             call, with the reason.
 
     Example:
-        >>> import pytest; pyg = pytest.importorskip("torch_geometric.nn")
         >>> import torch, tiga.interop.pyg
-        >>> conv = pyg.SAGEConv(4, 2)
+        >>> from torch_geometric.nn import SAGEConv
+        >>> conv = SAGEConv(4, 2)
         >>> fused = tiga.interop.pyg.compile(conv)
         >>> x, edge_index = torch.randn(3, 4), torch.tensor([[0, 1], [2, 2]])
         >>> torch.testing.assert_close(fused(x, edge_index), conv(x, edge_index))

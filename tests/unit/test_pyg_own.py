@@ -1,0 +1,175 @@
+"""PyG layers of one's own on Tiga, and which layers are refused."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+gnn = pytest.importorskip("torch_geometric.nn")
+
+from torch import nn  # noqa: E402
+from torch_geometric.utils import scatter, softmax  # noqa: E402
+
+from tests.unit.pyg_checks import E, F, N, check, edges, nodes  # noqa: E402
+from tiga.errors import InvalidType, InvalidValue, Unfusable  # noqa: E402
+from tiga.interop import pyg  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+class Own(gnn.MessagePassing):
+    """Everything that messages may do with indices, and a number of the call."""
+
+    def __init__(self):
+        super().__init__(aggr=None)
+        self.lin = nn.Linear(F, F)
+
+    def forward(self, x, edge_index, power, weight=None):
+        return self.propagate(edge_index, x=x, power=power, weight=weight)
+
+    def message(self, x_i, x_j, power, weight, index, size_i):
+        score = (self.lin(x_j) * x_i).sum(-1) * power
+        alpha = softmax(score, index, num_nodes=size_i)
+        most = scatter(x_j, index, 0, size_i, reduce="max").index_select(0, index)
+        sent = alpha.view(-1, 1) * x_j + 0.1 * most
+        return sent if weight is None else sent * weight
+
+    def aggregate(self, inputs, index, dim_size):
+        total = torch.zeros((dim_size, F)).index_add(0, index, inputs)
+        return torch.cat([total, scatter(inputs, index, 0, dim_size, reduce="mean")], dim=-1)
+
+    def update(self, aggr_out, x):
+        return torch.cat([aggr_out, x], dim=-1)
+
+
+def test_a_layer_of_ones_own():
+    conv, x, edge_index = Own(), nodes(), edges()
+    fused = check(conv, x, edge_index, 0.5)
+    check(conv, x, edge_index, 2.5, fused=fused)
+    (kernel,) = fused.propagate.kernels.values()
+    assert kernel.cache_info.variants == 1, "a number is an operand of the program"
+    check(conv, x, edge_index, 1.0, torch.rand(F, requires_grad=True), fused=fused)
+    check(conv, x, edge_index, 1.0, torch.rand(E, F, requires_grad=True), fused=fused)
+    assert len(fused.propagate.kernels) == 3
+
+
+class UpdatesFirst(gnn.MessagePassing):
+    """Uses what its edge update gives before it sends it, as tensors are used."""
+
+    def __init__(self):
+        super().__init__(aggr="sum")
+        self.lin = nn.Linear(2 * F, 1)
+
+    def forward(self, x, edge_index):
+        alpha = self.edge_updater(edge_index, x=x)
+        alpha = 2 * torch.sigmoid(alpha) + alpha.tanh() - alpha[:, :1]
+        return self.propagate(edge_index, x=x, alpha=alpha)
+
+    def edge_update(self, x_i, x_j):
+        return self.lin(torch.cat([x_i, x_j], dim=-1))
+
+    def message(self, x_j, alpha):
+        return alpha * x_j
+
+
+class SendsAsItIs(UpdatesFirst):
+    """Leaves its edge update to the walk, in which it shares no name with the message."""
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x, alpha=self.edge_updater(edge_index, x=2 * x))
+
+
+@pytest.mark.parametrize("layer", [UpdatesFirst, SendsAsItIs])
+def test_updates_of_edges(layer):
+    fused = check(layer(), nodes(), edges())
+    (plan,) = fused.propagate.kernels
+    inside = [stage.function for stage in plan]
+    updates = ["edge_update"] if layer is SendsAsItIs else []
+    assert inside == [*updates, "message", "aggregate"]
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+class ReadsIndices(gnn.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_j, index):
+        return x_j * (index % 2).view(-1, 1)
+
+
+class CountsIndices(ReadsIndices):
+    def message(self, x_j, index):
+        return x_j / torch.bincount(index)[index].view(-1, 1)
+
+
+class ReadsTheGraph(ReadsIndices):
+    def message(self, x_j, edge_index):
+        return x_j
+
+
+class UpdatesEdges(ReadsIndices):
+    def message(self, x_j):
+        return x_j
+
+    def update(self, inputs, x_j):
+        return inputs
+
+
+class Unreduced(UpdatesEdges):
+    def aggregate(self, inputs):
+        return inputs
+
+    def update(self, inputs):
+        return inputs
+
+
+REFUSED = {
+    "lstm": (lambda: gnn.SAGEConv(F, 6, aggr="lstm"), "indices of edges"),
+    "reads indices": (ReadsIndices, "indices of edges"),
+    "counts indices": (CountsIndices, "takes the indices of edges"),
+    "sorts": (lambda: gnn.SAGEConv(F, 6, aggr=gnn.SortAggregation(2)), "enumerates edges"),
+    "reads the graph": (ReadsTheGraph, "`message` takes `edge_index`"),
+    "updates edges": (UpdatesEdges, "`update` takes `x_j`"),
+    "reduces nothing": (Unreduced, "a value per edge"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_the_reason(name):
+    make, reason = REFUSED[name]
+    with pytest.raises((Unfusable, InvalidValue), match=reason):
+        pyg.compile(make())(nodes(), edges())
+
+
+def test_nodes_on_another_axis():
+    with pytest.raises(Unfusable, match="not the first"):
+        pyg.compile(gnn.SAGEConv(F, 6))(torch.randn(2, N, F), edges())
+
+
+def test_hooks_and_explanations():
+    fused = pyg.compile(gnn.SAGEConv(F, 6))
+    handle = fused.register_message_forward_hook(lambda *_: None)
+    with pytest.raises(Unfusable, match="message_forward_hooks"):
+        fused(nodes(), edges())
+    handle.remove()
+    fused(nodes(), edges())
+    fused.explain = True
+    with pytest.raises(Unfusable, match="single edges"):
+        fused(nodes(), edges())
+
+
+def test_what_is_no_layer_and_no_edge_index():
+    with pytest.raises(InvalidType, match="got int"):
+        pyg.compile(3)
+    with pytest.raises(InvalidType, match="Linear holds no"):
+        pyg.compile(nn.Linear(2, 2))
+    matrix = torch.eye(N).to_sparse()
+    with pytest.raises(InvalidType, match="indices of the edges"):
+        pyg.compile(gnn.SAGEConv(F, 6))(nodes(), matrix)
