@@ -141,9 +141,8 @@ def plan_checkpoints(
     room = math.inf if budget == UNLIMITED else budget + spill_budget
     fitting = [cut for cut in cuts.values() if cut.nbytes <= room]
     chosen = min(fitting, key=lambda cut: (cut.recompute, cut.nbytes))
-    saved, spilled = list(chosen.kept), []
-    if budget != UNLIMITED:
-        saved, spilled = _split(chosen.kept, budget)
+    unlimited: tuple[list[Node], list[Node]] = (list(chosen.kept), [])
+    saved, spilled = unlimited if budget == UNLIMITED else _split(chosen.kept, budget)
     return CheckpointPlan(wanted, tuple(saved), tuple(spilled), chosen.recompute)
 
 

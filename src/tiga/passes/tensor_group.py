@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiga.ops.leaf import Constant
 from tiga.passes.tensor_fusable import (
@@ -203,6 +203,7 @@ class Group:
             return self.add(Instruction("constant", SCALAR, dtype, text=op.text))
         key = ("argument", op.text, dtype)
         if key not in self.keys:
+            assert not isinstance(op.value, complex)
             self.arguments.append(op.value)
         number = len(self.arguments) - 1
         return self.add_keyed(Instruction("argument", SCALAR, dtype, dims=number), key)
@@ -215,6 +216,7 @@ class Group:
         return self.keys[key]
 
     def _load(self, node: Node, target: Shape, kind: str) -> int:
+        strides: tuple[tuple[int, int], ...]
         if (node.type.size == 1 and math.prod(target) != 1) or kind == SCALAR:
             strides, moves, kind = (), False, SCALAR
         elif kind == ROW:
@@ -232,15 +234,18 @@ class Group:
 
     # the finished kernel
 
-    def close(self, outputs: Sequence[Node]) -> KernelStep:
-        """The kernel that stores `outputs`."""
+    def close(self, outputs: Sequence[Node], relaxed: bool = True) -> KernelStep:
+        """The kernel that stores `outputs`; sums in lanes and blocks if `relaxed`."""
+        reduces = any(one.opcode == "reduce" for one in self.instructions)
+        ordered = reduces and not relaxed
         spec = Spec(
             self.flat,
             tuple(self.instructions),
             tuple(self.index[node] for node in outputs),
-            self._lanes(),
+            1 if ordered else self._lanes(),
+            ordered=ordered,
         )
-        spec = Spec(spec.flat, spec.instructions, spec.stores, spec.lanes, self._stashed(spec))
+        spec = replace(spec, stashed=self._stashed(spec))
         return KernelStep(
             spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments), tuple(outputs)
         )

@@ -81,9 +81,7 @@ def _new_input(program: Program, rules: Rules, label: str, of: Type) -> Node:
 
 
 def _cotangents(program: Program, present: Sequence[int], rules: Rules) -> list[Node]:
-    return [
-        _new_input(program, rules, f"cotangent{i}", program.outputs[i].type) for i in present
-    ]
+    return [_new_input(program, rules, f"cotangent{i}", program.outputs[i].type) for i in present]
 
 
 def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
@@ -144,9 +142,7 @@ def tangent(program: Program, moving: Sequence[int], rules: Rules) -> tuple[Prog
     Its inputs are those of `program` followed by one tangent per moving input; the list says
     which outputs have a tangent at all.
     """
-    tangents = [
-        _new_input(program, rules, f"tangent{i}", program.inputs[i].type) for i in moving
-    ]
+    tangents = [_new_input(program, rules, f"tangent{i}", program.inputs[i].type) for i in moving]
     known = {program.inputs[i]: t for i, t in zip(moving, tangents, strict=True)}
     found = jvp(program.outputs, known, rules.add)
     live = [i for i, t in enumerate(found) if t is not None]

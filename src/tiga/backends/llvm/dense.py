@@ -5,7 +5,7 @@ phases before it. Accumulators have a fixed number of lanes, tasks a fixed exten
 results of tasks are combined in their order: no result depends on the number of threads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
@@ -18,9 +18,13 @@ from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
 from tiga.ops.monoid import MONOIDS
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
+from tiga.types import DType
 
 SIZES = ("rows", "columns", "batch", "tile", "tiles")
 """The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
+
+Body = Callable[[ir.Value, int, ir.Value | None, Sequence[ir.Value]], Sequence[ir.Value]]
+"""What is done in some columns: the first, how many, which of them, and the values carried."""
 
 _IDENTITY = {"add": "sum", "maximum": "max", "minimum": "min"}
 
@@ -182,7 +186,7 @@ class _Kernel:
                 base, dtype = self.pointers["store", place], self.partial(i)
                 dv.store(base, dtype, value, element, 1, None)
 
-    def partial(self, i: int):
+    def partial(self, i: int) -> DType:
         """The type in which an instruction's result is stored: partial ones do not round."""
         one = self.spec.instructions[i]
         return one.dtype.compute if one.kind in (COLUMN, TOTAL) else one.dtype
@@ -190,14 +194,18 @@ class _Kernel:
     def _clear(self, i: int) -> None:
         """Start the task's part of a reduction over rows."""
 
-        def body(column: ir.Value, lanes: int, mask: ir.Value | None, carried):
+        def body(
+            column: ir.Value, lanes: int, mask: ir.Value | None, carried: Sequence[ir.Value]
+        ) -> Sequence[ir.Value]:
             self.store_lanes(i, self._identity(i, lanes), arith.addi(self.partial_row, column),
                               lanes, mask)  # fmt: skip
             return carried
 
         self._columns(body, [])
 
-    def store_lanes(self, i: int, value: Value, offset: ir.Value, lanes: int, mask) -> None:
+    def store_lanes(
+        self, i: int, value: Value, offset: ir.Value, lanes: int, mask: ir.Value | None
+    ) -> None:
         for place, stored in enumerate(self.spec.stores):
             if stored == i:
                 base = self.pointers["store", place]
@@ -205,7 +213,7 @@ class _Kernel:
 
     # columns
 
-    def _columns(self, body, carried: Sequence[ir.Value]) -> list[ir.Value]:
+    def _columns(self, body: Body, carried: Sequence[ir.Value]) -> list[ir.Value]:
         """Run `body(column, lanes, mask, carried)` over the task's columns."""
         lanes = self.spec.lanes
         main = loop(self.low, self.whole, lanes, carried, lambda c, v: body(c, lanes, None, v))
@@ -263,7 +271,7 @@ class _Kernel:
                 base = self.pointers["load", int(one.text)]
                 row.values[i] = dv.load(base, one.dtype, row.starts[int(one.text)], 1, None)
             else:
-                assert one.opcode == "apply", f"{one} is not known yet"
+                assert one.op is not None, f"{one} is not known yet"
                 args = [self.row_value(row, j) for j in one.inputs]
                 row.values[i] = dv.apply(one.op, one.dtype, self.dtypes(one), args)
         return row.values[i]
@@ -290,7 +298,7 @@ class _Kernel:
                 stack.extend(self.spec.instructions[i].inputs)
         raise AssertionError("a stashed value is used")
 
-    def dtypes(self, one: Instruction):
+    def dtypes(self, one: Instruction) -> list[DType]:
         return [self.spec.instructions[j].dtype for j in one.inputs]
 
     def _phase(self, row: Row, phase: int, totals: dict[int, Value]) -> None:
@@ -309,7 +317,9 @@ class _Kernel:
             *(totals[i] for i in sums),
         ]
 
-        def body(column: ir.Value, lanes: int, mask, values: Sequence[ir.Value]):
+        def body(
+            column: ir.Value, lanes: int, mask: ir.Value | None, values: Sequence[ir.Value]
+        ) -> Sequence[ir.Value]:
             lanes_of = Lanes(self, row, column, lanes, mask, phase)
             states = _unflat(values, [self.spec.instructions[i].dtype for i in carried])
             states = [lanes_of.reduced(i, s) for i, s in zip(carried, states, strict=True)]
@@ -350,7 +360,7 @@ def _flat(values: Sequence[Value]) -> list[ir.Value]:
     return [part for value in values for part in value]
 
 
-def _unflat(values: Sequence[ir.Value], dtypes) -> list[Value]:
+def _unflat(values: Sequence[ir.Value], dtypes: Sequence[DType]) -> list[Value]:
     found, at = [], 0
     for dtype in dtypes:
         found.append(tuple(values[at : at + dv.parts(dtype)]))

@@ -1,6 +1,6 @@
 """Numbers of whole-tensor kernels in registers: one value, or real and imaginary part as two."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from torch_mlir import ir
@@ -11,7 +11,8 @@ from tiga.backends.llvm.conversions import round_to
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import select_lanes
 from tiga.backends.llvm.memory import Array, lanes_type, register_element, splat
-from tiga.ops.base import Op
+from tiga.ops.base import Op, Pointwise
+from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_complex import REAL_OF
 from tiga.types import DType
 
@@ -35,6 +36,7 @@ def filled(number: complex | float | int, dtype: DType, lanes: int) -> Value:
     if dtype.is_complex:
         whole = complex(number)
         return constant_of(whole.real, type_), constant_of(whole.imag, type_)
+    assert not isinstance(number, complex)
     return (constant_of(number, type_),)
 
 
@@ -105,9 +107,10 @@ def apply(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value])
     if dtype.is_complex or any(d.is_complex for d in sources):
         return _COMPLEX[op.name](*args)
     plain = [arg[0] for arg in args]
-    if op.name == "cast":
+    if isinstance(op, Cast):
         value = A.cast(plain[0], sources[0].compute, op.to)
         return (A.cast(value, op.to, op.to.compute),)
+    assert isinstance(op, Pointwise), f"{op} is not pointwise"
     value = op.lower(A, *plain)
     if getattr(op, "exact", False) or dtype == dtype.compute:
         return (value,)
@@ -125,8 +128,8 @@ def across_lanes(name: str, dtype: DType, value: Value, lanes: int) -> Value:
     """All lanes combined, by halves."""
     while lanes > 1:
         half = lanes // 2
-        low = tuple(select_lanes(v, range(half)) for v in value)
-        high = tuple(select_lanes(v, range(half, lanes)) for v in value)
+        low = tuple(select_lanes(v, np.arange(half)) for v in value)
+        high = tuple(select_lanes(v, np.arange(half, lanes)) for v in value)
         value, lanes = combine(name, dtype, low, high), half
     return value
 
@@ -164,7 +167,7 @@ def _div(a: Value, b: Value) -> Value:
     return real, A.select(swap, A.neg(imag), imag)
 
 
-_COMPLEX = {
+_COMPLEX: dict[str, Callable[..., Value]] = {
     "add": _add,
     "sub": _sub,
     "mul": _mul,
