@@ -13,6 +13,7 @@ from tiga.ops import REGISTRY, Op, Pointwise, feature, leaf, message, pointwise
 from tiga.ops.contract import Contract, OuterSum
 from tiga.ops.functions import tanh
 from tiga.ops.monoid import MONOIDS
+from tiga.ops.random import RandomBits
 from tiga.ops.scan import ScanAfter, ScanBefore
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -45,7 +46,7 @@ SHAPES: tuple[Shape, ...] = ((), (5,))
 HERE = "here"
 """The space of an operand that follows the sample: edges, rows or global."""
 
-MODULES = ("contract", "feature", "functions", "leaf", "message", "pointwise", "scan")
+MODULES = ("contract", "feature", "functions", "leaf", "message", "pointwise", "random", "scan")
 NAMES = sorted(
     name
     for name, op in REGISTRY.items()
@@ -260,6 +261,12 @@ _SAMPLES = {
         Sample(f"outer_sum[{space}]", OuterSum(), operands, WIDE)
         for space in (EDGES.edge, EDGES.dst)
         for operands in ((Operand((4,), space), Operand((3,), space)),)
+    ],
+    "random_bits": lambda: [
+        Sample(f"random_bits[{word}]{list(shape)}", RandomBits(3, word), (Operand(shape),) * 3,
+               (int64,))
+        for word in (0, 3)
+        for shape in SHAPES
     ],
     "scan_before": lambda: _scans(ScanBefore),
     "scan_after": lambda: _scans(ScanAfter),

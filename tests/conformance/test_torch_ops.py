@@ -54,6 +54,11 @@ WIDE = {
     "cosh": lambda a, b: a.cosh(),
     "tanh": lambda a, b: a.tanh(),
     "erf": lambda a, b: a.erf(),
+    "erfc": lambda a, b: a.erfc(),
+    "asin": lambda a, b: (a / 2.5).asin(),
+    "acos": lambda a, b: (a / 2.5).acos(),
+    "atan": lambda a, b: a.atan(),
+    "atan2": lambda a, b: torch.atan2(a + 0.01, b),
     "sigmoid": lambda a, b: a.sigmoid(),
     "relu": lambda a, b: a.relu(),
     "leaky_relu": lambda a, b: F.leaky_relu(a, 0.2),
@@ -304,11 +309,18 @@ INTEGERS = {
     "abs_neg": lambda a, b: (-a).abs(),
     "float": lambda a, b: a.float().exp(),
     "clamp": lambda a, b: a.clamp(0, 1),
+    "bits_and": lambda a, b: a & b,
+    "bits_or": lambda a, b: a | 6,
+    "bits_xor": lambda a, b: a ^ b,
+    "bits_not": lambda a, b: ~a,
+    "shift_left": lambda a, b: a << (b & 7),
+    "shift_right": lambda a, b: a >> 2,
+    "shift_out": lambda a, b: torch.bitwise_left_shift(a, 70) + torch.bitwise_right_shift(b, 70),
 }
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
 def test_integer_fields(name, dtype, oracle):
     a, b = rows(1).mul(3).to(dtype), rows(2).mul(3).to(dtype)
     check(INTEGERS[name], a, b, rtol=1e-6)

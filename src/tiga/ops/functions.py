@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiga.ops import series
 from tiga.ops.base import Pointwise
 from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.ops.pointwise import Binary, add, div, eq, ge, mul, neg, sub, where
@@ -223,6 +224,21 @@ class Erf(Unary, name="erf"):
 
 
 @dataclass(frozen=True)
+class Erfc(Unary, name="erfc"):
+    """1 - erf(x), accurate where that vanishes."""
+
+    def reference(self, x):
+        return np.vectorize(math.erfc, otypes=[np.float64])(x).astype(x.dtype)
+
+    def lower(self, b, x):
+        return series.erfc(b, x)
+
+    def vjp(self, ct, out, x):
+        scale = constant(-2 / math.sqrt(math.pi), x.type)
+        return (mul(ct, mul(scale, exp(neg(mul(x, x))))),)
+
+
+@dataclass(frozen=True)
 class Rem(Binary, name="rem"):
     """The remainder of a / b with the sign of a (C's fmod)."""
 
@@ -280,5 +296,5 @@ abs_, sign, floor, ceil, trunc, roundeven = (
     Abs(), Sign(), Floor(), Ceil(), Trunc(), Roundeven(),
 )  # fmt: skip
 sqrt, exp, expm1, log, log1p = Sqrt(), Exp(), Expm1(), Log(), Log1p()
-sin, cos, tanh, sigmoid, erf = Sin(), Cos(), Tanh(), Sigmoid(), Erf()
+sin, cos, tanh, sigmoid, erf, erfc = Sin(), Cos(), Tanh(), Sigmoid(), Erf(), Erfc()
 pow_, rem, copysign = Pow(), Rem(), Copysign()

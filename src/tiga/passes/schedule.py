@@ -84,7 +84,9 @@ def _whole(nodes: list[Node]) -> int:
     return sizes.pop() if len(sizes) == 1 and all(map(_is_window_safe, nodes)) else 0
 
 
-MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", "constant")
+MOVES_BETWEEN = (
+    "gather", "spread", "reduce", "reduce_all", "degree", "edge_index", "input", "constant",
+)  # fmt: skip
 
 
 def _is_window_safe(node: Node) -> bool:

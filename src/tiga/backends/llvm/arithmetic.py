@@ -144,8 +144,31 @@ class VectorArithmetic:
     def logical_not(self, a: ir.Value) -> ir.Value:
         return (~Lanes(a)).value
 
+    def bit_and(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return arith.andi(a, b)
+
+    def bit_or(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return arith.ori(a, b)
+
+    def bit_xor(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return arith.xori(a, b)
+
+    def shift_left(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        value, count = Lanes(a), Lanes(b)
+        shifted = value << (count & (value.width - 1))
+        return where(_shifts_out(count), 0, shifted).value
+
+    def shift_right(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        value, count = Lanes(a), Lanes(b)
+        return (value >> where(_shifts_out(count), value.width - 1, count)).value
+
     def cast(self, a: ir.Value, source: DType, target: DType) -> ir.Value:
         return conversions.cast(Lanes(a), source, target).value
+
+
+def _shifts_out(count: Lanes) -> Lanes:
+    """Whether a shift by so many bits leaves none."""
+    return (count < 0) | (count >= count.width)
 
 
 def _safe_divisor(divisor: Lanes) -> Lanes:

@@ -184,6 +184,30 @@ class TritonArithmetic:
     def logical_not(self, a: Term) -> Term:
         return Term(f"({typed(a).text} == 0)", bool_)
 
+    def bit_and(self, a: Term, b: Term) -> Term:
+        return self._infix("&", a, b)
+
+    def bit_or(self, a: Term, b: Term) -> Term:
+        return self._infix("|", a, b)
+
+    def bit_xor(self, a: Term, b: Term) -> Term:
+        return self._infix("^", a, b)
+
+    def shift_left(self, a: Term, b: Term) -> Term:
+        return self._shift("<<", a, b)
+
+    def shift_right(self, a: Term, b: Term) -> Term:
+        return self._shift(">>", a, b)
+
+    def _shift(self, operator: str, a: Term, b: Term) -> Term:
+        width = 8 * a.dtype.itemsize
+        zero, bits = literal(0, b.dtype), literal(width, b.dtype)
+        out = self.logical_or(self.compare("lt", b, zero), self.compare("ge", b, bits))
+        if operator == ">>":
+            return self._infix(">>", a, self.select(out, literal(width - 1, b.dtype), b))
+        shifted = self._infix("<<", a, self.bit_and(b, literal(width - 1, b.dtype)))
+        return self.select(out, literal(0, a.dtype), shifted)
+
     def cast(self, a: Term, source: DType, target: DType) -> Term:
         """`a` of `source` as `target`, as torch converts on the CPU: see the laws of casts there."""
         if source == target:

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.message_passing import Masked, MessagePassing
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.capture import RELATION, MissingField
+from tiga.frontends.torch.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
 from tiga.frontends.torch.messages import Addressed, EdgeOrder, address, aggregate
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.frontends.torch.unit import unit_of
+from tiga.frontends.torch.where import user_line
 from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph
 from tiga.trace.node import topological
@@ -192,7 +195,7 @@ class Reduction:
         return list(leaves(tree_map(lambda leaf: address(self.reducer, leaf), sent)))
 
     def _compiled(self, sent: Any, messages: list[torch.Tensor]) -> Any:
-        recorder = Recorder(RELATION.edge, RELATION.dst, self.tensors)
+        recorder = Recorder(RELATION.edge, RELATION.dst, self.tensors, relation=RELATION)
         types = [Type(dtype_of(m.dtype), tuple(m.shape[1:]), RELATION.edge) for m in messages]
         nodes = [recorder.input(f"message{i}", t, i) for i, t in enumerate(types)]
         traced = replaced(sent, iter([recorder.wrap(node) for node in nodes]))
@@ -212,6 +215,8 @@ class Reduction:
             return messages[source]
         if isinstance(source, EdgeOrder):
             return self.fields.rows("edge", Part(self.block.first, self.block.last))
+        if isinstance(source, NodeOrder):
+            return torch.arange(self.block.low, self.block.high)
         value = source if isinstance(source, torch.Tensor) else source.get()
         return value.contiguous() if isinstance(value, torch.Tensor) else value
 
@@ -259,6 +264,17 @@ class _Allocations(TorchDispatchMode):
         return result
 
 
+class _RefuseTraining(TorchFunctionMode):
+    """Refuses what would take statistics over the edges of each part."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if func in (torch.batch_norm, torch.nn.functional.batch_norm):
+            given = args[5] if len(args) > 5 else named.get("training", False)
+            require_no_training(given, user_line())
+        return func(*args, **named)
+
+
 def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any) -> int:
     """Bytes that `edge` allocates per edge, with room for gradients, from its first edges.
 
@@ -268,7 +284,7 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
         InvalidValue: they do.
     """
     state = torch.get_rng_state()
-    with torch.no_grad(), _Allocations() as allocations:
+    with torch.no_grad(), _RefuseTraining(), _Allocations() as allocations:
         whole = send(kernel, fields, Part(0, count), params)
     draws = not torch.equal(state, torch.get_rng_state())
     if count > 1 and not draws:

@@ -21,6 +21,7 @@ from tiga.frontends.torch.capture import (
     capture,
     discover,
 )
+from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.fields import extents_of, namespaces, refuse
 from tiga.frontends.torch.guards import Guards, Place, same
@@ -215,6 +216,8 @@ def _bind(variant: Variant, graph: Graph, fields: Any, params: Any, state: State
             value = params[source.name]
         elif kind is EdgeOrder:
             value = _edge_order(state, graph)
+        elif kind is NodeOrder:
+            value = torch.arange(graph.num_dst)
         elif isinstance(source, torch.Tensor):
             value = source
         else:

@@ -11,7 +11,7 @@ import torch
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.discover import Discovery, place_key
-from tiga.frontends.torch.dtypes import dtype_of
+from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.guards import AttributeSlot, Guards, Place
 from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import aggregate, to_entities
@@ -57,7 +57,8 @@ class Captured:
     """A program with the place of each input, its guards, and the shape of its result.
 
     `result` holds positions of outputs; `params` are values of parameters that the program
-    depends on; `numbers` are the inputs that stand for Python numbers.
+    depends on; `numbers` are the inputs that stand for Python numbers; `rows` is the tree
+    of what `node` is given, with dtype and feature shape of each leaf; None without a `node`.
     """
 
     program: Program
@@ -66,6 +67,7 @@ class Captured:
     result: Any
     params: Mapping[str, Any]
     numbers: frozenset[Node]
+    rows: Any = None
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,14 @@ class Attempt:
     operands: dict[Any, Operand] = field(default_factory=dict)
     specialised: dict[Any, Place] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
+    rows: Any = None
 
     def __post_init__(self) -> None:
         relation = self.request.relation
         self.relation = relation
-        self.recorder = Recorder(relation.edge, relation.dst, self.discovery.tensors)
+        self.recorder = Recorder(
+            relation.edge, relation.dst, self.discovery.tensors, relation=relation
+        )
         self.rebuilder = Rebuilder(self.replace)
 
     # -- numbers -----------------------------------------------------------------------------
@@ -233,8 +238,9 @@ class Attempt:
         program = Program(tuple(inputs), outputs)
         numbers = frozenset(o.trace for o in self.operands.values())
         return Captured(
-            program, tuple(inputs.values()), guards, numbered(result), self.params, numbers
-        )
+            program, tuple(inputs.values()), guards, numbered(result), self.params, numbers,
+            self.rows,
+        )  # fmt: skip
 
     def _trace(self, clone: Any) -> Any:
         kernel, recorder, relation = self.request.kernel, self.recorder, self.relation
@@ -248,6 +254,8 @@ class Attempt:
         recorder.space = relation.dst
         node = self._bound(clone, "node")
         given = tree_map(recorder.wrap, rows)
+        types = (n.type for n in leaves(rows))
+        self.rows = numbered(rows), tuple((torch_dtype(t.dtype), t.shape) for t in types)
         made = node(
             self.view("dst", False), given, **self.parameters(user_function(kernel, "node"))
         )

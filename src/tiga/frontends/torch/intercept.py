@@ -12,6 +12,7 @@ from torch.nn import functional as nnf
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.torch.aten import linear as products
+from tiga.frontends.torch.draws import DRAWS
 from tiga.frontends.torch.extent import Extent, Shape
 from tiga.frontends.torch.numbers import Operand
 from tiga.frontends.torch.tracer import (
@@ -289,6 +290,7 @@ def _one_hot(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 FUNCTIONS: dict[Any, Handler] = {
+    **DRAWS,
     nnf.linear: _linear,
     torch.einsum: _einsum,
     torch.outer: _outer,

@@ -22,7 +22,7 @@ from tiga.frontends.torch.where import user_line
 from tiga.ops.leaf import Input, constant, stop_gradient
 from tiga.ops.pointwise import add, sub
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, Space, Type
+from tiga.types import GLOBAL, Relation, Space, Type
 
 EXTENTS = (2_147_483_629, 2_147_483_587)
 """Made-up extents of edges and nodes: primes that no feature axis has."""
@@ -96,6 +96,8 @@ class Recorder:
     lifted: dict[int, Traced] = field(default_factory=dict)
     draws: bool = False
     active: bool = False
+    relation: Relation | None = None
+    streams: int = 0
 
     def __post_init__(self) -> None:
         spaces = (self.edge_space, self.node_space)

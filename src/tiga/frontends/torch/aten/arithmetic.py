@@ -16,10 +16,11 @@ from tiga.frontends.torch.aten.table import (
 )
 from tiga.frontends.torch.dtypes import default_float
 from tiga.ops import pointwise as p
+from tiga.ops import tensor_functions as t
 from tiga.ops.functions import abs_, copysign, floor, pow_, rem, sqrt, trunc
 from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
 from tiga.trace.node import Node
-from tiga.types import DType, bool_, int8
+from tiga.types import DType, bool_, int8, int32, uint8
 
 
 def scaled(x: Node, factor: Value) -> Node:
@@ -263,24 +264,40 @@ def _logical_not(call: Call, a: Node) -> Node:
     return p.logical_not(to_dtype(a, bool_))
 
 
-def _register_bitwise(name: str, logical: Any) -> None:
+def _register_bitwise(name: str, op: Any, logical: Any) -> None:
     @aten(f"bitwise_{name}.Tensor", f"bitwise_{name}.Scalar")
     def bitwise(call: Call, a: Value, b: Value) -> Node:
-        if promoted(call, a, b) != bool_:
-            raise call.unfusable("bit operations on integers")
-        return logical(call, a, b)
+        out = promoted(call, a, b)
+        return logical(call, a, b) if out == bool_ else op(*operands(call, a, b, dtype=out))
 
 
-_register_bitwise("and", _logical_and)
-_register_bitwise("or", _logical_or)
-_register_bitwise("xor", _logical_xor)
+_register_bitwise("and", t.bitwise_and, _logical_and)
+_register_bitwise("or", t.bitwise_or, _logical_or)
+_register_bitwise("xor", t.bitwise_xor, _logical_xor)
+
+
+def _register_shift(name: str, symbol: str, op: Any) -> None:
+    @aten(f"{name}.Tensor", f"{name}.Tensor_Scalar", f"{name}.Scalar_Tensor")
+    @aten(f"{symbol}.Tensor", f"{symbol}.Scalar")
+    def shift(call: Call, a: Value, b: Value) -> Node:
+        out = promoted(call, a, b)
+        # Registers take bytes for signed ones.
+        inner = int32 if out == uint8 else out
+        return p.cast(op(*operands(call, a, b, dtype=inner)), out)
+
+
+_register_shift("bitwise_left_shift", "__lshift__", t.shift_left)
+_register_shift("bitwise_right_shift", "__rshift__", t.shift_right)
+
+
+@aten("atan2")
+def _atan2(call: Call, a: Value, b: Value) -> Node:
+    return arithmetic(call, t.atan2, a, b, dtype=quotient_type(call, a, b))
 
 
 @aten("bitwise_not")
 def _bitwise_not(call: Call, a: Node) -> Node:
-    if a.type.dtype != bool_:
-        raise call.unfusable("bit operations on integers")
-    return p.logical_not(a)
+    return p.logical_not(a) if a.type.dtype == bool_ else t.bitwise_invert(a)
 
 
 @aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")

@@ -25,6 +25,7 @@ from tiga.frontends.torch.aten.table import (
 )
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
+from tiga.ops import tensor_functions as t
 from tiga.ops.feature import reshape, take
 from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.trace.node import Node
@@ -149,7 +150,8 @@ FUNCTIONS = {
     "exp": f.exp, "exp2": exp2, "expm1": f.expm1, "log": f.log, "log1p": f.log1p,
     "log2": _log_base(2), "log10": _log_base(10), "sqrt": f.sqrt, "rsqrt": rsqrt,
     "reciprocal": reciprocal, "sin": f.sin, "cos": f.cos, "tan": tan, "sinh": sinh, "cosh": cosh,
-    "tanh": f.tanh, "erf": f.erf, "special_erf": f.erf, "sigmoid": sigmoid, "silu": silu,
+    "asin": t.asin, "acos": t.acos, "atan": t.atan, "tanh": f.tanh, "erf": f.erf,
+    "erfc": f.erfc, "special_erf": f.erf, "special_erfc": f.erfc, "sigmoid": sigmoid, "silu": silu,
     "mish": mish, "hardsigmoid": hardsigmoid, "hardswish": hardswish,
 }  # fmt: skip
 SAME = {"abs": f.abs_, "neg": p.neg, "relu": relu, "sign": f.sign, "sgn": f.sign, "square": square}
