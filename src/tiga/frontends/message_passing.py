@@ -79,6 +79,12 @@ class MessagePassing:
     reducer: Reducer = Sum()
     strict: ClassVar[bool] = False
     """Raise instead of running what cannot be fused through torch in blocks."""
+    _is_module: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        others = cls.__mro__[cls.__mro__.index(MessagePassing) + 1 :]
+        cls._is_module = any("__call__" in vars(other) for other in others)
 
     def edge(self, src: Any, dst: Any, edge: Any) -> Any:
         """The message of one edge. Subclasses override it."""
@@ -93,8 +99,9 @@ class MessagePassing:
 
     def __call__(self, **call: Any) -> Any:
         """Run the kernel; through `nn.Module.__call__`, and so its hooks, where it is a module."""
-        inherited = getattr(super(), "__call__", None)  # noqa: B004
-        return self.forward(**call) if inherited is None else inherited(**call)
+        if self._is_module:
+            return super().__call__(**call)  # type: ignore[misc]
+        return self.forward(**call)
 
     def forward(
         self,

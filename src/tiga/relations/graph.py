@@ -21,6 +21,7 @@ from tiga.relations.indices import (
 from tiga.relations.inputs import CooInput, CsrInput, Input, Token, TransposedInput
 from tiga.relations.memory import topology_bytes
 from tiga.relations.statistics import DegreeStatistics, degree_statistics
+from tiga.relations.traced import counts, is_tracing
 from tiga.relations.validate import require_level
 from tiga.relations.walk import Walk, walk_destinations, walk_sources
 
@@ -78,9 +79,11 @@ class Graph:
         [1, 0, 2]
     """
 
-    __slots__ = ("__weakref__", "_lock", "_snapshot", "_validate", "input")
+    __slots__ = ("__weakref__", "_lock", "_snapshot", "_validate", "input", "marks")
 
     input: Input
+    marks: tuple[Any, Any] | None
+    """Tensors as long as there are sources and destinations: extents that torch can mark."""
 
     def __init__(self, input: Input, validate: str = "basic") -> None:
         if not isinstance(input, (CsrInput, CooInput, TransposedInput)):
@@ -89,8 +92,9 @@ class Graph:
             )
         self.input = input
         self._validate = require_level(validate)
-        self._lock = threading.RLock()
+        self._lock = None if is_tracing() else threading.RLock()
         self._snapshot: _Snapshot | None = None
+        self.marks = None
 
     @classmethod
     def from_csr(
@@ -185,12 +189,12 @@ class Graph:
     @property
     def num_src(self) -> int:
         """Number of sources."""
-        return self._current().csr.num_src
+        return counts(self)[0] if is_tracing() else self._current().csr.num_src
 
     @property
     def num_dst(self) -> int:
         """Number of destinations."""
-        return self._current().csr.num_dst
+        return counts(self)[1] if is_tracing() else self._current().csr.num_dst
 
     @property
     def num_edges(self) -> int:
@@ -255,6 +259,8 @@ class Graph:
         """
         if isinstance(self.input, TransposedInput):
             return self.input.base
+        if is_tracing():
+            return Graph(TransposedInput(self), self._validate)
         with self._lock:
             derived = self._current().derived
             # Held weakly: the transpose holds this graph, and a cycle would outlive its last use.
@@ -341,7 +347,8 @@ class Graph:
         return Graph, (self.input, self._validate)
 
     def _checked(self) -> "Graph":
-        self._current()
+        if not is_tracing():
+            self._current()
         return self
 
     def _current(self) -> _Snapshot:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
+from tiga.relations.traced import is_tracing
 
 INT32_MAX = 2**31 - 1
 _TENSOR_DTYPES = ("torch.int32", "torch.int64")
@@ -76,6 +77,8 @@ def to_kind(array: np.ndarray, template: Any) -> Any:
 
 def as_indices(name: str, value: Any) -> Indices:
     """Take an index input; raises InvalidType or InvalidValue when it is not one."""
+    if is_tracing():
+        return Indices(name, value, None)
     if not is_tensor(value):
         return Indices(name, _own_copy(name, value), None)
     array = _tensor_array(name, value)
@@ -109,8 +112,8 @@ def require_same_device(*indices: Indices) -> None:
 
 def as_count(name: str, value: Any) -> int | None:
     """A number of nodes as a Python int, or None when it was left out."""
-    if value is None:
-        return None
+    if value is None or is_tracing():
+        return value
     if isinstance(value, (bool, np.bool_)):
         raise InvalidType(f"Graph: `{name}` must be an integer, got {value!r}.")
     try:

@@ -27,6 +27,9 @@ class Input(Protocol):
     def token(self) -> Token:
         """Changes whenever an array of the input is seen to change."""
 
+    def given_counts(self) -> tuple[int | None, int | None]:
+        """Sources and destinations as far as they are known without reading an index."""
+
     def build(self, validate: str) -> Csr:
         """Check the input as it is now and put it in destination order."""
 
@@ -83,6 +86,9 @@ class CsrInput:
     def token(self) -> Token:
         return self.pointers.version() + self.sources.version()
 
+    def given_counts(self) -> tuple[int | None, int | None]:
+        return self.num_src, self.pointers.data.shape[0] - 1
+
     def build(self, validate: str) -> Csr:
         row_ptr, col_idx = self.pointers.read(), self.sources.read()
         require_row_ptr(row_ptr, col_idx.shape[0])
@@ -127,6 +133,9 @@ class CooInput(Sorted):
 
     def token(self) -> Token:
         return self.sources.version() + self.destinations.version()
+
+    def given_counts(self) -> tuple[int | None, int | None]:
+        return self.num_src, self.num_dst
 
     def build(self, validate: str) -> Csr:
         src, dst = self.sources.read(), self.destinations.read()
@@ -174,6 +183,10 @@ class TransposedInput(Sorted):
 
     def token(self) -> Token:
         return self.base.token()
+
+    def given_counts(self) -> tuple[int | None, int | None]:
+        num_src, num_dst = self.base.input.given_counts()
+        return num_dst, num_src
 
     def build(self, validate: str) -> Csr:
         csr = self.base.csr()

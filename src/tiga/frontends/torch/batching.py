@@ -23,6 +23,11 @@ def _unwrap(value: Any, level: int) -> Any:
     return torch._remove_batch_dim(value, level, 1, 0)
 
 
+def stacked(runs: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+    """One tensor per output, of all runs along a new first axis."""
+    return [torch.stack(list(parts)) for parts in zip(*runs, strict=True)]
+
+
 def per_sample(function: Callable[..., Sequence[Any]], values: Sequence[Any]) -> tuple[Any, ...]:
     """`function` of tensors, Nones among them, of which some are batched: one call per sample,
     the results batched again."""

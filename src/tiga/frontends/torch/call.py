@@ -118,10 +118,14 @@ def call(
     params: Mapping[str, Any],
 ) -> Any:  # fmt: skip
     """Run a kernel on a graph; see `MessagePassing`."""
+    if torch.compiler.is_compiling():
+        from tiga.frontends.torch.compiled import call_in_graph
+
+        return call_in_graph(kernel, graph, src, dst, edge, ndata, params)
     fields = namespaces(graph, src, dst, edge, ndata)
     state = state_of(kernel)
     key = _signature(graph, fields, params)
-    variant = _find(state, kernel, key, fields, params)
+    variant = find_variant(state, kernel, key, fields, params)
     if variant.bounded is not None:
         return _run_bounded(variant.bounded, kernel, graph, fields, params)
     try:
@@ -157,6 +161,20 @@ def _signature(
                 parts += (name, tensor.dtype, shape[1:])
     except (AttributeError, IndexError, TypeError):
         refuse(graph, fields, extents)
+    return _finish_key(parts, params)
+
+
+def key_of(fields: Mapping[str, Mapping[str, torch.Tensor]], params: Mapping[str, Any]) -> Any:
+    """The signature of a call whose fields are known to be right."""
+    parts: list[Any] = []
+    for namespace, values in fields.items():
+        parts.append(namespace)
+        for name, tensor in values.items():
+            parts += (name, tensor.dtype, tensor.shape[1:])
+    return _finish_key(parts, params)
+
+
+def _finish_key(parts: list[Any], params: Mapping[str, Any]) -> tuple[Any, ...]:
     for name, value in params.items():
         parts.append(name)
         tensor = isinstance(value, torch.Tensor)
@@ -167,9 +185,10 @@ def _signature(
     return tuple(parts)
 
 
-def _find(
+def find_variant(
     state: State, kernel: MessagePassing, key: Any, fields: Any, params: Mapping[str, Any]
 ) -> Variant:
+    """The variant that serves a call, captured if there is none."""
     for variant in state.variants.get(key, ()):
         if variant.fits(params):
             state.hits += 1
@@ -266,7 +285,7 @@ def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any =
 
     fields = namespaces(graph, src, dst, edge, ndata)
     state = state_of(kernel)
-    variant = _find(state, kernel, _signature(graph, fields, params), fields, params)
+    variant = find_variant(state, kernel, _signature(graph, fields, params), fields, params)
     if variant.captured is None:
         raise InvalidType("the oracle evaluates programs, and this call runs on the bounded path.")
     with torch.no_grad():

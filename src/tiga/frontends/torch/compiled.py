@@ -1,0 +1,236 @@
+"""A call inside `torch.compile` or `torch.export`: the program as a library op in their graph.
+
+torch's compiler traces this file. Our own capture runs once at that time, as a constant of the
+trace; tensors and numbers that `edge` reads are fetched along paths which the compiler follows and
+guards. What else `edge` and `node` read is guarded by letting the compiler trace them on a few made
+up rows: nothing reads the result, so it is dropped from the graph.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tiga.errors import TigaError, Unfusable
+from tiga.frontends.torch import library, transformed
+from tiga.frontends.torch.autograd import transforming
+from tiga.frontends.torch.call import call, find_variant, key_of, state_of
+from tiga.frontends.torch.capture import FieldSource, ParamSource, accepts, user_function
+from tiga.frontends.torch.messages import EdgeOrder
+from tiga.frontends.torch.paths import follow, paths
+from tiga.frontends.torch.tree import tree_map
+from tiga.relations.inputs import CsrInput, TransposedInput
+from tiga.relations.traced import counts
+
+ROWS = 2
+"""Rows of the made up fields: the fewest that no rule for 0 or 1 treats apart."""
+
+FIELD, PARAM, PLACE = "field", "param", "place"
+
+
+class Rows:
+    """The made up fields of one end."""
+
+    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
+        self._values = values
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        return self._values[name]
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._values[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def keys(self) -> Any:
+        """The names of the fields."""
+        return self._values.keys()
+
+
+def call_in_graph(
+    kernel: Any, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any, params: Mapping[str, Any]
+) -> Any:
+    """As `call.call`, while torch's compiler or export traces."""
+    if ndata is not None and not src and not dst:
+        fields = {"ndata": ndata, "edge": edge or {}}
+    else:
+        fields = {"src": src or {}, "dst": dst or {}, "edge": edge or {}}
+    signature = tuple(
+        (space, tuple((n, t.dtype, tuple(t.shape[1:])) for n, t in values.items()))
+        for space, values in fields.items()
+    )
+    given = tuple((name, _described(value)) for name, value in params.items())
+    kind, first, second, num_src, num_dst = _topology(graph)
+    plan = _plan(kernel, kernel.reducer, signature, given, kind)
+    if plan[0] is None:
+        return _outside(kernel, graph, src, dst, edge, ndata, params, plan[1])
+    text, sources, result, count, rows = plan
+    if torch.compiler.is_dynamo_compiling():
+        _read(kernel, fields, params, rows)
+    of_kind = _gather(kernel, fields, params, sources)
+    if torch.is_grad_enabled():
+        wanted = [i for i, t in enumerate(of_kind[library.TENSOR]) if t.requires_grad]
+        if wanted:
+            text = _training(text, tuple(wanted))
+    tensors = [first, second, *of_kind[library.TENSOR]]
+    sizes = [num_src, num_dst, *of_kind[library.INTEGER]]
+    run = run_transformed if _transforming() else torch.ops.tiga.run
+    found = run(text, tensors, of_kind[library.FLOAT], sizes)
+    if result == 0 and count == 1:
+        return found[0]
+    return tree_map(lambda i: found[i], result)
+
+
+def _gather(kernel: Any, fields: Any, params: Any, sources: Any) -> dict[str, list[Any]]:
+    """The arguments of the program by their kind."""
+    of_kind: dict[str, list[Any]] = {
+        library.TENSOR: [], library.FLOAT: [], library.INTEGER: [], library.ORDER: []
+    }  # fmt: skip
+    for argument, (origin, *where) in sources:
+        if origin == FIELD:
+            value = fields[where[0]][where[1]]
+        elif origin == PARAM:
+            value = params[where[0]]
+        elif origin == PLACE:
+            value = follow(kernel, where[0])
+        else:
+            value = None
+        of_kind[argument].append(value)
+    return of_kind
+
+
+@torch._dynamo.assume_constant_result
+def _transforming() -> bool:
+    return transforming()
+
+
+run_transformed = torch._dynamo.allow_in_graph(transformed.run)
+
+
+def _described(value: Any) -> Any:
+    """What a program depends on in a parameter of the call."""
+    if isinstance(value, torch.Tensor):
+        return ("tensor", value.dtype, tuple(value.shape))
+    return ("value", value)
+
+
+def _topology(graph: Any) -> Any:
+    """How a graph was given: the kind of its two index tensors, these, and its counts."""
+    made = graph.input
+    if isinstance(made, TransposedInput):
+        kind, first, second, num_src, num_dst = _topology(made.base)
+        if kind == "coo":
+            return kind, second, first, num_dst, num_src
+        return "transposed", first, second, num_dst, num_src
+    num_src, num_dst = counts(graph)
+    if isinstance(made, CsrInput):
+        return "csr", _tensor(made.pointers.data), _tensor(made.sources.data), num_src, num_dst
+    return "coo", _tensor(made.sources.data), _tensor(made.destinations.data), num_src, num_dst
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return array if isinstance(array, torch.Tensor) else torch.as_tensor(array)
+
+
+@torch._dynamo.assume_constant_result
+def _training(text: str, wanted: tuple[int, ...]) -> str:
+    return library.training_text(text, wanted)
+
+
+@torch._dynamo.assume_constant_result
+def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str) -> Any:
+    """The program of a call, where its arguments come from, and the trees of its results.
+
+    `(None, why)` where the call cannot be part of a graph. `reducer` is among the arguments
+    because torch's compiler guards the identity of each.
+    """
+    fields = {
+        space: {name: torch.empty((1, *shape), dtype=dtype) for name, dtype, shape in values}
+        for space, values in signature
+    }
+    params = {name: _made_up(*description) for name, description in given}
+    try:
+        variant = find_variant(state_of(kernel), kernel, key_of(fields, params), fields, params)
+    except TigaError as error:
+        return None, f"{type(error).__name__}: {error}"
+    if variant.captured is None:
+        return None, f"not fused: {variant.bounded.reason}"
+    captured = variant.captured
+    sources = _sources(kernel, captured)
+    if sources is None:
+        return None, "a tensor or number that `edge` reads is nowhere that torch's compiler sees"
+    arguments = [argument for argument, _ in sources]
+    text = library.encode(captured.program, graph_kind, arguments)
+    count = len(captured.program.outputs)
+    return text, tuple(sources), captured.result, count, captured.rows
+
+
+def _made_up(kind: str, *description: Any) -> Any:
+    if kind == "value":
+        return description[0]
+    dtype, shape = description
+    return torch.empty(shape, dtype=dtype)
+
+
+def _sources(kernel: Any, captured: Any) -> list[Any] | None:
+    """For each input of a program: what argument of the op it is, and where its value is."""
+    places = [s for s in captured.sources if hasattr(s, "get")]
+    found = dict(zip(map(id, places), paths(kernel, places), strict=True))
+    sources: list[Any] = []
+    for source, node in zip(captured.sources, captured.program.inputs, strict=True):
+        argument = library.TENSOR
+        if node in captured.numbers:
+            argument = library.FLOAT if node.type.dtype.is_float else library.INTEGER
+        if isinstance(source, FieldSource):
+            sources.append((argument, (FIELD, source.namespace, source.name)))
+        elif isinstance(source, ParamSource):
+            sources.append((argument, (PARAM, source.name)))
+        elif isinstance(source, EdgeOrder):
+            sources.append((library.ORDER, (library.ORDER,)))
+        elif found.get(id(source)) is not None:
+            sources.append((argument, (PLACE, found[id(source)])))
+        else:
+            return None
+    return sources
+
+
+def _read(kernel: Any, fields: Any, params: Any, rows: Any) -> None:
+    """Run `edge` and `node` on made up rows, for the guards on what they read."""
+    made = {
+        space: {n: t.new_ones((ROWS, *t.shape[1:])) for n, t in values.items()}
+        for space, values in fields.items()
+    }
+    src = made["ndata"] if "ndata" in made else made["src"]
+    dst = made["ndata"] if "ndata" in made else made["dst"]
+    with torch.no_grad():
+        kernel.edge(Rows(src), Rows(dst), Rows(made["edge"]), **_taken(kernel, "edge", params))
+        if rows is None:
+            return
+        tree, layouts = rows
+        filled = [torch.ones((ROWS, *shape), dtype=dtype) for dtype, shape in layouts]
+        given = tree_map(lambda i: filled[i], tree)
+        kernel.node(Rows(dst), given, **_taken(kernel, "node", params))
+
+
+def _taken(kernel: Any, function: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: params[name] for name in _names(kernel, function, tuple(params))}
+
+
+@torch._dynamo.assume_constant_result
+def _names(kernel: Any, function: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    target = user_function(kernel, function)
+    return tuple(name for name in names if accepts(target, name))
+
+
+def _outside(
+    kernel: Any, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any, params: Any, why: str
+) -> Any:
+    """Run the call as without a compiler, between two graphs; `fullgraph` says why it can't."""
+    if not torch.compiler.is_dynamo_compiling():
+        raise Unfusable(why)
+    torch._dynamo.graph_break(msg=why)
+    return _eager(kernel, graph, src, dst, edge, ndata, params)
+
+
+_eager = torch._dynamo.disable(call)

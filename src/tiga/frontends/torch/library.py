@@ -1,0 +1,311 @@
+"""Programs as one op of torch's library, which `torch.compile` and `torch.export` can hold.
+
+`tiga::run(str program, Tensor[] tensors, float[] numbers, SymInt[] sizes) -> Tensor[]`
+
+- `program`: a header and the program's own MLIR text, so that a compiled or exported graph means
+  the same in any process.
+- `tensors`: two index tensors, then the program's tensors; edge values in the order of the user.
+- `numbers` and `sizes`: its float operands; sources and destinations, then its integer operands.
+
+The op's derivative is the op again, on the text of the gradient program.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+
+from tiga.errors import InvalidValue
+from tiga.frontends.torch.batching import stacked
+from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.frontends.torch.topologies import Topologies
+from tiga.frontends.torch.unit import Unit, rules_for, unit_of
+from tiga.ir.context import parse
+from tiga.passes.levels import new_context
+from tiga.passes.text import form_text, forms_of
+from tiga.relations import Graph
+from tiga.trace.derivatives import gradient, tangent, training
+from tiga.trace.program import Program
+
+INDICES = 2
+COUNTS = 2
+TENSOR, FLOAT, INTEGER, ORDER = "tensor", "float", "integer", "edge_order"
+_MARK = "// tiga.run"
+
+Arguments = tuple[str, list[torch.Tensor], list[float], list[int]]
+Run = Callable[..., list[torch.Tensor]]
+
+
+def encode(program: Program, graph_kind: str, arguments: Sequence[str]) -> str:
+    """The `program` argument of the op; `arguments` says what each input of the program is."""
+    return f"{_MARK} {graph_kind} {','.join(arguments)}\n{form_text(program)}"
+
+
+@dataclass(frozen=True)
+class Callee:
+    """What the text of a call says."""
+
+    text: str
+    program: Program
+    graph_kind: str
+    arguments: tuple[str, ...]
+
+    @cached_property
+    def unit(self) -> Unit:
+        """The program, ready to run."""
+        return unit_of(self.program)
+
+    @cached_property
+    def tensors(self) -> tuple[int, ...]:
+        """Inputs of the program that are tensors of the call, in order."""
+        return tuple(i for i, kind in enumerate(self.arguments) if kind == TENSOR)
+
+    @cached_property
+    def floats(self) -> tuple[int, ...]:
+        """Outputs that have cotangents."""
+        return tuple(i for i, n in enumerate(self.program.outputs) if n.type.dtype.is_float)
+
+    @cached_property
+    def on_edges(self) -> tuple[int, ...]:
+        """Outputs with a value per edge."""
+        return tuple(i for i, n in enumerate(self.program.outputs) if n.type.space.kind == "edge")
+
+    def operands(self, numbers: Sequence[float], sizes: Sequence[int]) -> dict[Any, Any]:
+        """The Python numbers of a call, by input."""
+        given = {FLOAT: iter(numbers), INTEGER: iter(sizes[COUNTS:])}
+        kinds = enumerate(self.arguments)
+        return {("input", i): next(given[kind]) for i, kind in kinds if kind in given}
+
+    def arrange(self, values: Sequence[Any], indices: Any, counts: Any) -> Arguments:
+        """The arguments of the op for values in the order of the program's inputs."""
+        of_kind: dict[str, list[Any]] = {TENSOR: [], FLOAT: [], INTEGER: [], ORDER: []}
+        for kind, value in zip(self.arguments, values, strict=True):
+            of_kind[kind].append(value)
+        tensors = [*indices, *of_kind[TENSOR]]
+        return self.text, tensors, of_kind[FLOAT], [*counts, *of_kind[INTEGER]]
+
+    def values(self, graph: Graph, tensors: Any, numbers: Any, sizes: Any) -> Iterator[Any]:
+        """The arguments of the program, checked, contiguous, edge values in CSR order."""
+        rest, floats, integers = iter(tensors), iter(numbers), iter(sizes)
+        order = edge_order(graph)
+        for kind, node in zip(self.arguments, self.program.inputs, strict=True):
+            if kind == FLOAT:
+                yield next(floats)
+            elif kind == INTEGER:
+                yield next(integers)
+            elif kind == ORDER:
+                yield torch.arange(graph.num_edges) if order is None else order
+            else:
+                value = _checked(next(rest), node, graph)
+                on_edge = order is not None and node.type.space.kind == "edge"
+                yield value.index_select(0, order) if on_edge else value.contiguous()
+
+
+@lru_cache(maxsize=1024)
+def callee(text: str) -> Callee:
+    """The program in the text of a call."""
+    head, _, body = text.partition("\n")
+    kind, _, arguments = head.removeprefix(_MARK).strip().partition(" ")
+    program = forms_of(parse(body, new_context(), "tiga::run"))["program"]
+    assert isinstance(program, Program)
+    return Callee(text, program, kind, tuple(arguments.split(",")) if arguments else ())
+
+
+@lru_cache(maxsize=1024)
+def training_text(text: str, wanted: tuple[int, ...]) -> str:
+    """The call that also returns what the gradients of some of its tensors read."""
+    call = callee(text)
+    program = call.unit.program
+    targets = tuple(call.tensors[i] for i in wanted)
+    full = training(program, targets, rules_for(program))
+    return encode(full, call.graph_kind, call.arguments)
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The call that computes gradients: its text, where its arguments come from, and the inputs of
+    the program whose gradients it returns; see `trace.derivatives.Gradient`."""
+
+    text: str
+    arguments: tuple[tuple[str, int], ...]
+    wanted: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def backward_of(text: str, wanted: tuple[int, ...], present: tuple[int, ...]) -> Backward:
+    """The gradients of some tensors of a call for the outputs that have a cotangent."""
+    call = callee(text)
+    targets = tuple(call.tensors[i] for i in wanted)
+    found = gradient(call.program, targets, present, rules_for(call.program))
+    kinds = [call.arguments[i] if kind == "input" else TENSOR for kind, i in found.arguments]
+    text = encode(found.program, call.graph_kind, kinds)
+    return Backward(text, found.arguments, found.wanted)
+
+
+@lru_cache(maxsize=1024)
+def tangent_text(text: str, moving: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """The call for the outputs' tangents when some tensors have one: after the arguments of the
+    call come their tangents. Also says which outputs have a tangent at all."""
+    call = callee(text)
+    targets = tuple(call.tensors[i] for i in moving)
+    made, live = tangent(call.program, targets, rules_for(call.program))
+    return encode(made, call.graph_kind, (*call.arguments, *(TENSOR for _ in moving))), tuple(live)
+
+
+def edge_order(graph: Graph) -> torch.Tensor | None:
+    """The order that leads from the user's edges to CSR; None where they are one."""
+    if not graph.permutes_edges:
+        return None
+    return graph.derived(
+        "torch.edge_order", lambda csr: torch.from_numpy(csr.permutation.astype("int64"))
+    )
+
+
+def _edge_inverse(graph: Graph) -> torch.Tensor:
+    order = edge_order(graph)
+    assert order is not None
+    return graph.derived("torch.edge_inverse", lambda _: torch.argsort(order))
+
+
+def _checked(value: torch.Tensor, node: Any, graph: Graph) -> torch.Tensor:
+    of = node.type
+    extents = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
+    name = extents.get(of.space.name)
+    lead = () if name is None else (getattr(graph, name),)
+    if tuple(value.shape) != (*lead, *of.shape) or value.dtype != torch_dtype(of.dtype):
+        raise InvalidValue(
+            f"`{node.op.label}` must be {torch_dtype(of.dtype)} of shape {[*lead, *of.shape]}, as "
+            f"the graph has {graph.num_src} sources, {graph.num_dst} destinations and "
+            f"{graph.num_edges} edges; got {value.dtype} of shape {list(value.shape)}."
+        )
+    return value
+
+
+_TOPOLOGIES = Topologies()
+_LIBRARY = torch.library.Library("tiga", "DEF")
+_LIBRARY.define(
+    "run(str program, Tensor[] tensors, float[] numbers, SymInt[] sizes) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
+@torch.library.impl(_LIBRARY, "run", "CPU")
+def _run(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
+    call = callee(program)
+    first, second, *rest = tensors
+    graph = _TOPOLOGIES.get(call.graph_kind, first, second, (sizes[0], sizes[1]))
+    values = list(call.values(graph, rest, numbers, sizes[COUNTS:]))
+    outputs = call.unit.plain().run(graph, values)
+    if call.on_edges and graph.permutes_edges:
+        for i in call.on_edges:
+            outputs[i] = outputs[i].index_select(0, _edge_inverse(graph))
+    return outputs
+
+
+@torch.library.register_fake("tiga::run", lib=_LIBRARY)
+def _fake(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
+    return empty_outputs(program, tensors, sizes)
+
+
+def empty_outputs(program: str, tensors: Any, sizes: Any) -> list[torch.Tensor]:
+    """Arrays for the outputs of a call, allocated beside its index tensors."""
+    call = callee(program)
+    edges = tensors[0 if call.graph_kind == "coo" else 1].shape[0]
+    leads = {"edges": edges, "src": sizes[0], "dst": sizes[1], "node": sizes[1]}
+    made = []
+    for node in call.program.outputs:
+        of = node.type
+        lead = (leads[of.space.name],) if of.space.name in leads else ()
+        made.append(tensors[0].new_empty((*lead, *of.shape), dtype=torch_dtype(of.dtype)))
+    return made
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a run leaves for its gradient: its arguments but tensors, which tensors have gradients,
+    and which of them and of the outputs are saved, after the index tensors."""
+
+    program: str
+    numbers: Sequence[float]
+    sizes: Sequence[int]
+    count: int
+    wanted: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def keep(ctx: Any, call: Arguments, output: Sequence[torch.Tensor], needs: Sequence[bool]) -> None:
+    """Set the context of a run; `needs` says which tensors need a gradient."""
+    program, tensors, numbers, sizes = call
+    told = callee(program)
+    wanted = tuple(i - INDICES for i, need in enumerate(needs) if need and i >= INDICES)
+    # What a gradient for every cotangent reads; one for fewer reads nothing else.
+    read = backward_of(program, wanted, told.floats).arguments
+    position = {i: INDICES + at for at, i in enumerate(told.tensors)}
+    inputs = tuple(position[i] for kind, i in read if kind == "input" and i in position)
+    outputs = tuple(i for kind, i in read if kind == "output")
+    saved = (*tensors[:INDICES], *(tensors[i] for i in inputs), *(output[i] for i in outputs))
+    ctx.save_for_backward(*saved)
+    ctx.kept = Kept(program, numbers, sizes, len(tensors), wanted, inputs, outputs)
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*(o for o in output if not o.is_floating_point()))
+
+
+def pull(ctx: Any, cotangents: Sequence[Any], run: Run) -> list[torch.Tensor | None]:
+    """The gradient of each tensor of a run, None where none flows; `run` computes programs."""
+    kept: Kept = ctx.kept
+    call = callee(kept.program)
+    gradients: list[Any] = [None] * kept.count
+    present = tuple(i for i in call.floats if cotangents[i] is not None)
+    if not present:
+        return gradients
+    backward = backward_of(kept.program, kept.wanted, present)
+    first, second, *saved = ctx.saved_tensors
+    known: dict[tuple[str, int], Any] = {("cotangent", i): cotangents[i] for i in present}
+    for at, value in zip(kept.inputs, saved, strict=False):
+        known["input", call.tensors[at - INDICES]] = value
+    for i, value in zip(kept.outputs, saved[len(kept.inputs) :], strict=True):
+        known["output", i] = value
+    known |= call.operands(kept.numbers, kept.sizes)
+    values = [known.get(argument) for argument in backward.arguments]
+    found = run(*callee(backward.text).arrange(values, (first, second), kept.sizes[:COUNTS]))
+    for position, value in zip(backward.wanted, found, strict=True):
+        gradients[INDICES + call.tensors.index(position)] = value
+    return gradients
+
+
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    keep(ctx, inputs, output, ctx.needs_input_grad[1 : 1 + len(inputs[1])])
+
+
+def _backward(ctx: Any, cotangents: Any) -> Any:
+    gradients = pull(ctx, cotangents, torch.ops.tiga.run)
+    # An empty list of numbers has no leaf, and so no gradient either.
+    return None, gradients, None if ctx.kept.numbers else [], None
+
+
+torch.library.register_autograd("tiga::run", _backward, setup_context=_setup, lib=_LIBRARY)
+
+
+@torch.library.register_vmap("tiga::run", lib=_LIBRARY)
+def _vmap(info: Any, in_dims: Any, program: str, tensors: Any, numbers: Any, sizes: Any) -> Any:
+    """One run per sample."""
+    return samples(
+        torch.ops.tiga.run, info.batch_size, in_dims[1], (program, tensors, numbers, sizes)
+    )
+
+
+def samples(run: Run, size: int, dims: Sequence[Any], call: Arguments) -> Any:
+    """A run per sample of a batch; `dims` are the batch axes of the tensors, None without one."""
+    program, tensors, numbers, sizes = call
+    moved = [t if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims, strict=True)]
+    if size == 0:
+        empty = empty_outputs(program, tensors, sizes)
+        return [o.new_empty((0, *o.shape)) for o in empty], [0] * len(empty)
+    runs = []
+    for b in range(size):
+        sample = [t if d is None else t[b] for t, d in zip(moved, dims, strict=True)]
+        runs.append(run(program, sample, numbers, sizes))
+    return stacked(runs), [0] * len(runs[0])

@@ -1,0 +1,96 @@
+"""Graphs from index tensors alone, as a library op gets them, without sorting at every call."""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from tiga.relations import Graph
+
+CAPACITY = 64
+Counts = tuple[int, int]
+
+
+@dataclass
+class _Known:
+    """A graph, the arrays that it was made from, and the storages known to hold these."""
+
+    graph: Graph
+    arrays: tuple[np.ndarray, np.ndarray]
+    storages: list[StorageWeakRef]
+
+
+@dataclass
+class Topologies:
+    """Graphs by the storage, place and version of their index tensors.
+
+    A storage is held weakly, so its address means it and no other. A tensor of an unknown storage
+    is compared with the graphs of its size before a graph is built.
+    """
+
+    known: "OrderedDict[Any, _Known]" = field(default_factory=OrderedDict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, kind: str, first: torch.Tensor, second: torch.Tensor, counts: Counts) -> Graph:
+        """The graph of two index tensors.
+
+        Args:
+            kind: "coo", from sources and destinations; "csr", from row pointers and sources;
+                "transposed", the transpose of the latter.
+            counts: sources and destinations of the result.
+        """
+        key = (kind, counts, _identity(first), _identity(second))
+        found = self.known.get(key)
+        if found is None:
+            with self.lock:
+                found = self.known.get(key) or self._make(key, first, second)
+        return found.graph
+
+    def _make(self, key: Any, first: torch.Tensor, second: torch.Tensor) -> _Known:
+        kind, counts = key[:2]
+        arrays = first.detach().numpy(), second.detach().numpy()
+        found = self._equal(kind, counts, arrays)
+        if found is None:
+            found = _Known(_build(kind, *arrays, counts), (arrays[0].copy(), arrays[1].copy()), [])
+        if not (first.is_inference() or second.is_inference()):
+            found.storages += [StorageWeakRef(t.untyped_storage()) for t in (first, second)]
+            self._forget()
+            self.known[key] = found
+        return found
+
+    def _equal(self, kind: str, counts: Counts, arrays: Any) -> _Known | None:
+        for (other, sizes, *_), known in self.known.items():
+            if (other, sizes) == (kind, counts) and all(map(np.array_equal, known.arrays, arrays)):
+                return known
+        return None
+
+    def _forget(self) -> None:
+        """Drop graphs whose tensors are gone, and the oldest beyond capacity."""
+        gone = [k for k, known in self.known.items() if all(s.expired() for s in known.storages)]
+        for key in gone:
+            del self.known[key]
+        while len(self.known) >= CAPACITY:
+            self.known.popitem(last=False)
+
+
+def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.is_inference():
+        return (object(),)
+    storage = tensor.untyped_storage()
+    return (
+        storage._cdata, storage.data_ptr(), tensor.storage_offset(), tensor.shape, tensor.stride(),
+        tensor._version,
+    )  # fmt: skip
+
+
+def _build(kind: str, first: np.ndarray, second: np.ndarray, counts: Counts) -> Graph:
+    num_src, num_dst = counts
+    if kind == "coo":
+        return Graph.from_coo(first, second, num_src=num_src, num_dst=num_dst)
+    if kind == "csr":
+        return Graph.from_csr(first, second, num_src=num_src)
+    return Graph.from_csr(first, second, num_src=num_dst).transpose()
