@@ -254,10 +254,8 @@ def candidates(width: int) -> Iterator[dict[str, Any]]:
         for elements in (8, 16, 32):
             entities = max(1, 32 * warps * elements // width)
             for edges in (8, 16, 32) if width == 1 else (1, 2, 4, 8):
-                rows = entities // edges
-                orders = (True, False) if width <= 16 else (True,)
-                for order in orders if 1 <= rows <= 256 else ():
-                    yield {"rows": rows, "edges": edges, "warps": warps, "by_degree": order}
+                if 1 <= entities // edges <= 256:
+                    yield {"rows": entities // edges, "edges": edges, "warps": warps}
 
 
 def sweep(program: Program, graph: Graph, inputs: list, make=Bound.of) -> list:

@@ -12,6 +12,7 @@ from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import UnsupportedByBackend
 from tiga.passes.canonicalize import canonicalize
+from tiga.passes.expand import Expand
 from tiga.passes.form import form
 from tiga.passes.hoist import hoist
 from tiga.passes.rows import LibraryCall, Plan, Step
@@ -100,7 +101,7 @@ def prepare(
 
 def compile_program(program: Program, choose: ChooseTile = choose_tile) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
-    normal = canonicalize(hoist(canonicalize(program)))
+    normal = canonicalize(hoist(canonicalize(Expand()(program))))
     return prepare(form(normal), program.relations, choose)
 
 

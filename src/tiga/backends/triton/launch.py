@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from tiga.backends.triton.compiled import Kernel
 from tiga.backends.triton.kernel import Kernels
-from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.topology import DeviceWalk, device_walk
 from tiga.backends.triton.totals import sum_pieces
@@ -20,8 +20,8 @@ from tiga.types import DType, Relation, Space, int32, int64
 
 LIMIT = 2**31
 
-MOST_EDGES = 64
-"""Tiles do not differ beyond this mean degree."""
+MOST_EDGES = 32
+"""Tiles do not differ beyond this degree."""
 
 MOST_EXTENTS = 64
 """Launches over rows without edges are kept for so many numbers of rows."""
@@ -51,15 +51,8 @@ class Run:
     capability: int
     stream: int
 
-    def walk(self, relation: Relation, side: str, by_degree: bool) -> DeviceWalk:
-        return device_walk(self.graphs[relation], side, self.device, by_degree)
-
-    def mean_degree(self, program: RowProgram) -> int:
-        """About how many edges a row has: a power of two."""
-        if program.relation is None:
-            return 1
-        edges, rows = self.extents[program.relation.edge], self.extents[program.space]
-        return min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES)
+    def walk(self, relation: Relation, side: str) -> DeviceWalk:
+        return device_walk(self.graphs[relation], side, self.device)
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ def find(run: Run, key: Any) -> Any:
     if kind == "array":
         return run.tensors[rest[0]]
     assert kind == "degree", f"nothing bound to {key}"
-    return run.walk(*rest, by_degree=True).row_ptr
+    return run.walk(*rest).row_ptr
 
 
 @dataclass(frozen=True)
@@ -127,24 +120,29 @@ class RowStep:
     by_extent: dict[Any, Prepared] = field(default_factory=dict)
 
     def execute(self, run: Run) -> None:
-        tile, wide = self.tile(run.mean_degree(self.program)), self._is_wide(run)
-        if self.program.relation is None:
-            key = (run.extents[self.program.space], wide, run.device)
-            if len(self.by_extent) > MOST_EXTENTS:
-                self.by_extent.clear()
-            known, walk = self.by_extent, None
+        program, wide = self.program, self._is_wide(run)
+        walk: DeviceWalk | None = None
+        known: dict[Any, Prepared] = self.by_extent
+        key: Hashable = wide
+        if program.relation is None:
+            key = (run.extents[program.space], wide, run.device)
+            if len(known) > MOST_EXTENTS:
+                known.clear()
         else:
-            walk = run.walk(self.program.relation, self.program.side, tile.by_degree)
-            known, key = self.by_walk.setdefault(walk, {}), wide
+            walk = run.walk(program.relation, program.side)
+            known = self.by_walk.setdefault(walk, {})
         prepared = known.get(key)
         if prepared is None:
+            tile = self.tile(walk.typical_degree if walk else 1)
             prepared = known[key] = Preparation(self, run, walk, tile, wide).prepare()
         prepared.go(run)
 
-    def tile(self, mean_degree: int) -> Tile:
-        if mean_degree not in self.tiles:
-            self.tiles[mean_degree] = self.choose(self.program, mean_degree)
-        return self.tiles[mean_degree]
+    def tile(self, degree: int) -> Tile:
+        """The tile for rows with about so many edges."""
+        degree = min(degree, MOST_EDGES)
+        if degree not in self.tiles:
+            self.tiles[degree] = self.choose(self.program, degree)
+        return self.tiles[degree]
 
     @cached_property
     def _arrays(self) -> tuple[tuple[Space, int], ...]:

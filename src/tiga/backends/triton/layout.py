@@ -26,8 +26,6 @@ class Tile:
     `window` elements of a value's `whole`, where every wide value of the kernel has that size and
     no element depends on another; 0 where values keep their feature axes. `groups` bounds the
     programs that run over all tiles and sum as they go; 0 where each program has one tile.
-    `by_degree` takes rows longest first, so that the rows of a tile are alike; else in their order,
-    so that the edges of a tile lie side by side in memory.
     """
 
     rows: int
@@ -36,12 +34,10 @@ class Tile:
     whole: int = 0
     window: int = 0
     groups: int = 0
-    by_degree: bool = True
 
     def __str__(self) -> str:
         features = f", {self.window} of {self.whole} features" if self.windows > 1 else ""
-        order = "" if self.by_degree else " in order"
-        return f"{self.rows} rows{order} x {self.edges} edges{features}, {self.warps} warps"
+        return f"{self.rows} rows x {self.edges} edges{features}, {self.warps} warps"
 
     @property
     def is_flat(self) -> bool:

@@ -1,7 +1,6 @@
 """Choose the tile of a row program from its widths and the mean degree of its rows."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -19,13 +18,11 @@ THREAD_ELEMENTS = 16
 """Elements of one gathered value per thread: four 16-byte accesses in flight."""
 
 WARP = 32
-EDGE_LANES = 4
-"""Edges of a row side by side, for values as wide as a memory sector."""
 
 SECTOR = 8
 """Elements of a value below which reading indices costs as much as reading values."""
 
-TOTAL_GROUPS = 1024
+TOTAL_GROUPS = 2048
 """Pieces of a sum over all rows: fixed, so that the order of the sum does not depend on the GPU."""
 
 OUTER_GROUPS = 256
@@ -39,13 +36,11 @@ MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a tile is chosen by: `elements` of the widest value of an edge or row (padded),
-    `arrays` read per edge, and whether edges meet matrices."""
+    """What a tile is chosen by: `elements` of the widest value (padded), `whole` as in `Tile`."""
 
     whole: int
     elements: int
     itemsize: int
-    arrays: int
     has_products: bool
     has_totals: bool
     has_edges: bool
@@ -85,35 +80,39 @@ def facts(program: RowProgram) -> Facts:
     widest = max((int(np.prod([padded(e) for e in s])) for s in shapes), default=1)
     if not whole:
         check_size(widest, "a row program's widest value")
-    reads = [n for n in program.reads if n.type.space.kind != "global"]
     products = bool(program.outer_sums) or any(n.op.name == "contract" for n in nodes)
     totals = bool(program.totals or program.outer_sums)
-    return Facts(
-        whole, widest, itemsize, len(reads), products, totals, program.relation is not None
-    )
+    return Facts(whole, widest, itemsize, products, totals, program.relation is not None)
 
 
 def _window(known: Facts) -> int:
     return min(padded(known.whole), WINDOW_BYTES // known.itemsize) if known.whole else 0
 
 
-@lru_cache(maxsize=1024)
-def choose_tile(program: RowProgram, mean_degree: int) -> Tile:
+def choose_tile(program: RowProgram, degree: int) -> Tile:
     """The tile of a row program whose rows have about so many edges (a power of two)."""
     known = facts(program)
     window = _window(known)
     width = window or known.elements
-    groups = (OUTER_GROUPS if program.outer_sums else TOTAL_GROUPS) if known.has_totals else 0
     if known.has_products:
+        groups = OUTER_GROUPS if known.has_totals else 0
         return Tile(PRODUCT_ENTITIES // 16, 16, 4, known.whole, window, groups)
-    warps = 1 if width <= WARP * THREAD_ELEMENTS else 4
-    elements = THREAD_ELEMENTS if known.arrays <= 4 else THREAD_ELEMENTS // 2
-    entities = max(1, padded(WARP * warps * elements // width + 1) // 2)
+    # Features that meet one another across lanes leave fewer registers for values.
+    mixes = known.whole == 0
+    warps = (2 if mixes else 1) if width <= WARP * THREAD_ELEMENTS else 4
+    if known.has_totals:
+        warps = 4
+    elements = THREAD_ELEMENTS // 2 if mixes or width < SECTOR else THREAD_ELEMENTS
+    entities = max(1, WARP * warps * elements // width)
+    groups = TOTAL_GROUPS if known.has_totals else 0
     if not known.has_edges:
         return Tile(min(4 * entities, 1024), 1, 4, known.whole, window, groups)
+    edges = min(_edge_lanes(width, degree), entities)
+    return Tile(entities // edges, edges, warps, known.whole, window, groups)
+
+
+def _edge_lanes(width: int, degree: int) -> int:
+    """Edges of a row side by side: enough to read indices in whole sectors."""
     if width < SECTOR:
-        # A row's own indices fill few sectors: rows side by side share them.
-        edges = min(WARP, max(EDGE_LANES, 2 * mean_degree))
-        return Tile(entities // edges, edges, warps, known.whole, window, groups, False)
-    edges = min(EDGE_LANES, entities)
-    return Tile(max(1, entities // edges), edges, warps, known.whole, window, groups)
+        return min(WARP, max(4, degree))
+    return 8 if width < WARP else 2

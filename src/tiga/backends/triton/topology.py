@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from tiga.backends.triton.layout import padded
+
 CHUNK = 256
 """Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
 
@@ -15,13 +17,15 @@ class DeviceWalk:
 
     `row_ptr`: int64 `[num_rows + 1]`; `index`, `edge_id`: as in `tiga.relations.Walk`, in its
     dtype. The work list `item_row`, `item_low`, `item_count`: first the chunks of rows with more
-    than `CHUNK` edges, by row and position, then every other row, longest first or in order. `hub_rows`,
+    than `CHUNK` edges, by row and position, then every other row, longest first. `hub_rows`,
     `hub_ptr`, `chunk_hub`: int64, the split rows, the chunks of each, and the split row of each
-    chunk. All depend on the graph alone.
+    chunk. `typical_degree`: of the row of a random edge, as a power of two. All depend on the graph
+    alone.
     """
 
     num_rows: int
     num_edges: int
+    typical_degree: int
     row_ptr: Any
     index: Any
     edge_id: Any
@@ -58,12 +62,10 @@ class DeviceWalk:
         return self.plan_bytes + sum(array.nbytes for array in arrays if array is not None)
 
 
-def device_walk(graph: Any, side: str, device: Any, by_degree: bool = True) -> DeviceWalk:
+def device_walk(graph: Any, side: str, device: Any) -> DeviceWalk:
     """The walk of a graph on a device, built once per version of its index arrays."""
-    place = (side, str(device))
-    rows = graph.derived(("device rows", *place), lambda csr: _rows(csr, side, device))
-    key = ("device walk", *place, by_degree)
-    return graph.derived(key, lambda csr: _walk(*rows, by_degree))
+    key = ("device walk", side, str(device))
+    return graph.derived(key, lambda csr: _walk(*_rows(csr, side, device)))
 
 
 def _rows(csr: Any, side: str, device: Any) -> tuple[Any, Any, Any]:
@@ -89,7 +91,7 @@ def _starts(counts: Any) -> Any:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def _walk(row_ptr: Any, index: Any, edge_id: Any, by_degree: bool) -> DeviceWalk:
+def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     import torch
 
     degree = row_ptr.diff()
@@ -102,11 +104,11 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any, by_degree: bool) -> DeviceWalk
     chunk_low = row_ptr[chunk_row] + ordinal * CHUNK
     chunk_count = torch.minimum(row_ptr[chunk_row + 1] - chunk_low, torch.full_like(ordinal, CHUNK))
     whole = torch.nonzero(degree <= CHUNK).flatten()
-    if by_degree:
-        whole = whole[torch.argsort(degree[whole], descending=True, stable=True)]
+    whole = whole[torch.argsort(degree[whole], descending=True, stable=True)]
     return DeviceWalk(
         num_rows=degree.shape[0],
         num_edges=index.shape[0],
+        typical_degree=_typical_degree(degree),
         row_ptr=row_ptr,
         index=index,
         edge_id=edge_id,
@@ -117,3 +119,9 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any, by_degree: bool) -> DeviceWalk
         hub_ptr=hub_ptr,
         chunk_hub=chunk_hub,
     )
+
+
+def _typical_degree(degree: Any) -> int:
+    """The mean over edges of their row's degree, which tells skewed graphs from even ones."""
+    squares = float((degree.double() ** 2).sum())
+    return padded(max(1, round(squares / max(float(degree.sum()), 1.0))))
