@@ -11,6 +11,7 @@ gnn = pytest.importorskip("torch_geometric.nn")
 from torch import nn  # noqa: E402
 
 from tests.unit.pyg_checks import TIGHT, D, E, F, N, check, edges, mlp, nodes  # noqa: E402
+from tiga.errors import Unfusable  # noqa: E402
 from tiga.interop import pyg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -211,6 +212,29 @@ def test_attention_weights_are_there_when_asked_for():
     torch.testing.assert_close(out, expected, **TIGHT)
     assert torch.equal(index, wanted)
     torch.testing.assert_close(alpha, weights, **TIGHT)
+
+
+def test_dropout_of_attention():
+    conv = gnn.GATConv(F, 6, heads=2, dropout=0.5)
+    fused, x, edge_index = pyg.compile(conv), nodes(), edges()
+    torch.manual_seed(7)
+    first, second = fused(x, edge_index), fused(x, edge_index)
+    assert not torch.equal(first, second)
+    torch.manual_seed(7)
+    assert torch.equal(fused(x, edge_index), first)
+    with pytest.raises(Unfusable, match="at random"):
+        fused(x, edge_index, return_attention_weights=True)
+    conv.eval()
+    check(conv, x, edge_index, fused=fused.eval())
+
+
+def test_dropout_on_average():
+    """The mean of many draws comes near the result without dropout, within 5 deviations."""
+    conv = gnn.GATConv(F, 2, dropout=0.5)
+    fused, x, edge_index = pyg.compile(conv), nodes().detach(), edges()
+    draws = torch.stack([fused(x, edge_index) for _ in range(200)])
+    error = (draws.mean(0) - conv.eval()(x, edge_index)).abs()
+    assert (error <= 5 * draws.std(0) / 200**0.5 + 1e-12).all()
 
 
 def test_second_derivatives():

@@ -25,13 +25,20 @@ class Deferred:
 
     def __init__(self, conv: Any, edge_index: Any, size: Any, given: Mapping[str, Any]) -> None:
         self.made: torch.Tensor | None = None
+        self.inlined = False
         self._compute = lambda: type(conv).edge_updater(conv, edge_index, size=size, **given)
         self.given = given
 
     def tensor(self) -> torch.Tensor:
         """The values of every edge, as the layer itself computes them."""
         if self.made is None:
+            before = torch.get_rng_state() if self.inlined else None
             self.made = self._compute()
+            if before is not None and not torch.equal(before, torch.get_rng_state()):
+                raise Unfusable(
+                    "the values of edges that are asked for were drawn at random within a walk, "
+                    "which keeps none; call the layer's .eval() first."
+                )
         return self.made
 
     def __getattr__(self, name: str) -> Any:
@@ -166,6 +173,7 @@ class Binding:
 
     def include(self, name: str, deferred: "Deferred") -> None:
         """Run an edge update as a part of this walk."""
+        deferred.inlined = True
         own = Binding(self.conv, self.size, self.num_edges)
         own.stage("edge_update", name, deferred.given)
         for kind, values in own.fields.items():
