@@ -12,6 +12,7 @@ import numpy as np
 from tiga.ops import REGISTRY, Op, Pointwise, feature, leaf, message, pointwise
 from tiga.ops.contract import Contract, OuterSum
 from tiga.ops.functions import tanh
+from tiga.ops.lookup import IndexSum, Lookup
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.random import RandomBits
 from tiga.ops.scan import ScanAfter, ScanBefore
@@ -46,7 +47,8 @@ SHAPES: tuple[Shape, ...] = ((), (5,))
 HERE = "here"
 """The space of an operand that follows the sample: edges, rows or global."""
 
-MODULES = ("contract", "feature", "functions", "leaf", "message", "pointwise", "random", "scan")
+MODULES = ("contract", "feature", "functions", "leaf", "lookup", "message", "pointwise",
+    "random", "scan")
 NAMES = sorted(
     name
     for name, op in REGISTRY.items()
@@ -261,6 +263,18 @@ _SAMPLES = {
         Sample(f"outer_sum[{space}]", OuterSum(), operands, WIDE)
         for space in (EDGES.edge, EDGES.dst)
         for operands in ((Operand((4,), space), Operand((3,), space)),)
+    ],
+    "lookup": lambda: [
+        Sample(f"lookup{list(table)}{list(index)}", Lookup(),
+               (Operand(table, GLOBAL), Operand(index, HERE, int64)), ALL)
+        for table in ((6,), (6, 4), (6, 2, 3))
+        for index in ((), (3,))
+    ],
+    "index_sum": lambda: [
+        Sample(f"index_sum[{space}]{list(index)}", IndexSum(6),
+               (Operand(index, space, int64), Operand((*index, 4), space)), WIDE)
+        for space in (EDGES.edge, EDGES.dst)
+        for index in ((), (3,))
     ],
     "random_bits": lambda: [
         Sample(f"random_bits[{word}]{list(shape)}", RandomBits(3, word), (Operand(shape),) * 3,

@@ -54,13 +54,16 @@ def _step(
     for number, phase in enumerate(step.phases):
         done = [f"{n.op.kind} of {_short(n)}{_where(n.inputs[0])}" for n in phase.reductions]
         done += [f"scan of {_short(s.before)}" for s in phase.scans]
-        done += [f"sum of outer products {_short(n)}" for n in phase.outer_sums]
+        done += [f"{_SUMS[n.op.name]} {_short(n)}" for n in phase.outer_sums]
         done += [f"scattered {n.op.kind} of {_short(n)}" for n in phase.scatters]
         done += [f"edge value {_short(n)} stored" for n in phase.stores]
         yield f"phase {number}: {'; '.join(done)}"
     yield f"fuses {_fused(step)}"
     if step.writes:
         yield f"writes {_values(step.writes, plan)}"
+
+
+_SUMS = {"outer_sum": "sum of outer products", "index_sum": "sums by index"}
 
 
 def _rows(step: RowProgram, schedule: Schedule) -> str:

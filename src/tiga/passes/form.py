@@ -20,7 +20,15 @@ from tiga.types import GLOBAL, Relation, Space
 RECOMPUTE_COST = 4
 """A free value with an op of at least this cost is stored before it is read across edges."""
 
-LIBRARY_OPS = ("contract", "outer_sum")
+LIBRARY_OPS = ("contract", "outer_sum", "index_sum")
+EDGE_SUMS = ("outer_sum", "index_sum")
+"""Sums over edges into a global value, in pieces."""
+
+TABLES = {"contract": 1, "lookup": 0}
+"""Ops that read a global array as they go, and which operand it is."""
+
+LARGEST_SUM = 1 << 16
+"""Elements of a sum over edges: each task has a piece of its own."""
 
 IN_REGISTERS = 64
 """Global values of more elements are not rearranged in registers but by a library call."""
@@ -65,8 +73,9 @@ class Former:
             if node in early:
                 self.place(node)
         for node in self.program.order:
-            if node.op.name == "contract" and node.inputs[1] in early:
-                self._store(node.inputs[1])
+            place = TABLES.get(node.op.name)
+            if place is not None and node.inputs[place] in early:
+                self._store(node.inputs[place])
         for node in self.program.order:
             if node not in early:
                 self.place(node)
@@ -79,7 +88,7 @@ class Former:
     def place(self, node: Node) -> None:
         if node.type.space.kind == "edge":
             self.leaves[node] = self._edge_leaves(node)
-        elif node.op.name == "outer_sum" and node.inputs[0].type.space.kind == "edge":
+        elif node.op.name in EDGE_SUMS and node.inputs[0].type.space.kind == "edge":
             self._place_edge_sum(node)
         elif node.op.name in ROW_RESULTS:
             self._place_row_result(node)
@@ -94,10 +103,11 @@ class Former:
         """The gathers, spreads, scans, matrices and edge inputs that an edge value is made of."""
         if isinstance(node.op, Scan):
             return (node, *self._scan_leaves(node))
-        if node.op.name == "contract":
-            x, matrix = node.inputs
-            self._store(matrix)
-            return tuple(dict.fromkeys((*self.leaves[x], matrix)))
+        place = TABLES.get(node.op.name)
+        if place is not None:
+            table, x = node.inputs[place], node.inputs[1 - place]
+            self._store(table)
+            return tuple(dict.fromkeys((*self.leaves[x], table)))
         if node.op.name in ("gather", "spread", "input"):
             return (node,)
         found = (leaf for child in node.inputs for leaf in self.leaves[child])
@@ -234,6 +244,8 @@ class Former:
             self.phase[node] = FREE
 
     def _place_row_value(self, node: Node) -> None:
+        if node.op.name == "lookup":
+            self._store(node.inputs[0])
         bound = max((self.home[child] for child in node.inputs), default=FREE)
         if bound == FREE:
             self.home[node], self.phase[node] = FREE, FREE
@@ -264,6 +276,9 @@ class Former:
             self.phase[node] = FREE
 
     def _place_edge_sum(self, node: Node) -> None:
+        if node.op.name == "index_sum" and node.type.size > LARGEST_SUM:
+            place = f" ({node.where})" if node.where else ""
+            raise Unfusable(f"the gradient of a table of {node.type.size} elements{place}")
         index, phase = self._place_edge_values(node.inputs)
         self.drafts[index].phase(phase).outer_sums.append(node)
         self.home[node], self.phase[node] = index, FREE

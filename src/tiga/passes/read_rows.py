@@ -89,7 +89,7 @@ class WalkReader:
 
 
 SCAN_BEFORE = PREFIX + "scan_before"
-_SUMS = (PREFIX + "reduce_all", PREFIX + "outer_sum")
+_SUMS = (PREFIX + "reduce_all", PREFIX + "outer_sum", PREFIX + "index_sum")
 """Sums over all turns of their loop, complete after the last."""
 
 

@@ -72,10 +72,12 @@ def cone(program: RowProgram) -> list[Node]:
 
 
 def _in_registers(program: RowProgram) -> list[Node]:
-    """The nodes that kernels hold in registers: all but the matrices of products."""
+    """The nodes that kernels hold in registers: all but matrices, tables, and sums of those."""
     nodes = cone(program)
-    matrices = {n.inputs[1] for n in nodes if n.op.name == "contract"}
-    return [n for n in nodes if n not in matrices]
+    arrays = {n.inputs[1] for n in nodes if n.op.name == "contract"}
+    arrays |= {n.inputs[0] for n in nodes if n.op.name == "lookup"}
+    arrays |= set(program.outer_sums)
+    return [n for n in nodes if n not in arrays]
 
 
 def _whole(nodes: list[Node]) -> int:
@@ -111,7 +113,7 @@ def _by_edges(program: RowProgram, lanes: int) -> Schedule | None:
     read = [n for n in values if n.op.name in ("gather", "input")]
     wide_enough = all(n.type.dtype.itemsize >= 4 for n in read)
     simple = not (program.outer_sums or program.scans or program.scatters)
-    simple = simple and all(n.op.name != "contract" for n in values)
+    simple = simple and all(n.op.name not in ("contract", "lookup") for n in values)
     size = max((n.type.size for n in values), default=0)
     if not (wide_enough and simple and 0 < size <= NARROW):
         return None

@@ -39,7 +39,7 @@ class Gradient:
     wanted: tuple[int, ...]
 
 
-COLLECTING = ("reduce", "scan_after", "reduce_all", "contract", "outer_sum")
+COLLECTING = ("reduce", "scan_after", "reduce_all", "contract", "outer_sum", "index_sum")
 
 
 def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:

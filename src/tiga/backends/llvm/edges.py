@@ -182,8 +182,8 @@ class EdgeLoop:
 
     def _add_outer(self, node: Node, values: EdgeScope) -> None:
         x, y = node.inputs
-        lead = x.type.size // node.type.shape[0]
-        self.task.outer_sums[node].add(values.value(x), values.value(y), lead)
+        pairs = x.type.size if node.op.name == "index_sum" else x.type.size // node.type.shape[0]
+        self.task.outer_sums[node].add(values.value(x), values.value(y), pairs)
 
     def _prefetch(self, row: RowScope, index: ir.Value, edge: ir.Value) -> None:
         layout, distance = row.kernel.layout, self.schedule.prefetch

@@ -13,7 +13,7 @@ from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
-from tiga.backends.llvm.products import OuterAccumulator, add_pieces
+from tiga.backends.llvm.products import add_pieces, make_accumulator
 from tiga.backends.llvm.scans import declare_allocator, keep_carries, kept_scans
 from tiga.backends.llvm.scatters import combine_groups, tasks_of
 from tiga.backends.llvm.scope import KernelScope, RowScope
@@ -182,7 +182,7 @@ class Kernels:
     ) -> Iterator[TaskState]:
         """What lasts over the rows of a task; outer products go to one piece of their totals."""
         sums = {
-            node: OuterAccumulator.make(node, table.state("partial", node), piece, table.allocate)
+            node: make_accumulator(node, table.state("partial", node), piece, table.allocate)
             for node in self.program.outer_sums
         }
         for one in sums.values():

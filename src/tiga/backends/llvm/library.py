@@ -32,6 +32,9 @@ def call_library(
     node: Node, addresses: Mapping[Node, int], extents: Mapping[Space, int], matmul: Matmul
 ) -> None:
     """Compute a product of node values, or a rearranged global value, into its array."""
+    if node.op.name == "index_sum":
+        _index_sum(node, addresses, extents)
+        return
     if node.op.name not in ("contract", "outer_sum"):
         _rearrange(node, addresses)
         return
@@ -70,6 +73,17 @@ def _outer_sum(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) ->
         matmul(left, b[rows].astype(dtype), piece)
         total += piece
     out[...] = total
+
+
+def _index_sum(node: Node, addresses: Mapping[Node, int], extents: Mapping[Space, int]) -> None:
+    """In the order of the entities."""
+    arrays = []
+    for child in node.inputs:
+        extent = extents[child.type.space]
+        buffer = (ctypes.c_ubyte * (extent * child.type.row_bytes)).from_address(addresses[child])
+        view = np.frombuffer(memoryview(buffer), np.uint8).view(child.type.dtype.numpy)
+        arrays.append(view.reshape(extent, *child.type.shape))
+    _view(node, addresses[node], 1).reshape(node.type.shape)[...] = node.op.reference(*arrays)[0]
 
 
 def _rearrange(node: Node, addresses: Mapping[Node, int]) -> None:

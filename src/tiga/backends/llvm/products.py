@@ -219,8 +219,80 @@ class OuterAccumulator:
         return step
 
 
-OuterSums = Mapping[Node, OuterAccumulator]
-"""The accumulators of a kernel by their `outer_sum` node."""
+@dataclass(frozen=True)
+class IndexAccumulator:
+    """Adds rows y [K] to row `index` of a table, edge by edge."""
+
+    total: Array
+    piece: ir.Value
+    extent: int
+    row: int
+
+    def begin(self) -> None:
+        """Clear the piece of the total."""
+        zero = constant_of(0, lanes_type(register_element(self.total.dtype), self.row))
+
+        def clear(at: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self.total.store(zero, self._start(at))
+            return carried
+
+        loop(i64(0), i64(self.extent), 1, [], clear)
+
+    def _start(self, index: ir.Value) -> ir.Value:
+        row = arith.muli(index, i64(self.row))
+        return arith.addi(self.total.start(self.piece), row)
+
+    def add(self, index: ir.Value, y: ir.Value, pairs: int) -> None:
+        """Add `pairs` rows to theirs."""
+        for i in range(pairs):
+            at = select_lanes(index, np.array([i]))
+            row = select_lanes(y, np.arange(i * self.row, (i + 1) * self.row))
+            known, place = within(at, self.extent)
+            start = self._start(place)
+            total = self.total.load(start, self.row)
+            added = ARITHMETIC.add(total, row)
+            self.total.store(arith.select(known, added, total), start)
+
+    def end(self) -> None:
+        """Nothing is left."""
+
+
+def within(index: ir.Value, extent: int) -> tuple[ir.Value, ir.Value]:
+    """Whether an index is in [0, extent), and one that is: itself, or 0."""
+    # As an unsigned number, a negative index is large.
+    known = arith.cmpi(arith.CmpIPredicate.ult, index, i64(extent))
+    return known, arith.select(known, index, i64(0))
+
+
+def look_up(node: Node, index: ir.Value, table: Array) -> ir.Value:
+    """The rows of a table [V, *K] that the lanes of `index` name."""
+    source, by = node.inputs
+    extent = source.type.shape[0]
+    row = source.type.size // extent if extent else 0
+    missing = constant_of(
+        float("nan") if node.type.dtype.is_float else 0,
+        lanes_type(register_element(node.type.dtype), row),
+    )
+    rows = []
+    for i in range(by.type.size):
+        known, place = within(select_lanes(index, np.array([i])), extent)
+        found = table.load(arith.muli(place, i64(row)), row)
+        rows.append(arith.select(known, found, missing))
+    return join(rows)
+
+
+def make_accumulator(
+    node: Node, total: Array, piece: ir.Value, allocate: Allocate
+) -> OuterAccumulator | IndexAccumulator:
+    """What adds up a sum over edges into a piece of `total`."""
+    if node.op.name == "index_sum":
+        extent = node.type.shape[0]
+        return IndexAccumulator(total, piece, extent, node.type.size // extent)
+    return OuterAccumulator.make(node, total, piece, allocate)
+
+
+OuterSums = Mapping[Node, OuterAccumulator | IndexAccumulator]
+"""The accumulators of a kernel by their node."""
 
 
 def add_pieces(pieces: Array, count: ir.Value, total: Array) -> None:

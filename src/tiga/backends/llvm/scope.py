@@ -15,7 +15,7 @@ from torch_mlir.dialects import arith
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, evaluate_op
 from tiga.backends.llvm.memory import Array, i64, load_word, splat
-from tiga.backends.llvm.products import Allocate, multiply
+from tiga.backends.llvm.products import Allocate, look_up, multiply
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
 from tiga.types import int64
@@ -97,6 +97,9 @@ class RowScope:
             return self.kernel.value(node.inputs[0])
         if node.op.name == "degree":
             return self.kernel.degree(node, self.entity)
+        if node.op.name == "lookup":
+            table, index = node.inputs
+            return look_up(node, self.value(index), self.kernel.arrays[table])
         assert node.op.name != "reduce", f"{node!r} belongs to an earlier phase"
         return evaluate_op(self.kernel.layout, node, [self.value(n) for n in node.inputs])
 
@@ -129,6 +132,9 @@ class EdgeScope:
         if node.op.name == "contract":
             x, matrix = node.inputs
             return multiply(node, self.value(x), kernel.arrays[matrix], kernel.allocate)
+        if node.op.name == "lookup":
+            table, index = node.inputs
+            return look_up(node, self.value(index), kernel.arrays[table])
         return evaluate_op(kernel.layout, node, [self.value(n) for n in node.inputs])
 
     def store(self, node: Node, array: Array) -> None:
