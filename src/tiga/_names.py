@@ -1,6 +1,8 @@
 """Public names and where they live: read by `tiga.__init__`, which loads nothing by itself."""
 
 FUNCTIONS = {
+    "tiga.frontends.tensor.execution": ("execution",),
+    "tiga.frontends.tensor.snapshot": ("load", "save"),
     "tiga.frontends.tensor.grids": ("eye", "linspace", "meshgrid"),
     "tiga.frontends.tensor.selection": (
         "abs",

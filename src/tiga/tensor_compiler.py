@@ -84,6 +84,19 @@ class TensorExecutable:
                 known.pop(node, None)
         return [known[node] for node in self.program.outputs]
 
+    @cached_property
+    def scratch_bytes(self) -> int:
+        """The most bytes that values between steps take at once, beside inputs and outputs."""
+        outputs = set(self.program.outputs)
+        live = peak = 0
+        for number, step in enumerate(self.steps):
+            written = step.outputs if isinstance(step, KernelStep) else (step.node,)
+            live += sum(n.type.row_bytes for n in written if n not in outputs)
+            peak = max(peak, live)
+            gone = (n for n in self._released(number, outputs) if n not in self.program.inputs)
+            live -= sum(n.type.row_bytes for n in gone)
+        return peak
+
     def _released(self, number: int, outputs: set[Node]) -> list[Node]:
         return [n for n, last in self._last_uses.items() if last == number and n not in outputs]
 

@@ -9,7 +9,6 @@ that are no longer there, and only those.
 import os
 import threading
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +157,18 @@ def _open_nameless(directory: Path) -> int:
         except OSError as error:
             if isinstance(error, PermissionError):
                 raise
-    path = directory / f"{_PREFIX}{_owner(os.getpid())}-{os.urandom(8).hex()}"
+    path = directory / f"{_PREFIX}{process_name()}-{os.urandom(8).hex()}"
     fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     path.unlink()
     return fd
 
 
-def _owner(pid: int) -> str:
-    """A process, told apart from a later one of the same number by when it started."""
+def process_name() -> str:
+    """This process in a file name, told apart from a later one of the same number by its start."""
+    return _process(os.getpid())
+
+
+def _process(pid: int) -> str:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return f"{pid}-{fields[19]}"
@@ -178,18 +181,25 @@ def remove_leftovers(directory: Path) -> int:
 
     Files of living processes and of other users stay.
     """
-    return _remove(directory, _PREFIX, Path.unlink)
+    return remove_of_dead(directory, _PREFIX)
 
 
-def _remove(directory: Path, prefix: str, remove: Callable[[Path], Any]) -> int:
+def remove_of_dead(directory: Path, prefix: str) -> int:
+    """Remove this user's files `prefix<process name>-...` of processes that are no longer there;
+    the number of files."""
     removed = 0
-    for path in directory.glob(f"{prefix}*"):
+    try:
+        found = list(directory.glob(f"{prefix}*"))
+    except OSError:
+        return 0  # a folder that may be written but not listed
+    for path in found:
         pid, _, rest = path.name[len(prefix) :].partition("-")
         try:
             mine = path.stat().st_uid == os.getuid()
-            if not (mine and pid.isdecimal()) or _owner(int(pid)) == f"{pid}-{rest.split('-')[0]}":
+            alive = pid.isdecimal() and _process(int(pid)) == f"{pid}-{rest.split('-')[0]}"
+            if not (mine and pid.isdecimal()) or alive:
                 continue
-            remove(path)
+            path.unlink()
         except OSError:
             continue  # another process was faster, or may not be looked at
         removed += 1

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiga.frontends.tensor.program import program_of
+from tiga.frontends.tensor.residency import scratch
 from tiga.tensor_compiler import compile_tensors
 from tiga.trace.node import Node
 
@@ -20,7 +21,8 @@ def run_compiled(roots: Sequence[Node], native: bool = False) -> tuple[list[np.n
     hit = compile_tensors.cache_info().hits > before
     compile_ms = executable.compile()
     launched = perf_counter()
-    arrays = executable.run(bundle.arrays)
+    with scratch(executable):
+        arrays = executable.run(bundle.arrays)
     done = perf_counter()
     execution: dict[str, Any] = {
         "backend": executable.backend,

@@ -145,6 +145,8 @@ class Tensor:
     @property
     def strides(self) -> tuple[int, ...]:
         """How far apart neighbours along each axis are in memory, in elements."""
+        if self._array is None and self._buffer is not None:
+            self.realize()
         if self._array is None and self._source is None:
             return contiguous_strides(self.shape)
         return tuple(step // self.itemsize for step in _layout(self).strides)
@@ -152,7 +154,7 @@ class Tensor:
     @property
     def offset(self) -> int:
         """Where the first element is in the storage, in elements."""
-        if self._source is not None:
+        if self._source is not None or self._buffer is not None:
             self.realize()
         if self._array is None or self._buffer is None:
             return 0

@@ -1,5 +1,6 @@
 """New tensors: from Python values, numpy arrays and other libraries, and filled ones."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import SCALARS
-from tiga.frontends.tensor.core import Tensor, check_device, wrap
+from tiga.frontends.tensor.core import Tensor, charge, check_device, wrap
 from tiga.frontends.tensor.dtypes import (
     DEFAULT_FLOAT,
     DEFAULT_INT,
@@ -15,6 +16,8 @@ from tiga.frontends.tensor.dtypes import (
     result_dtype,
 )
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.residency import reserve
+from tiga.runtime.scope import active
 from tiga.types import DType, dtype_of_numpy
 
 Extent = int | Sequence[int]
@@ -30,9 +33,22 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return tuple(int(extent) for extent in extents)
 
 
-def finish(array: np.ndarray, requires_grad: bool, device: Any = None) -> Tensor:
+def _room(shape: Any, dtype: DType) -> tuple[int, ...]:
+    """A shape for which the budget in force has room."""
+    extents = _shape(shape)
+    if active() is not None:
+        reserve(math.prod(extents) * dtype.itemsize, f"a new tensor of shape {extents}")
+    return extents
+
+
+def finish(
+    array: np.ndarray, requires_grad: bool, device: Any = None, shared: bool = False
+) -> Tensor:
+    """A leaf with this value; memory that is not `shared` is charged to the budget in force."""
     check_device(device)
     made = wrap(array)
+    if not shared and active() is not None:
+        charge(made)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -99,8 +115,9 @@ def tensor(
         array = np.from_dlpack(data)
     else:
         found: set[type] = set()
-        _leaves(data, found)
+        shape = _leaves(data, found)
         wanted = _inferred(found) if wanted is None else wanted
+        _room(shape, wanted)
         try:
             array = np.array(data, dtype=wanted.numpy)
         except (OverflowError, TypeError, ValueError) as error:
@@ -110,6 +127,7 @@ def tensor(
     target = array.dtype if wanted is None else wanted.numpy
     if array.dtype.kind == "c" and target.kind not in "cb":
         array = array.real
+    _room(array.shape, dtype_of_numpy(target))
     return finish(np.array(array, dtype=target, order="C"), requires_grad, device)
 
 
@@ -168,7 +186,7 @@ def from_numpy(array: np.ndarray, *, requires_grad: bool = False) -> Tensor:
     _known_dtype(array)
     negative = any(step < 0 or step % array.itemsize for step in array.strides)
     copied = negative or not array.flags.writeable or not array.dtype.isnative
-    return finish(np.array(array, order="C") if copied else array, requires_grad)
+    return finish(np.array(array, order="C") if copied else array, requires_grad, shared=not copied)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -181,7 +199,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """
     from tiga.frontends.dlpack import array_of
 
-    return finish(array_of(x, copy), False, device)
+    return finish(array_of(x, copy), False, device, shared=True)
 
 
 def from_torch(tensor: Any, *, requires_grad: bool | None = None) -> Tensor:
@@ -200,7 +218,7 @@ def from_torch(tensor: Any, *, requires_grad: bool | None = None) -> Tensor:
     from tiga.frontends.dlpack import array_of_torch
 
     grad = tensor.requires_grad if requires_grad is None else requires_grad
-    return finish(array_of_torch(tensor), grad)
+    return finish(array_of_torch(tensor), grad, shared=True)
 
 
 def empty(
@@ -214,7 +232,7 @@ def empty(
         (2, 3)
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return finish(np.empty(_shape(shape), kind.numpy), requires_grad, device)
+    return finish(np.empty(_room(shape, kind), kind.numpy), requires_grad, device)
 
 
 def zeros(
@@ -228,7 +246,7 @@ def zeros(
         [0.0, 0.0]
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return finish(np.zeros(_shape(shape), kind.numpy), requires_grad, device)
+    return finish(np.zeros(_room(shape, kind), kind.numpy), requires_grad, device)
 
 
 def ones(
@@ -242,7 +260,7 @@ def ones(
         [1, 1]
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return finish(np.ones(_shape(shape), kind.numpy), requires_grad, device)
+    return finish(np.ones(_room(shape, kind), kind.numpy), requires_grad, device)
 
 
 def full(
@@ -261,7 +279,7 @@ def full(
         [7, 7]
     """
     kind = result_dtype(fill_value) if dtype is None else check_dtype(dtype)
-    return finish(np.full(_shape(shape), fill_value, kind.numpy), requires_grad, device)
+    return finish(np.full(_room(shape, kind), fill_value, kind.numpy), requires_grad, device)
 
 
 def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:

@@ -12,6 +12,7 @@ from tiga.errors import InvalidIndex
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
 from tiga.ops.base import Pointwise
+from tiga.runtime.scope import active
 from tiga.trace.node import Node
 from tiga.types import bfloat16, float16
 
@@ -113,6 +114,9 @@ _ALIASING = ("real", "imag", "stop_gradient", "cast", "conj", "where")
 
 def realize(tensor: Tensor) -> None:
     """Give one tensor its value."""
+    if tensor._buffer is not None:
+        tensor._buffer.absent.restore()
+        return
     if tensor._plan is not None:
         plan, tensor._plan = tensor._plan, None
         plan.settle()
@@ -129,7 +133,17 @@ def realize(tensor: Tensor) -> None:
 
 
 def realize_all(tensors: Sequence[Tensor]) -> None:
-    """Give tensors their values, in one program."""
+    """Give tensors their values, in one program, within the budgets in force."""
+    if active() is None:
+        _realize_all(tensors)
+        return
+    from tiga.frontends.tensor.residency import working
+
+    with working(tensors):
+        _realize_all(tensors)
+
+
+def _realize_all(tensors: Sequence[Tensor]) -> None:
     if len(tensors) == 1 and _is_small(tensors[0]._node):
         _realize_small(tensors[0])
         return

@@ -4,7 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tiga.frontends.tensor import elementwise as e
-from tiga.frontends.tensor import indexing, inplace, inspection, linear, losses, sorting, views
+from tiga.frontends.tensor import (
+    indexing,
+    inplace,
+    inspection,
+    linear,
+    losses,
+    residency,
+    snapshot,
+    sorting,
+    views,
+)
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import SCALARS, normalize_axis
@@ -125,12 +135,23 @@ _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
     "T": lambda x: views.permute_dims(x, tuple(reversed(range(x.ndim)))),
     "real": s.real,
     "imag": s.imag,
+    "residency": residency.residency,
 }
 
 
 def cpu(x: Tensor) -> Tensor:
     """The tensor itself, which is on the CPU."""
     return x.realize()
+
+
+def cuda(x: Tensor) -> Tensor:
+    """Refused: native tensors live on the CPU."""
+    return _to(x, device="cuda")
+
+
+def _save(x: Tensor, path: Any, *, overwrite: bool = False) -> Any:
+    """Write the tensor to a file; see `tg.save`."""
+    return snapshot.save(x, path, overwrite=overwrite)
 
 
 def to_torch(x: Tensor, *, copy: bool = False) -> Any:
@@ -178,7 +199,8 @@ def install() -> None:
     for name, getter in _PROPERTIES.items():
         setattr(Tensor, name, property(getter))
     for name, dunder in {
-        "cpu": cpu, "to_torch": to_torch, "__dlpack__": _dlpack,
+        "cpu": cpu, "cuda": cuda, "save": _save, "spill": residency.spill,
+        "to_torch": to_torch, "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device, "__array_namespace__": _array_namespace,
     }.items():  # fmt: skip
         setattr(Tensor, name, dunder)

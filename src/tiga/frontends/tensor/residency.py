@@ -4,15 +4,17 @@ What moves is a block of memory with every tensor that views it, so that views s
 that something else holds too (a numpy array, a torch tensor) stays: nothing would be freed.
 """
 
+import mmap
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.errors import InvalidState
+from tiga.errors import InvalidState, OutOfBudget
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.runtime.buffer import Buffer
@@ -47,7 +49,7 @@ class Layout:
 
     def over(self, block: np.ndarray) -> np.ndarray:
         """The view of another block with the same bytes."""
-        return np.ndarray(self.shape, self.dtype, block.data, self.offset, self.strides)
+        return np.ndarray(self.shape, self.dtype, block, self.offset, self.strides)
 
 
 def _address(array: np.ndarray) -> int:
@@ -63,13 +65,14 @@ class Absent:
         self._tensors: list[tuple[weakref.ref[Tensor], Layout]] = []
         self._cells: list[tuple[weakref.ref[Cell], Layout]] = []
         self._lock = threading.RLock()
+        self._done = False
 
     def add(self, tensor: Tensor, layout: Layout) -> None:
         """Take a tensor's memory, and that of its expressions' values."""
         tensor._array = None
         self._tensors.append((weakref.ref(tensor), layout))
         for cell in cells_of(tensor):
-            if hasattr_array(cell):
+            if cell.absent is None:
                 del cell.array
             cell.absent = self
             self._cells.append((weakref.ref(cell), layout))
@@ -77,32 +80,30 @@ class Absent:
     def restore(self) -> None:
         """Bring the block back for everything that views it."""
         with self._lock:
-            buffer = self._buffer()
-            if buffer is not None and buffer.absent is not self:
+            if self._done:
                 return
-            block = self.backing.bring()
-            self.put(block)
+            living = self.put(self.backing.bring())
             self.backing.close()
+        if living is not None and active() is not None:
+            adopt(living)
 
-    def put(self, block: np.ndarray) -> None:
-        """Give a block to everything that views it."""
+    def put(self, block: np.ndarray) -> Tensor | None:
+        """Give a block to everything that views it; one of the tensors that do."""
+        self._done = True
         buffer = self._buffer()
+        living = None
         for tensor_ref, layout in self._tensors:
             tensor = tensor_ref()
             if tensor is not None and tensor._buffer is buffer:
                 tensor._array = layout.over(block)
+                living = tensor
         for cell_ref, layout in self._cells:
             cell = cell_ref()
             if cell is not None and cell.absent is self:
                 cell.array, cell.absent = layout.over(block), None
         if buffer is not None:
             buffer.owner, buffer.absent = block, None
-            adopt(block, buffer)
-
-
-def hasattr_array(cell: Cell) -> bool:
-    """Whether a cell's value is in memory, without bringing it there."""
-    return cell.absent is None
+        return living
 
 
 def cells_of(tensor: Tensor) -> list[Cell]:
@@ -142,23 +143,35 @@ def reserve(nbytes: int, what: str) -> None:
         scope.reserve(nbytes, what)
 
 
-def adopt(array: np.ndarray, buffer: Buffer) -> None:
-    """Charge new memory to the scope in force, which may spill it when it needs room."""
-    scope = active()
-    if scope is None:
+def adopt(tensor: Tensor) -> None:
+    """Charge a tensor's memory to the scope in force, which may spill it when it needs room."""
+    scope, buffer, array = active(), tensor._buffer, tensor._array
+    assert buffer is not None
+    assert array is not None
+    if scope is None or not block_of(array).flags.owndata:
         return
+    if not buffer.viewers:
+        buffer.viewers.append(weakref.ref(tensor))
     reference = weakref.ref(buffer)
 
     def evict() -> bool:
         held = reference()
         return held is not None and _evict(held)
 
-    scope.adopt(array, f"a tensor of {array.nbytes} bytes", evict)
+    scope.adopt(array, f"the tensor of {tensor._node.type} built at {tensor.where}", evict)
 
 
 def _evict(buffer: Buffer) -> bool:
     living = [t for t in (r() for r in buffer.viewers) if t is not None and t._buffer is buffer]
-    return bool(living) and buffer.absent is None and _move_out(living[0])
+    return bool(living) and buffer.absent is None and _moved(living)
+
+
+def _moved(living: list[Tensor]) -> bool:
+    """Evict the block of these tensors; what the disk does not hold stays in memory."""
+    try:
+        return _move_out(living[0])
+    except OutOfBudget:
+        return False
 
 
 def spill(x: Tensor) -> Tensor:
@@ -210,7 +223,7 @@ def _move_out(x: Tensor) -> bool:
     block = block_of(array)
     backing = buffer.origin if buffer.origin is not None and buffer.version == 0 else None
     if backing is None:
-        if not block.flags.owndata or not _is_plain(block):
+        if not _is_movable(block):
             return False
         scope = active() or fallback()
         backing = Spilled(scope.spill(_bytes(block), f"a spilled tensor of {block.nbytes} bytes"))
@@ -219,8 +232,8 @@ def _move_out(x: Tensor) -> bool:
         assert tensor._array is not None
         absent.add(tensor, Layout.of(tensor._array, block))
     buffer.owner, buffer.absent = None, absent
-    alive, restored = weakref.ref(block), block.view(np.uint8) if False else None
-    del array, block, tensor, restored
+    alive = weakref.ref(block)
+    del array, block, tensor
     held = alive()
     if held is None:
         return True
@@ -229,9 +242,10 @@ def _move_out(x: Tensor) -> bool:
     return False
 
 
-def _is_plain(block: np.ndarray) -> bool:
-    """Whether a block's bytes are one run of memory."""
-    return block.flags.c_contiguous or block.flags.f_contiguous
+def _is_movable(block: np.ndarray) -> bool:
+    """Whether a block's bytes are one run of memory that Tiga may free."""
+    ours = block.flags.owndata or isinstance(block.base, mmap.mmap)
+    return ours and (block.flags.c_contiguous or block.flags.f_contiguous)
 
 
 def _bytes(block: np.ndarray) -> memoryview:
@@ -273,3 +287,35 @@ def cells_below(nodes: Sequence[Any]) -> list[Cell]:
         else:
             stack.extend(node.inputs)
     return list(found.values())
+
+
+@contextmanager
+def working(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Room for computing tensors: operands are brought in and stay, the rest may be spilled.
+
+    Raises:
+        OutOfBudget: operands, results and intermediate values do not fit at once.
+    """
+    scope = active()
+    assert scope is not None
+    roots = [t._node for t in tensors if t._array is None and t._node.cell is None]
+    with ExitStack() as stack:
+        for cell in cells_below(roots):
+            stack.enter_context(scope.pinned([cell.array]))
+        results = {id(node): node.type for node in roots}
+        need = sum(type.row_bytes for type in results.values())
+        if need:
+            names = ", ".join(map(str, results.values()))
+            scope.reserve(need, f"computing {names} ({here()})")
+        yield
+
+
+@contextmanager
+def scratch(executable: Any) -> Iterator[None]:
+    """Charge the intermediate values of a compiled program while it runs."""
+    scope = active()
+    if scope is None:
+        yield
+        return
+    with scope.temporary(executable.scratch_bytes, "intermediate values of a program"):
+        yield

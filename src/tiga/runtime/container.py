@@ -1,0 +1,344 @@
+"""Named arrays in one file: a safetensors file whose header also tells what Tiga must check.
+
+The header is 8 bytes of length, then JSON: for each array its dtype, shape and byte range, and
+under `__metadata__` the entry `tiga` (a JSON text) and `tiga.crc32`, the checksum of the header
+with that number's digits as zeros. Each array has a checksum of its own in the `tiga` entry. Any
+reader of safetensors reads the file; complex numbers are pairs of floats along a last axis of 2.
+
+A file is written under a temporary name, flushed to the disk and then renamed: whoever reads sees
+the old file or the new one, never a part. Readers that are attached keep the old one.
+"""
+
+import json
+import math
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tiga.errors import InvalidFile, InvalidValue
+from tiga.runtime.spill import pread_into, process_name, pwrite_all, remove_of_dead
+
+FORMAT = 1
+"""Raised when files change in a way that older versions would misread."""
+
+DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
+    "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
+}  # fmt: skip
+_CODES = {name: code for code, name in DTYPES.items()}
+_PAIRS = {"complex64": "float32", "complex128": "float64"}
+_PARTIAL = ".tiga-save-"
+_CRC_FIELD = '"tiga.crc32":"'
+_ZEROS = "0" * 8
+HEADER_LIMIT = 100 * 2**20
+PIECE = 8 * 2**20
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """The numpy dtype of a Tiga dtype's name."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An array of a container: its dtype by name, shape, and where its bytes start in the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    crc32: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return math.prod(self.shape) * numpy_dtype(self.dtype).itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one entry along the first axis."""
+        return math.prod(self.shape[1:]) * numpy_dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Content:
+    """An array to write: its bytes come in pieces, so that it need never be in memory whole."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: Iterable[np.ndarray]
+
+    @staticmethod
+    def of(array: np.ndarray, dtype: str) -> "Content":
+        """An array in memory, of any strides."""
+        return Content(dtype, array.shape, _pieces(array))
+
+
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    if not array.ndim:
+        yield np.ascontiguousarray(array)
+        return
+    step = max(1, PIECE // max(1, array.nbytes // max(1, len(array))))
+    for start in range(0, len(array), step):
+        yield np.ascontiguousarray(array[start : start + step])
+
+
+# writing
+
+
+def write_container(
+    path: Any, contents: Mapping[str, Content], kind: str, info: Any = None,
+    overwrite: bool = False,
+) -> Path:  # fmt: skip
+    """Write arrays to a new file, or replace one at once with `overwrite`; returns the path.
+
+    Raises:
+        FileExistsError: there is a file, and no `overwrite`.
+        OSError: the disk is full, or the folder cannot be written; no file is left then.
+    """
+    path = Path(path)
+    if not overwrite and path.exists():
+        raise FileExistsError(f"save: {path} exists; choose another name, or pass overwrite=True.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"save: the folder {path.parent} does not exist; create it first.")
+    remove_of_dead(path.parent, _PARTIAL)
+    partial = path.parent / f"{_PARTIAL}{process_name()}-{os.urandom(8).hex()}"
+    fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        _write_all(fd, contents, kind, info)
+        os.fsync(fd)
+        publish(partial, path, overwrite)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(fd)
+    return path
+
+
+def publish(partial: Path, path: Path, overwrite: bool) -> None:
+    """Give a finished file its name, and make that last."""
+    if overwrite:
+        os.replace(partial, path)
+    else:
+        try:
+            os.link(partial, path)  # unlike a rename, it never replaces a file made meanwhile
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            os.replace(partial, path)
+        else:
+            partial.unlink()
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_all(fd: int, contents: Mapping[str, Content], kind: str, info: Any) -> None:
+    shapes = {name: (content.dtype, content.shape) for name, content in contents.items()}
+    header = header_bytes(shapes, kind, info, dict.fromkeys(contents, 0))
+    sums: dict[str, int] = {}
+    offset = len(header)
+    for name, content in contents.items():
+        start, checksum = offset, 0
+        for piece in content.pieces:
+            data = piece.reshape(-1).view(np.uint8)
+            checksum = zlib.crc32(data, checksum)
+            pwrite_all(fd, data, offset)
+            offset += data.size
+        sums[name] = checksum
+        expected = math.prod(content.shape) * numpy_dtype(content.dtype).itemsize
+        assert offset - start == expected, name
+    pwrite_all(fd, header_bytes(shapes, kind, info, sums), 0)
+
+
+def header_bytes(
+    shapes: Mapping[str, tuple[str, tuple[int, ...]]], kind: str, info: Any,
+    sums: Mapping[str, int],
+) -> bytes:  # fmt: skip
+    """The header of a file with these arrays; its length does not depend on the checksums."""
+    told = {
+        "format": FORMAT,
+        "kind": kind,
+        "info": info,
+        "arrays": {n: {"dtype": d, "crc32": f"{sums[n]:08x}"} for n, (d, _) in shapes.items()},
+    }
+    described: dict[str, Any] = {"__metadata__": {"tiga": json.dumps(told), "tiga.crc32": _ZEROS}}
+    offset = 0
+    for name, (dtype, shape) in shapes.items():
+        code, stored = _stored(dtype, shape)
+        end = offset + math.prod(shape) * numpy_dtype(dtype).itemsize
+        described[name] = {"dtype": code, "shape": stored, "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(described, separators=(",", ":"))
+    text += " " * (-(len(text.encode()) + 8) % 64)
+    data = struct.pack("<Q", len(text.encode())) + text.encode()
+    digits = f"{zlib.crc32(data):08x}".encode()
+    at = data.index(_CRC_FIELD.encode()) + len(_CRC_FIELD)
+    return data[:at] + digits + data[at + 8 :]
+
+
+def _stored(dtype: str, shape: tuple[int, ...]) -> tuple[str, list[int]]:
+    if dtype in _PAIRS:
+        return _CODES[_PAIRS[dtype]], [*shape, 2]
+    return _CODES[dtype], list(shape)
+
+
+# reading
+
+
+class Container:
+    """An open file of named arrays; its header was checked, its bytes are not yet.
+
+    Raises (`InvalidFile`): the file is shorter or longer than its header says, was not written by
+    Tiga, or by a later version in another format, or its header was altered.
+    """
+
+    def __init__(self, path: Any) -> None:
+        self.path = Path(path)
+        self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._read_header()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, name: str, verify: bool = True) -> np.ndarray:
+        """An array in memory; with `verify` its checksum is compared."""
+        entry = self.entry(name)
+        array = np.empty(entry.shape, numpy_dtype(entry.dtype))
+        self.pread(array, entry.offset)
+        if verify and zlib.crc32(array.reshape(-1).view(np.uint8)) != entry.crc32:
+            raise self._altered(name)
+        return array
+
+    def pread(self, block: np.ndarray, offset: int) -> None:
+        """Fill a contiguous array with the bytes at an offset of the file."""
+        try:
+            pread_into(self.fd, block, offset)
+        except EOFError as error:
+            raise InvalidFile(f"{self.path}: {error}: it was cut after it was opened.") from None
+
+    def entry(self, name: str) -> Entry:
+        """What is known of an array.
+
+        Raises:
+            InvalidFile: there is none of this name.
+        """
+        if name not in self.entries:
+            raise InvalidFile(f"{self.path}: no array {name!r}; it has {sorted(self.entries)}.")
+        return self.entries[name]
+
+    def verify(self, names: Iterable[str] | None = None) -> None:
+        """Compare the checksums of arrays, by default all, reading them in pieces.
+
+        Raises:
+            InvalidFile: one of them was altered.
+        """
+        block = np.empty(PIECE, np.uint8)
+        for name in self.entries if names is None else names:
+            entry, checksum = self.entry(name), 0
+            for start in range(0, entry.nbytes, PIECE):
+                part = block[: min(PIECE, entry.nbytes - start)]
+                self.pread(part, entry.offset + start)
+                checksum = zlib.crc32(part, checksum)
+            if checksum != entry.crc32:
+                raise self._altered(name)
+
+    def close(self) -> None:
+        """Close the file; a second time does nothing."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "fd", -1) >= 0:
+            self.close()
+
+    def _altered(self, name: str) -> InvalidFile:
+        return InvalidFile(
+            f"{self.path}: the bytes of {name!r} do not have the checksum they were written with; "
+            "the file was altered or damaged: write it again."
+        )
+
+    def _refuse(self, why: str) -> InvalidFile:
+        return InvalidFile(f"{self.path}: {why}")
+
+    def _read_header(self) -> None:
+        size = os.fstat(self.fd).st_size
+        start = os.pread(self.fd, 8, 0)
+        if len(start) < 8:
+            raise self._refuse(f"{size} bytes are too few for a snapshot; it was cut, or is none.")
+        (length,) = struct.unpack("<Q", start)
+        if length > HEADER_LIMIT or 8 + length > size:
+            raise self._refuse("not a snapshot, or one that was cut within its header.")
+        data = start + os.pread(self.fd, length, 8)
+        try:
+            described = json.loads(data[8:].decode())
+            metadata = described.pop("__metadata__")
+            told = json.loads(metadata["tiga"])
+            version = told["format"]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise self._refuse(
+                "the header is not one that Tiga wrote: another program's safetensors file is "
+                "read with the safetensors package, any other file is none."
+            ) from None
+        if isinstance(version, int) and version > FORMAT:
+            raise self._refuse(
+                f"format {version} is newer than this version of Tiga reads ({FORMAT}); update it."
+            )
+        if not _header_is_whole(data):
+            raise self._refuse("the header was altered or damaged: its checksum differs.")
+        self.kind: str = told["kind"]
+        self.info: Any = told["info"]
+        self.entries = self._entries(described, told["arrays"], 8 + length)
+        end = max((e.offset + e.nbytes for e in self.entries.values()), default=8 + length)
+        if end != size:
+            raise self._refuse(
+                f"{size} bytes, but its header tells of {end}: it was cut or added to."
+            )
+
+    def _entries(self, described: Any, told: Any, start: int) -> dict[str, Entry]:
+        entries = {}
+        try:
+            for name, one in described.items():
+                dtype = told[name]["dtype"]
+                shape = tuple(one["shape"])
+                code, stored = _stored(dtype, shape[:-1] if dtype in _PAIRS else shape)
+                low, high = one["data_offsets"]
+                logical = shape[:-1] if dtype in _PAIRS else shape
+                crc = int(told[name]["crc32"], 16)
+                entry = Entry(name, dtype, logical, start + low, crc)
+                if (code, stored) != (one["dtype"], list(shape)) or entry.nbytes != high - low:
+                    raise ValueError(name)
+                entries[name] = entry
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._refuse(f"the header describes no arrays ({error!r}).") from None
+        return entries
+
+
+def _header_is_whole(data: bytes) -> bool:
+    at = data.find(_CRC_FIELD.encode()) + len(_CRC_FIELD)
+    digits = data[at : at + 8]
+    blank = data[:at] + _ZEROS.encode() + data[at + 8 :]
+    return digits == f"{zlib.crc32(blank):08x}".encode()
+
+
+def require_name(name: Any) -> str:
+    """A name that an array in a file can have.
+
+    Raises:
+        InvalidValue: no text, empty, or the one name that the format keeps for itself.
+    """
+    if not isinstance(name, str) or not name or name == "__metadata__":
+        raise InvalidValue(f"save: expected names that are text and not empty, got {name!r}.")
+    return name

@@ -1,0 +1,248 @@
+"""Execution scopes: budgets in force for a stretch of code, what was charged to them, and who can
+make room.
+
+A block of memory is charged to the innermost scope when it comes to be, and released when it is
+freed, in whatever scope that happens: values outlive the scope that made them.
+"""
+
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import OutOfBudget
+from tiga.runtime.spill import SpillFile
+from tiga.runtime.tiers import TIERS, Account
+
+HISTORY = 20_000
+"""Points of the plot of live bytes that a scope keeps; then every other one is dropped."""
+
+
+@dataclass
+class Counters:
+    """What moved between tiers, and how long the program waited for it."""
+
+    evictions: int = 0
+    restores: int = 0
+    bytes_spilled: int = 0
+    bytes_restored: int = 0
+    seconds_waiting: float = 0.0
+
+
+@dataclass
+class Resident:
+    """A block that can be moved out: `evict` does, and says whether any memory was freed."""
+
+    block: "weakref.ref[np.ndarray]"
+    evict: Callable[[], bool]
+    pins: int = 0
+
+
+@dataclass(eq=False)
+class Scope:
+    """Accounts by tier, a spill file made at its first use, and the blocks in order of last use."""
+
+    budgets: dict[str, int] = field(default_factory=dict)
+    spill_dir: Any = None
+    lru: bool = False
+    page_rows: int | None = None
+    prefetch_depth: int = 2
+
+    def __post_init__(self) -> None:
+        names = [tier.name for tier in TIERS if tier.allocatable]
+        self.accounts = {name: Account(name, self.budgets.get(name)) for name in names}
+        self.counters = Counters()
+        self.residents: OrderedDict[int, Resident] = OrderedDict()
+        self.history: list[tuple[float, int, int]] = [(time.perf_counter(), 0, 0)]
+        self._file: SpillFile | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def host(self) -> Account:
+        """The account of ordinary memory."""
+        return self.accounts["host"]
+
+    @property
+    def disk(self) -> Account:
+        """The account of the disk."""
+        return self.accounts["nvme"]
+
+    @property
+    def file(self) -> SpillFile:
+        """The spill file."""
+        with self._lock:
+            if self._file is None:
+                self._file = SpillFile(self.spill_dir)
+            return self._file
+
+    def reserve(self, nbytes: int, what: str) -> None:
+        """Make sure that so many bytes of host memory can be allocated now.
+
+        Raises:
+            OutOfBudget: they do not fit, even with everything idle spilled.
+        """
+        if self.host.fits(nbytes):
+            return
+        if self.lru:
+            self._make_room(nbytes)
+        if not self.host.fits(nbytes):
+            raise OutOfBudget(self.host.refusal(nbytes, what))
+
+    def adopt(self, array: np.ndarray, what: str, evict: Callable[[], bool] | None = None) -> None:
+        """Charge the memory that an array views, once, until it is freed."""
+        block = block_of(array)
+        with self._lock:
+            key = id(block)
+            if key in self.residents and self.residents[key].block() is block:
+                return
+            self.reserve(block.nbytes, what)
+            ticket = self.host.charge(block.nbytes, what)
+            self.residents[key] = Resident(weakref.ref(block), evict or _stays)
+            weakref.finalize(block, self._released, key, ticket).atexit = False
+            self._note()
+
+    @contextmanager
+    def temporary(self, nbytes: int, what: str) -> Iterator[None]:
+        """Charge bytes for the body of a `with`."""
+        self.reserve(nbytes, what)
+        ticket = self.host.charge(nbytes, what)
+        self._note()
+        try:
+            yield
+        finally:
+            self.host.release(ticket)
+            self._note()
+
+    @contextmanager
+    def pinned(self, arrays: Iterable[np.ndarray]) -> Iterator[None]:
+        """Keep the blocks of arrays in memory for the body of a `with`; they count as used now."""
+        held = []
+        with self._lock:
+            for array in arrays:
+                key = id(block_of(array))
+                resident = self.residents.get(key)
+                if resident is not None:
+                    self.residents.move_to_end(key)
+                    resident.pins += 1
+                    held.append(resident)
+        try:
+            yield
+        finally:
+            for resident in held:
+                resident.pins -= 1
+
+    def spill(self, data: Any, what: str) -> "Extent":
+        """Write bytes to the spill file.
+
+        Raises:
+            OutOfBudget: they exceed the disk's budget.
+            OSError: the disk is full.
+        """
+        start = time.perf_counter()
+        extent = Extent(self, memoryview(data).nbytes, what)
+        self.file.write(extent.start, data)
+        self.counters.bytes_spilled += extent.nbytes
+        self.counters.seconds_waiting += time.perf_counter() - start
+        self._note()
+        return extent
+
+    def _make_room(self, nbytes: int) -> None:
+        for key in list(self.residents):
+            if self.host.fits(nbytes):
+                return
+            resident = self.residents.get(key)
+            if resident is not None and not resident.pins and resident.evict():
+                self.counters.evictions += 1
+
+    def _released(self, key: int, ticket: int) -> None:
+        with self._lock:
+            self.residents.pop(key, None)
+            self.host.release(ticket)
+            self._note()
+
+    def _note(self) -> None:
+        if len(self.history) >= HISTORY:
+            del self.history[1::2]
+        self.history.append((time.perf_counter(), self.host.live, self.disk.live))
+
+
+class Extent:
+    """Bytes in a scope's spill file, charged to its disk; freed with the object."""
+
+    def __init__(self, scope: Scope, nbytes: int, what: str) -> None:
+        self.nbytes, self.scope = nbytes, scope
+        ticket = scope.disk.charge(nbytes, what)
+        try:
+            self.file = scope.file
+            self.start = self.file.allocate(nbytes)
+        except BaseException:
+            scope.disk.release(ticket)
+            raise
+        self._free = weakref.finalize(self, _free, scope, self.file, self.start, nbytes, ticket)
+        self._free.atexit = False
+
+    def read(self) -> np.ndarray:
+        """The bytes, uint8."""
+        start = time.perf_counter()
+        block = self.file.read(self.start, self.nbytes)
+        self.scope.counters.restores += 1
+        self.scope.counters.bytes_restored += self.nbytes
+        self.scope.counters.seconds_waiting += time.perf_counter() - start
+        return block
+
+    def close(self) -> None:
+        """Free the bytes; a second time does nothing."""
+        self._free()
+
+
+def _free(scope: Scope, file: SpillFile, start: int, nbytes: int, ticket: int) -> None:
+    file.free(start, nbytes)
+    scope.disk.release(ticket)
+
+
+def _stays() -> bool:
+    return False
+
+
+def block_of(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory which `array` views."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+_active: ContextVar[Scope | None] = ContextVar("tiga_scope", default=None)
+
+
+def active() -> Scope | None:
+    """The innermost scope of this thread or task."""
+    return _active.get()
+
+
+@contextmanager
+def within(scope: Scope | None) -> Iterator[None]:
+    """Make a scope the innermost one for the body of a `with`."""
+    token = _active.set(scope)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+_default_lock = threading.Lock()
+_default: list[Scope] = []
+
+
+def fallback() -> Scope:
+    """The scope of spills outside of any: no budget, the default directory."""
+    with _default_lock:
+        if not _default:
+            _default.append(Scope())
+        return _default[0]
