@@ -35,6 +35,10 @@ def rules_for(program: Program) -> Rules:
     return Rules(add, make_input)
 
 
+PARALLEL_ELEMENTS = 32768
+"""Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
+the others costs more, and far more where they share their cores. The results are the same."""
+
 _C_TYPES = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
 
 
@@ -61,6 +65,7 @@ class Runnable:
         self.program = program
         self.executable = executable(program)
         self.outputs = [layout_of(n.type) for n in program.outputs]
+        self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
         self.inputs = [_C_TYPES.get(n.type.dtype.name) for n in program.inputs]
         spaces = {n.type.space for n in program.order if n.type.space != GLOBAL}
         self.extents = {
@@ -91,7 +96,8 @@ class Runnable:
             numbers.append(number)
             addresses.append(ctypes.addressof(number))
         destinations = [output.data_ptr() for output in outputs]
-        threads = torch.get_num_threads()
+        work = self.width * (csr.num_edges + csr.num_src + csr.num_dst)
+        threads = torch.get_num_threads() if work >= PARALLEL_ELEMENTS else 1
         if self.program.relations:
             self.executable.run((graph,), addresses, destinations, threads)
         else:
