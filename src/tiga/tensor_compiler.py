@@ -50,6 +50,13 @@ class TensorExecutable:
         return sha256(describe(self.program).encode()).hexdigest()
 
     @cached_property
+    def constants(self) -> dict[Node, np.ndarray]:
+        """Constants as arrays of one element in memory, whatever their extent."""
+        found = [node for node in self.program.order if node.op.name == "constant"]
+        return {n: np.broadcast_to(np.asarray(n.op.value, n.type.dtype.numpy), n.type.shape)
+                for n in found}  # fmt: skip
+
+    @cached_property
     def _last_uses(self) -> dict[Node, int]:
         uses: dict[Node, int] = {}
         for number, step in enumerate(self.steps):
@@ -71,9 +78,7 @@ class TensorExecutable:
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for given inputs."""
         known: dict[Node, np.ndarray] = dict(zip(self.program.inputs, arrays, strict=True))
-        for node in self.program.order:
-            if node.op.name == "constant":
-                known[node] = node.op.reference()[0]
+        known.update(self.constants)
         outputs = set(self.program.outputs)
         for number, step in enumerate(self.steps):
             if isinstance(step, KernelStep):
@@ -124,9 +129,7 @@ def prepare_tensors(
     kept: list[Any] = []
     for node, array in zip(program.inputs, arrays, strict=True):
         known[node] = array if array.flags.c_contiguous else _refreshed(array, calls)
-    for node in program.order:
-        if node.op.name == "constant":
-            known[node] = np.ascontiguousarray(node.op.reference()[0])
+    known.update(executable.constants)
     given = {program.outputs[0]: output}
     for step in executable.steps:
         if isinstance(step, KernelStep):
@@ -195,10 +198,12 @@ def call_library(node: Node, known: dict[Node, np.ndarray]) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def compile_tensors(program: Program, native: bool = False) -> TensorExecutable:
+def compile_tensors(
+    program: Program, native: bool = False, relaxed: bool = True
+) -> TensorExecutable:
     """The executable of a whole-tensor program, planned once; its kernels are compiled at their
     first run, and shared by every program that needs the same code."""
-    return TensorExecutable(program, plan(program, native))
+    return TensorExecutable(program, plan(program, native, relaxed))
 
 
 def describe(program: Program) -> str:

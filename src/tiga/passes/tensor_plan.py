@@ -68,20 +68,20 @@ def _is_readable_move(node: Node) -> bool:
     return node.op.name == "broadcast" and node.inputs[0].op.name != "constant"
 
 
-def plan(program: Program, native: bool = False) -> tuple[TensorStep, ...]:
+def plan(program: Program, native: bool = False, relaxed: bool = True) -> tuple[TensorStep, ...]:
     """The steps of a whole-tensor program, in an order that computes every value before its use.
 
-    `native` compiles domains of any size.
+    `native` compiles domains of any size; without `relaxed`, sums add element after element.
     """
-    planner = _Planner(program, native)
+    planner = _Planner(program, native, relaxed)
     while planner.waiting:
         planner.step()
     return tuple(planner.steps)
 
 
 class _Planner:
-    def __init__(self, program: Program, native: bool) -> None:
-        self.native = native
+    def __init__(self, program: Program, native: bool, relaxed: bool) -> None:
+        self.native, self.relaxed = native, relaxed
         order = program.order
         self.done = {n for n in order if not n.inputs}
         self.waiting = [n for n in order if n.inputs]
@@ -138,7 +138,7 @@ class _Planner:
         bases = [self._base(group, n, members) for n in moves]
         stored = list(dict.fromkeys([*kernel, *(b for b in bases if b in members)]))
         if stored:
-            self.steps.append(group.close(stored))
+            self.steps.append(group.close(stored, self.relaxed))
         self.steps.extend(LibraryStep(n) for n in self._chain(group, moves, members))
 
     def _is_stored(self, node: Node, members: set[Node]) -> bool:

@@ -41,13 +41,17 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Spec:
-    """A kernel: its instructions, which of them are stored, and how many columns go together."""
+    """A kernel: its instructions, which of them are stored, and how many columns go together.
+
+    `ordered`: sums add element after element.
+    """
 
     flat: bool
     instructions: tuple[Instruction, ...]
     stores: tuple[int, ...]
     lanes: int
     stashed: tuple[int, ...] = ()
+    ordered: bool = False
 
     def level(self, index: int) -> int:
         """How many row reductions come before the value: the phase that computes it."""

@@ -14,6 +14,7 @@ from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.launcher import call_of, launch
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
+from tiga.runtime.pool import POOL
 from tiga.trace.node import Node
 
 TASK_ELEMENTS = 16384
@@ -64,6 +65,8 @@ class Decomposition:
 def decompose(spec: Spec, rows: int, columns: int) -> Decomposition:
     """The tasks of a kernel on a domain of these extents."""
     kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
+    if spec.ordered and kinds & {COLUMN, TOTAL}:
+        return Decomposition(rows, columns, 1, 1)
     tile = columns
     if ROW not in kinds and columns > 2 * TASK_ELEMENTS:
         tile = TASK_ELEMENTS
@@ -145,7 +148,7 @@ def bind(
     parts = decompose(step.spec, step.rows, step.columns)
     kept = [np.ascontiguousarray(arrays[load.node]) for load in step.loads]
     stored = [_output(step, place, parts, given or {}) for place in range(len(step.outputs))]
-    words = [_word(name, step, parts, kept, stored) for name in code.names]
+    words = _words(code.names, step, parts, kept, stored)
     table = (ctypes.c_int64 * len(words))(*words)
     return Bound(step, code, parts, stored, table, kept)
 
@@ -161,26 +164,29 @@ def _output(
     if one.kind == TOTAL:
         return np.empty((parts.tasks,), dtype.compute.numpy)
     assert one.kind in (FULL, ROW)
-    return given[node] if node in given else np.empty(node.type.shape, dtype.numpy)
+    return given[node] if node in given else POOL.array(node.type.shape, dtype.numpy)
 
 
-def _word(
-    name: tuple, step: KernelStep, parts: Decomposition, kept: Sequence[np.ndarray],
+def _words(
+    names: Sequence[tuple], step: KernelStep, parts: Decomposition, kept: Sequence[np.ndarray],
     stored: Sequence[np.ndarray],
-) -> int:  # fmt: skip
-    kind, which = name[0], name[1]
-    if kind == "size":
-        sizes = {"rows": step.rows, "columns": step.columns, "batch": parts.batch,
-                 "tile": parts.tile, "tiles": parts.tiles}  # fmt: skip
-        return sizes[which]
-    if kind == "load":
-        return kept[which].__array_interface__["data"][0]
-    if kind == "store":
-        return stored[which].__array_interface__["data"][0]
-    if kind == "argument":
-        return _bits(step.arguments[which])
-    extent, own = step.loads[which].strides[name[2]]
-    return extent if kind == "extent" else own
+) -> list[int]:  # fmt: skip
+    """The kernel's table."""
+    sizes = {"rows": step.rows, "columns": step.columns, "batch": parts.batch,
+             "tile": parts.tile, "tiles": parts.tiles}  # fmt: skip
+    words = []
+    for kind, which, *rest in names:
+        if kind == "size":
+            words.append(sizes[which])
+        elif kind == "load":
+            words.append(kept[which].__array_interface__["data"][0])
+        elif kind == "store":
+            words.append(stored[which].__array_interface__["data"][0])
+        elif kind == "argument":
+            words.append(_bits(step.arguments[which]))
+        else:
+            words.append(step.loads[which].strides[rest[0]][kind == "step"])
+    return words
 
 
 def _bits(number: float | int) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tiga import knobs
 from tiga.frontends.tensor.program import program_of
 from tiga.frontends.tensor.residency import scratch
 from tiga.tensor_compiler import compile_tensors
@@ -17,7 +18,8 @@ def run_compiled(roots: Sequence[Node], native: bool = False) -> tuple[list[np.n
     start = perf_counter()
     bundle = program_of(roots)
     before = compile_tensors.cache_info().hits
-    executable = compile_tensors(bundle.program, native)
+    relaxed = knobs.current().relaxed_math
+    executable = compile_tensors(bundle.program, native, relaxed)
     hit = compile_tensors.cache_info().hits > before
     compile_ms = executable.compile()
     launched = perf_counter()
@@ -34,14 +36,18 @@ def run_compiled(roots: Sequence[Node], native: bool = False) -> tuple[list[np.n
         "kernels": len(executable.kernels),
         "library_calls": executable.calls,
         "saved_bytes": 0,
-        "relaxed_math": True,
+        "relaxed_math": relaxed,
     }
-    given = set(map(id, bundle.arrays))
-    return [_own(array, given) for array in arrays], execution
+    return _own(arrays, bundle.arrays), execution
 
 
-def _own(array: np.ndarray, given: set[int]) -> np.ndarray:
-    """An output in row-major memory that nothing else shares."""
-    base = array if array.base is None else array.base
-    shared = id(base) in given or id(array) in given or array.base is not None
-    return np.array(array, order="C") if shared or not array.flags.c_contiguous else array
+def _own(arrays: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Outputs in row-major memory that neither an input nor another output shares."""
+    taken = list(given)
+    owned: list[np.ndarray] = []
+    for array in arrays:
+        shared = any(np.may_share_memory(array, other) for other in taken)
+        whole = array.flags.c_contiguous and array.flags.writeable and not shared
+        owned.append(array if whole else np.array(array, order="C"))
+        taken.append(owned[-1])
+    return owned

@@ -1,0 +1,1 @@
+"""Benchmarks of the compiler itself, each a module to run by its name."""
