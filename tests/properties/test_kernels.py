@@ -1,6 +1,7 @@
 """Kernels of any graph, width and reducer: values, gradients and thread counts, against torch."""
 
 from functools import cache
+from unittest import mock
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 import tiga as tg
 from tests.strategies import graphs
 from tiga import knobs
+from tiga.frontends.torch import unit
 from tiga.relations.walk import HUB_DEGREE
 
 WIDTHS = (1, 3, 8, 17, 64)
@@ -202,7 +204,7 @@ def test_threads_do_not_change_a_bit(reducer, dtype, coo, edge, width):
     arguments = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
     results = []
     for threads in (1, 2):
-        with knobs.scope(num_threads=threads):
+        with knobs.scope(num_threads=threads), mock.patch.object(unit, "PARALLEL_ELEMENTS", 0):
             out, gradients = on_tiga(kernel(edge, reducer), graph, *arguments)
         results.append([bits(value) for value in (out, *gradients)])
     assert results[0] == results[1]

@@ -13,9 +13,11 @@ import torch
 from tiga.compiler import executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.frontends.torch.gpu import device_of, on_gpu, run_on_gpu
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
+from tiga.runtime.parallel import thread_count
 from tiga.trace.derivatives import Gradient, Rules, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -79,13 +81,18 @@ class Runnable:
         outputs = []
         for layout in self.outputs:
             lead = () if layout.extent is None else (getattr(csr, layout.extent),)
-            outputs.append(torch.empty((*lead, *layout.shape), dtype=layout.dtype))
+            shape = (*lead, *layout.shape)
+            outputs.append(torch.empty(shape, dtype=layout.dtype, device=device_of(graph)))
         return outputs
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[torch.Tensor]:
         """Compute the outputs from contiguous tensors and Python numbers."""
         csr = graph.csr()
         outputs = self.allocate(graph)
+        if on_gpu(graph):
+            extents = {s: getattr(csr, e) for s, e in self.extents.items() if e is not None}
+            run_on_gpu(self.program, graph, values, outputs, extents)
+            return outputs
         numbers: list[Any] = []
         addresses: list[int] = []
         for value, c_type in zip(values, self.inputs, strict=True):
@@ -97,7 +104,7 @@ class Runnable:
             addresses.append(ctypes.addressof(number))
         destinations = [output.data_ptr() for output in outputs]
         work = self.width * (csr.num_edges + csr.num_src + csr.num_dst)
-        threads = torch.get_num_threads() if work >= PARALLEL_ELEMENTS else 1
+        threads = thread_count(torch.get_num_threads()) if work >= PARALLEL_ELEMENTS else 1
         if self.program.relations:
             self.executable.run((graph,), addresses, destinations, threads)
         else:
