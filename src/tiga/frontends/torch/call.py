@@ -13,6 +13,7 @@ from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.autograd import permute, run
 from tiga.frontends.torch.bounded import Bounded
+from tiga.frontends.torch.bounds import Checked
 from tiga.frontends.torch.capture import (
     Captured,
     FieldSource,
@@ -88,6 +89,7 @@ class State:
     misses: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
     orders: Any = field(default_factory=weakref.WeakKeyDictionary)
+    checked: Checked = field(default_factory=Checked)
 
     def __reduce__(self) -> Any:
         return _no_state, ()
@@ -247,6 +249,15 @@ def _bind(variant: Variant, graph: Graph, fields: Any, params: Any, state: State
     return values
 
 
+def _field(source: Any, fields: Any, params: Any) -> tuple[torch.Tensor, str]:
+    """The tensor of a source as the user gave it, and its name."""
+    if isinstance(source, FieldSource):
+        return fields[source.namespace][source.name], f"{source.namespace}.{source.name}"
+    if isinstance(source, ParamSource):
+        return params[source.name], source.name
+    return source if isinstance(source, torch.Tensor) else source.get(), "the index"
+
+
 def _orders(state: State, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
     """The permutation from edge order to CSR order, and its inverse."""
     token = graph.token()
@@ -271,6 +282,8 @@ def _edge_order(state: State, graph: Graph) -> torch.Tensor:
 def _run(state: State, variant: Variant, graph: Graph, fields: Any, params: Any) -> Any:
     assert variant.unit is not None
     assert variant.captured is not None
+    for bound in variant.captured.bounds:
+        state.checked.require(bound, *_field(bound.source, fields, params))
     values = _bind(variant, graph, fields, params, state)
     outputs = run(variant.unit, graph, graph.token(), values)
     if variant.single:

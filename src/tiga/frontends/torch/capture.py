@@ -10,6 +10,7 @@ import torch
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.torch.bounds import Bound, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.guards import AttributeSlot, Guards, Place
@@ -58,7 +59,8 @@ class Captured:
 
     `result` holds positions of outputs; `params` are values of parameters that the program
     depends on; `numbers` are the inputs that stand for Python numbers; `rows` is the tree
-    of what `node` is given, with dtype and feature shape of each leaf; None without a `node`.
+    of what `node` is given, with dtype and feature shape of each leaf; None without a `node`;
+    `bounds` are those of fields that index tables.
     """
 
     program: Program
@@ -68,6 +70,7 @@ class Captured:
     params: Mapping[str, Any]
     numbers: frozenset[Node]
     rows: Any = None
+    bounds: tuple[Bound, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,7 @@ class Attempt:
         numbers = frozenset(o.trace for o in self.operands.values())
         return Captured(
             program, tuple(inputs.values()), guards, numbered(result), self.params, numbers,
-            self.rows,
+            self.rows, bounds_of(self.recorder.bounds, inputs),
         )  # fmt: skip
 
     def _trace(self, clone: Any) -> Any:

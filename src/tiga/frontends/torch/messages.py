@@ -181,7 +181,7 @@ def guard_leaves(parts: list[Node], keep: Node) -> list[Node]:
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node.type.space != keep.type.space or not node.type.dtype.is_float:
             return None
-        if node.op.name in ("gather", "spread", "input"):
+        if node.op.name in ("gather", "spread", "input", "lookup"):
             return guard(node)
         if node.op.name == "contract":  # the matrix also gets inputs of these edges
             x, matrix = inputs

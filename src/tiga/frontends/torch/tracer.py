@@ -98,6 +98,7 @@ class Recorder:
     active: bool = False
     relation: Relation | None = None
     streams: int = 0
+    bounds: list[tuple[Node, int, int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         spaces = (self.edge_space, self.node_space)
@@ -163,7 +164,7 @@ class Recorder:
         return self.input(f"constant{number}", of, tensor)
 
     def call(self, name: str) -> Call:
-        return Call(name, self.where, self.numbers, self.extents, self._lift_node)
+        return Call(name, self.where, self.numbers, self.extents, self._lift_node, self.bounds)
 
     def _lift_node(self, tensor: torch.Tensor) -> Node:
         node = self.lift(tensor).node

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiga.errors import InvalidType
+from tiga.frontends.torch.aten.lookup import rows_of
 from tiga.frontends.torch.aten.table import (
     Call,
     aten,
@@ -301,6 +302,8 @@ def _static(call: Call, index: Any) -> list[int]:
 
 @aten("index_select")
 def _index_select(call: Call, x: Node, dim: int, index: Any) -> Node:
+    if isinstance(index, Node) and x.type.space == GLOBAL and dim % max(rank(x), 1) == 0:
+        return rows_of(call, x, index, 0)
     return take(x, feature_axis(call, x, dim), tuple(_static(call, index)))
 
 
@@ -313,6 +316,8 @@ def _index(call: Call, x: Node, indices: Sequence[Any]) -> Node:
     if len(given) != 1:
         raise call.unfusable("indexing along several axes at once")
     dim, index = given[0]
+    if isinstance(index, Node) and dim == 0 and index.type.dtype.kind in "iu":
+        return rows_of(call, x, index, -x.type.shape[0])
     if isinstance(index, Node) or index.dtype.is_floating_point or index.dim() != 1:
         raise call.unfusable("an index that is not a constant list of positions")
     axis = feature_axis(call, x, dim)

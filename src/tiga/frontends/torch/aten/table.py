@@ -1,7 +1,7 @@
 """The table of ATen ops that traces can express, and what its entries share."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ class Call:
 
     `numbers` are the nodes that stand for Python numbers, which promote as Python numbers do;
     `extents` are the made-up extents of entity axes, with the space that each stands for;
-    `lift` turns a constant tensor into a node.
+    `lift` turns a constant tensor into a node; `bounds` collects indices with the least and the
+    largest value that they may have, and the user's line.
     """
 
     name: str
@@ -50,6 +51,11 @@ class Call:
     numbers: set[Node]
     extents: dict[int, Space]
     lift: Callable[[Any], Node]
+    bounds: list[tuple[Node, int, int, str]] = field(default_factory=list)
+
+    def bound(self, index: Node, low: int, high: int) -> None:
+        """Ask that an index lies within bounds, at every call."""
+        self.bounds.append((index, low, high, self.where))
 
     def unfusable(self, reason: str) -> Unfusable:
         return Unfusable(f"aten.{self.name}: {reason} ({self.where})")
