@@ -20,7 +20,7 @@ def nodes(count=N, width=F):
 
 def check(conv, *args, fused=None, **kwargs):
     """Values agree, and so do the gradients of every parameter and argument."""
-    fused = fused or pyg.compile(conv)
+    fused = pyg.compile(conv) if fused is None else fused
     ours, theirs = fused(*args, **kwargs), conv(*args, **kwargs)
     torch.testing.assert_close(ours, theirs, **TIGHT)
     leaves = [*conv.parameters(), *flat(args), *flat(kwargs.values())]

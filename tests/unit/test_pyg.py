@@ -214,6 +214,15 @@ def test_attention_weights_are_there_when_asked_for():
     torch.testing.assert_close(alpha, weights, **TIGHT)
 
 
+# torch's compiler itself looks at the gradients of what it finds on the stack.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_inside_a_compiled_model():
+    """Layers run between the graphs that torch's compiler makes of the rest."""
+    model = gnn.GraphSAGE(F, 16, num_layers=2, out_channels=4)
+    fused = torch.compile(pyg.compile(model), backend="aot_eager")
+    check(model, nodes(), edges(), fused=fused)
+
+
 def test_dropout_of_attention():
     conv = gnn.GATConv(F, 6, heads=2, dropout=0.5)
     fused, x, edge_index = pyg.compile(conv), nodes(), edges()

@@ -172,6 +172,13 @@ class Forward:
         self.propagate = propagate
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            # A plan is made from what a call passes, which torch's compiler cannot follow.
+            return torch.compiler.disable(self.run)(*args, **kwargs)
+        return self.run(*args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """The layer's own `forward`, with its messages through Tiga."""
         # Some settings of layers put another `propagate` on the layer.
         vars(self.conv)["propagate"] = self.propagate
         return made(type(self.conv).forward(self.conv, *args, **kwargs))
