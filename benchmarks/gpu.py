@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -215,6 +216,17 @@ class Step:
         self.backward()
 
 
+def extra_peak(call: Callable[[], Any]) -> float:
+    """MiB that a call needs beyond what is alive before it."""
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
 def error(got: torch.Tensor, expected: torch.Tensor) -> float:
     got, expected = got.double(), expected.double()
     return float((got - expected).norm() / expected.norm().clamp(min=1e-30))
@@ -243,7 +255,7 @@ class Row:
         )
 
 
-HEAD = f"{'case':34s} {'peer':14s} {'peer ms':>8s} {'ours':>8s} {'call':>8s} {'ratio':>7s} {'error':>8s}"
+HEAD = f"{'case':34s} {'peer':14s} {'peer ms':>8s} {'ours':>8s} {'call':>8s}   ratio    error"
 
 WARPS = (1, 2, 4)
 
@@ -385,6 +397,7 @@ def step_rows(args: argparse.Namespace) -> Iterator[Row]:
         same = all(torch.equal(a, b) for a, b in zip(first, ours.backward.outputs, strict=True))
         note = f"forward {replayed(ours.forward):.3f} backward {replayed(ours.backward):.3f} ms"
         note += "" if same else " NOT REPEATABLE"
+        note += f"; scratch {extra_peak(ours):.0f} MiB, peer {extra_peak(peer):.0f} MiB"
         if args.sweep and name in ("relu sum", "attention"):
             for part in ("forward", "backward"):
                 bound = getattr(ours, part)
@@ -392,6 +405,54 @@ def step_rows(args: argparse.Namespace) -> Iterator[Row]:
                 note += f"; {part} chosen {choice.chosen} best {text}"
         times = (replayed(ours, 40), median(ours, 40)) if wrong < limit else (math.nan, math.nan)
         yield Row(f"step {name}", "torch.compile", median(peer, 40), *times, wrong, note)
+
+
+class Difference:
+    """relu(x_src - x_dst), summed, as users write it."""
+
+    @staticmethod
+    def kernel() -> Any:
+        import tiga as tg
+
+        class Sum(tg.MessagePassing):
+            reducer = tg.sum()
+
+            def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+                return torch.relu(src.x - dst.x)
+
+        return Sum()
+
+
+def public_rows(args: argparse.Namespace) -> Iterator[Row]:
+    """The same step through the public call and torch's autograd, against torch.compile."""
+    edges = uniform()
+    graph, src, dst = edges.graph(), edges.col_idx, edges.dst
+    kernel, cotangent = Difference.kernel(), torch.randn(edges.nodes, 64, device="cuda")
+    x = torch.randn(edges.nodes, 64, device="cuda", requires_grad=True)
+    compiled = torch.compile(
+        lambda x: torch.zeros_like(x).index_add(0, dst, torch.relu(x[src] - x[dst]))
+    )
+
+    def ours() -> torch.Tensor:
+        return torch.autograd.grad(kernel(graph=graph, ndata={"x": x}), x, cotangent)[0]
+
+    def peer() -> torch.Tensor:
+        return torch.autograd.grad(compiled(x), x, cotangent)[0]
+
+    wrong = error(ours(), peer())
+    small = edges_of(torch.full((64,), 4, device="cuda")).graph()
+    tiny = torch.randn(64, 16, device="cuda")
+    with torch.no_grad():
+        kernel(graph=small, ndata={"x": tiny})
+        calls, start = 2000, time.perf_counter()
+        for _ in range(calls):
+            kernel(graph=small, ndata={"x": tiny})
+        spent = (time.perf_counter() - start) / calls * 1e6
+    torch.cuda.synchronize()
+    note = f"warm call without gradient {spent:.1f} us on the host"
+    note += f"; extra peak {extra_peak(ours):.0f} MiB, peer {extra_peak(peer):.0f} MiB"
+    times = median(ours, 40)
+    yield Row("public relu sum step", "torch.compile", median(peer, 40), times, times, wrong, note)
 
 
 def _sweep_bound(bound: Bound) -> list:
@@ -415,15 +476,15 @@ def main() -> None:
     torch.manual_seed(0)
     print(torch.cuda.get_device_name(), "torch", torch.__version__, "triton", triton.__version__)
     found: list[Row] = []
-    for part, rows in (("spmm", spmm_rows), ("step", step_rows)):
-        if args.only and args.only != part:
+    for part, rows in (("spmm", spmm_rows), ("step", step_rows), ("public", public_rows)):
+        if args.only and part not in args.only.split(","):
             continue
         for row in rows(args):
             found.append(row)
             print(row, flush=True)
     print("\n" + HEAD)
     for row in found:
-        print(str(replace(row, note="")))
+        print(row if row.peer != "cuSPARSE" else replace(row, note=""))
     ratios = [r.ratio for r in found if r.peer == "cuSPARSE"]
     if ratios:
         print(

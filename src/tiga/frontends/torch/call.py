@@ -25,6 +25,7 @@ from tiga.frontends.torch.capture import (
 from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.fields import extents_of, namespaces, refuse
+from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.guards import Guards, Place, same
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.tree import tree_map
@@ -150,7 +151,7 @@ def _signature(
     graph: Graph, fields: Mapping[str, Mapping[str, torch.Tensor]], params: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """What a program is specialised to: names, dtypes and widths of fields, kinds of parameters."""
-    extents = extents_of(graph)
+    extents, device = extents_of(graph), device_of(graph)
     parts: list[Any] = []
     try:
         for namespace, values in fields.items():
@@ -158,7 +159,8 @@ def _signature(
             parts.append(namespace)
             for name, tensor in values.items():
                 shape = tensor.shape
-                if shape[0] != extent or not tensor.is_cpu or tensor.layout is not torch.strided:
+                strided = tensor.layout is torch.strided
+                if shape[0] != extent or tensor.device != device or not strided:
                     refuse(graph, fields, extents)
                 parts += (name, tensor.dtype, shape[1:])
     except (AttributeError, IndexError, TypeError):
@@ -238,7 +240,7 @@ def _bind(variant: Variant, graph: Graph, fields: Any, params: Any, state: State
         elif kind is EdgeOrder:
             value = _edge_order(state, graph)
         elif kind is NodeOrder:
-            value = torch.arange(graph.num_dst)
+            value = torch.arange(graph.num_dst, device=device_of(graph))
         elif isinstance(source, torch.Tensor):
             value = source
         else:
@@ -267,7 +269,7 @@ def _orders(state: State, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
         # A numpy permutation is read-only, which `as_tensor` warns about.
         order = given if isinstance(given, torch.Tensor) else torch.tensor(given)
         inverse = torch.empty_like(order)
-        inverse[order] = torch.arange(len(order), dtype=order.dtype)
+        inverse[order] = torch.arange(len(order), dtype=order.dtype, device=order.device)
         found = state.orders[graph] = (token, order, inverse)
     return found[1], found[2]
 
@@ -276,7 +278,7 @@ def _edge_order(state: State, graph: Graph) -> torch.Tensor:
     """The user's number of each edge, in CSR order, as int64."""
     if graph.permutes_edges:
         return _orders(state, graph)[0].long()
-    return torch.arange(graph.num_edges)
+    return torch.arange(graph.num_edges, device=device_of(graph))
 
 
 def _run(state: State, variant: Variant, graph: Graph, fields: Any, params: Any) -> Any:

@@ -7,6 +7,7 @@ import torch
 
 from tiga.errors import InvalidType, InvalidValue, UnsupportedByBackend
 from tiga.frontends.torch.dtypes import dtype_of
+from tiga.frontends.torch.gpu import device_of
 from tiga.relations import Graph
 
 EXTENT_NAMES = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_src"}
@@ -58,6 +59,7 @@ def refuse(graph: Graph, fields: Mapping[str, Any], extents: Mapping[str, int]) 
             )
         for name, value in values.items():
             _check(f"{namespace}.{name}", value, namespace, extents[namespace])
+            _check_device(f"{namespace}.{name}", value, device_of(graph))
     raise AssertionError("every field is right")
 
 
@@ -69,13 +71,23 @@ def _check(label: str, value: Any, namespace: str, extent: int) -> None:
         )
     if value.layout is not torch.strided:
         raise InvalidType(f"field `{label}` must be a dense tensor; got layout {value.layout}.")
-    if value.device.type != "cpu":
-        raise UnsupportedByBackend(
-            f"field `{label}` is on {value.device}; kernels run on the CPU: pass `{label}.cpu()`."
-        )
     dtype_of(value.dtype, f"field `{label}`")
     if not value.dim() or value.shape[0] != extent:
         raise InvalidValue(
             f"field `{label}` has shape {list(value.shape)}; its first axis must be "
             f"graph.{EXTENT_NAMES[namespace]} = {extent}."
+        )
+
+
+def _check_device(label: str, value: torch.Tensor, device: torch.device) -> None:
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedByBackend(
+            f"the graph is on {device}; kernels run on CPUs and NVIDIA GPUs: build it from index "
+            f"tensors there."
+        )
+    if value.device != device:
+        raise UnsupportedByBackend(
+            f"field `{label}` is on {value.device}, but the graph is on {device}: pass "
+            f"`{label}.to({str(device)!r})`, or build the graph from index tensors on "
+            f"{value.device}."
         )

@@ -14,6 +14,7 @@ from tiga.compiler import executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import device_of, on_gpu, run_on_gpu
+from tiga.frontends.torch.gpu import device_of, on_gpu, run_on_gpu
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph

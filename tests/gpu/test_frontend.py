@@ -1,0 +1,115 @@
+"""Kernels on tensors of a GPU, against the same formulas in torch: values and two derivatives."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_mlir")
+
+import tiga as tg  # noqa: E402
+from tests.gpu import harness  # noqa: E402
+from tiga.errors import UnsupportedByBackend  # noqa: E402
+from tiga.frontends.torch import unit  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
+)
+NODES, EDGES, WIDTH = 20, 90, 6
+
+
+class Attention(tg.MessagePassing, torch.nn.Module):
+    reducer = tg.softmax()
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.randn(WIDTH))
+        self.project = torch.nn.Linear(WIDTH, WIDTH)
+
+    def edge(self, src, dst, edge):
+        z = torch.nn.functional.leaky_relu(self.project(src.x) + self.project(dst.x), 0.2)
+        return self.reducer((z * self.a).sum(-1), src.x * edge.w[:, None])
+
+
+def reference(kernel, x, w, src, dst):
+    z = torch.nn.functional.leaky_relu(kernel.project(x)[src] + kernel.project(x)[dst], 0.2)
+    score = (z * kernel.a).sum(-1)
+    low = torch.full((NODES,), -torch.inf, device=x.device)
+    peak = low.scatter_reduce(0, dst, score.detach(), "amax")
+    p = (score - peak[dst]).exp()
+    total = torch.zeros(NODES, device=x.device).index_add(0, dst, p)
+    message = (p / total[dst])[:, None] * x[src] * w[:, None]
+    return torch.zeros(NODES, WIDTH, device=x.device).index_add(0, dst, message)
+
+
+@pytest.fixture
+def where(monkeypatch):
+    """The device; the interpreter's CPU tensors take the way of a GPU's."""
+    if harness.device().type == "cpu":
+        monkeypatch.setattr(unit, "on_gpu", lambda graph: True)
+    return harness.device()
+
+
+def test_attention_and_its_derivatives(where):
+    kernel = Attention().to(where)
+    src, dst = torch.randint(0, NODES, (2, EDGES), device=where)
+    x = torch.randn(NODES, WIDTH, device=where, requires_grad=True)
+    w = torch.randn(EDGES, device=where, requires_grad=True)
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    found, expected = [], []
+    for results, out in (
+        (found, kernel(graph=graph, ndata={"x": x}, edge={"w": w})),
+        (expected, reference(kernel, x, w, src, dst)),
+    ):
+        leaves = [x, w, *kernel.parameters()]
+        first = torch.autograd.grad(out.square().sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(first[0].square().sum(), [x, w])
+        results += [out, *first, *second]
+    assert found[0].device == where
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.gpu
+def test_fields_on_another_device_are_refused():
+    src, dst = torch.randint(0, NODES, (2, EDGES), device="cuda")
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    kernel = Attention().cuda()
+    fields = {"ndata": {"x": torch.randn(NODES, WIDTH)}, "edge": {"w": torch.randn(EDGES).cuda()}}
+    with pytest.raises(UnsupportedByBackend, match=r"field `ndata\.x` is on cpu"):
+        kernel(graph=graph, **fields)
+
+
+@pytest.mark.gpu
+def test_capture_in_a_cuda_graph_repeats_the_bits():
+    src, dst = torch.randint(0, NODES, (2, EDGES), device="cuda")
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    kernel = Attention().cuda()
+    fields = {"ndata": {"x": torch.randn(NODES, WIDTH).cuda()}, "edge": {"w": dst.float()}}
+    with torch.no_grad():
+        expected = kernel(graph=graph, **fields)
+        recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(recorded):
+            out = kernel(graph=graph, **fields)
+    out.zero_()
+    recorded.replay()
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.gpu
+def test_offsets_past_32_bits():
+    """Rows times width exceeds 2^31: the last rows must come from where they lie."""
+    nodes, width = 2**22 + 3, 512
+    ends = torch.tensor([0, nodes - 1, nodes - 2], device="cuda")
+    graph = tg.Graph.from_coo(ends, ends.flip(0), num_src=nodes, num_dst=nodes)
+
+    class Copy(tg.MessagePassing):
+        reducer = tg.sum()
+
+        def edge(self, src, dst, edge):
+            return src.x
+
+    x = torch.zeros(nodes, width, device="cuda", dtype=torch.bfloat16)
+    x[ends] = torch.tensor([1.0, 2.0, 3.0], device="cuda", dtype=torch.bfloat16)[:, None]
+    out = Copy()(graph=graph, src={"x": x}, dst={})
+    assert out[ends.flip(0), 0].tolist() == [1.0, 2.0, 3.0]
+    assert out[ends.flip(0), -1].tolist() == [1.0, 2.0, 3.0]
+    assert float(out.float().sum()) == 6.0 * width

@@ -1,0 +1,99 @@
+"""Kernels without a GPU: interpreted for numbers, compiled to PTX, and their text."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+from tests.gpu import programs
+from tiga.backends.triton.arithmetic import Term, TritonArithmetic
+from tiga.backends.triton.compiled import compile_kernel
+from tiga.backends.triton.executable import compile_program
+from tiga.backends.triton.layout import Tile, box_map, padded
+from tiga.errors import Unfusable
+from tiga.types import float32, float64
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "triton"
+SHOWN = ("softmax", "weighted_sum", "weighted_numbers", "edge_network", "total")
+
+
+def test_the_interpreter_agrees_with_the_oracle():
+    """Triton decides at its import whether it interprets: a process of its own."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    sample = (
+        "test_programs and split and float32 and (softmax or numbers or registers or total)"
+        " or test_attention or test_second and Max"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "tests/gpu", "-k", sample]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("name", SHOWN)
+def test_kernels_compile_without_a_gpu(name, capability):
+    executable = compile_program(programs.MAKERS[name](float32).program)
+    for source in executable.sources():
+        aligned = [p.type.startswith("*") for p in source.parameters]
+        ptx = compile_kernel(source, capability, aligned).asm["ptx"]
+        assert f".target sm_{capability}" in ptx
+        assert f".entry {source.name}" in ptx
+
+
+def test_products_and_sums_are_not_fused():
+    """A message that is computed again in another walk must have the same bits."""
+    executable = compile_program(programs.weighted_sum(float32, (64,)).program)
+    for source in executable.sources():
+        aligned = [p.type.startswith("*") for p in source.parameters]
+        ptx = compile_kernel(source, 90, aligned).asm["ptx"]
+        assert not re.search(r"\bfma\.rn\.f32\b", ptx)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_text_of_kernels(name):
+    """The text is what users read; a change must be meant (TIGA_GOLDEN_UPDATE=1 rewrites)."""
+    code = compile_program(programs.MAKERS[name](float32).program).code()
+    path = GOLDEN / f"{name}.py.txt"
+    if os.environ.get("TIGA_GOLDEN_UPDATE"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code)
+    assert path.read_text() == code
+
+
+def test_values_too_wide_for_registers_are_refused():
+    case = programs.softmax(float32, (40000,))
+    with pytest.raises(Unfusable, match="65536 elements"):
+        compile_program(case.program)
+
+
+def test_double_constants_keep_their_bits():
+    arithmetic = TritonArithmetic()
+    x = Term("x", float64)
+    assert arithmetic.constant(0.1, x).text == "tl.full((), 0.1, tl.float64)"
+    assert arithmetic.mul(
+        Term("y", float32), arithmetic.constant(0.5, Term("y", float32))
+    ).text == ("(y * 0.5)")
+
+
+def test_padding():
+    assert [padded(n) for n in (0, 1, 2, 3, 64, 65)] == [1, 1, 2, 4, 64, 128]
+    assert Tile(1, 1, 1, whole=200, window=128).windows == 2
+
+
+def test_box_maps():
+    import numpy as np
+
+    lanes = np.arange(12).reshape(3, 4)
+    assert box_map(lanes.T).strides == (1, 4)
+    assert box_map(np.array([-1, 5, 7, -1])) == box_map(np.array([-1, 5, 7, -1]))
+    placed = box_map(np.array([-1, 5, 7, -1]))
+    assert (placed.base, placed.strides, placed.low, placed.high) == (3, (2,), (1,), (3,))
+    assert box_map(np.array([0, 2, 1])) is None
+    assert box_map(np.array([0, -1, 2])) is None
