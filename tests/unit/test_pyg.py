@@ -77,6 +77,7 @@ def test_two_more_arguments():
     check(gnn.PointNetConv(mlp(F + 3, 6)), nodes(), torch.randn(N, 3), edges())
     check(gnn.PointTransformerConv(F, 6), nodes(), torch.randn(N, 3), edges())
     check(gnn.RGCNConv(F, 6, num_relations=3), nodes(), edges(), torch.randint(0, 3, (E,)))
+    check(gnn.RGATConv(F, 6, num_relations=3), nodes(), edges(), torch.randint(0, 3, (E,)))
 
 
 # -- graphs --------------------------------------------------------------------------------------
