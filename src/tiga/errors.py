@@ -33,7 +33,7 @@ class UnsupportedByBackend(TigaError, NotImplementedError):
 
 
 class OutOfBudget(TigaError, MemoryError):
-    """An allocation would exceed a memory budget: tier, need, live and budget are in the message."""
+    """An allocation would exceed a memory budget: the message has tier, need, live and budget."""
 
 
 class InvalidFile(TigaError, ValueError):

@@ -36,7 +36,7 @@ class DType:
 
     @property
     def compute(self) -> "DType":
-        """The type in which arithmetic runs: 16-bit floats compute in float32, rounded after each op."""
+        """The type of arithmetic: 16-bit floats compute in float32, rounded after each op."""
         return float32 if self.is_float and self.itemsize == 2 else self
 
     def __repr__(self) -> str:

@@ -47,8 +47,17 @@ SHAPES: tuple[Shape, ...] = ((), (5,))
 HERE = "here"
 """The space of an operand that follows the sample: edges, rows or global."""
 
-MODULES = ("contract", "feature", "functions", "leaf", "lookup", "message", "pointwise",
-    "random", "scan")
+MODULES = (
+    "contract",
+    "feature",
+    "functions",
+    "leaf",
+    "lookup",
+    "message",
+    "pointwise",
+    "random",
+    "scan",
+)
 NAMES = sorted(
     name
     for name, op in REGISTRY.items()

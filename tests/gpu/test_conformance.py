@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.gpu import harness, programs  # noqa: E402
-from tiga.reducers import (  # noqa: E402
+from tests.gpu import harness, programs
+from tiga.reducers import (
     LogSumExp,
     Max,
     Mean,
@@ -16,7 +16,7 @@ from tiga.reducers import (  # noqa: E402
     Sum,
     Var,
 )
-from tiga.types import bfloat16, float16, float32, float64, int32, int64  # noqa: E402
+from tiga.types import bfloat16, float16, float32, float64, int32, int64
 
 ON_GPU = harness.device() is not None and harness.device().type == "cuda"
 pytestmark = pytest.mark.skipif(

@@ -20,9 +20,10 @@ class Op:
     """An operation. Fields of the dataclass are its attributes; calling it builds a node.
 
     Laws: `infer` raises for types the op cannot take; `reference` is the meaning, on numpy arrays
-    whose first axis is the entity axis (of extent 1 when the space is global); `vjp` returns one cotangent or
-    None per input, made of registered ops; `jvp` agrees with `vjp`. `holomorphic` says that on
-    complex operands `vjp` multiplies by a complex derivative (`trace.autodiff` conjugates it).
+    whose first axis is the entity axis (of extent 1 when the space is global); `vjp` returns one
+    cotangent or None per input, made of registered ops; `jvp` agrees with `vjp`. `holomorphic`
+    says that on complex operands `vjp` multiplies by a complex derivative (`trace.autodiff`
+    conjugates it).
     """
 
     name: ClassVar[str]

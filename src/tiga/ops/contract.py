@@ -17,8 +17,8 @@ class Contract(Op, name="contract"):
     arity = 2
 
     def infer(self, x: Type, matrix: Type) -> Type:
-        assert matrix.space == GLOBAL and len(matrix.shape) == 2, f"contract with {matrix}"
-        assert x.shape[-1] == matrix.shape[0] and x.dtype == matrix.dtype, f"{x} times {matrix}"
+        assert (matrix.space, len(matrix.shape)) == (GLOBAL, 2), f"contract with {matrix}"
+        assert (x.shape[-1], x.dtype) == (matrix.shape[0], matrix.dtype), f"{x} times {matrix}"
         return x.with_shape((*x.shape[:-1], matrix.shape[1]))
 
     def reference(self, x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -40,7 +40,7 @@ class OuterSum(Op, name="outer_sum"):
     arity = 2
 
     def infer(self, x: Type, y: Type) -> Type:
-        assert x.space == y.space and x.shape[:-1] == y.shape[:-1] and x.dtype == y.dtype
+        assert (x.space, x.shape[:-1], x.dtype) == (y.space, y.shape[:-1], y.dtype), f"{x}, {y}"
         return Type(x.dtype, (x.shape[-1], y.shape[-1]), GLOBAL)
 
     def reference(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

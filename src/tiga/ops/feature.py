@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -75,7 +76,7 @@ class Broadcast(Movement, name="broadcast"):
     def vjp(self, ct, out, x):
         shape = x.type.shape
         lead = len(self.to) - len(shape)
-        for axis in range(lead):
+        for _ in range(lead):
             ct = feature_sum(ct, 0)
         for axis, extent in enumerate(shape):
             if extent == 1 and self.to[lead + axis] != 1:
@@ -233,7 +234,7 @@ class Concat(Op, name="concat"):
 
     def _pieces(self, inputs: Sequence[Node]) -> list[Shape]:
         stops = np.cumsum([0, *(n.type.shape[self.axis] for n in inputs)])
-        return [tuple(range(lo, hi)) for lo, hi in zip(stops[:-1], stops[1:], strict=True)]
+        return [tuple(range(lo, hi)) for lo, hi in pairwise(stops)]
 
     def vjp(self, ct, out, *inputs):
         return [take(ct, self.axis, piece) for piece in self._pieces(inputs)]
@@ -257,8 +258,8 @@ class FeatureReduce(Op):
         return x.with_shape(x.shape[: self.axis] + x.shape[self.axis + 1 :])
 
     def fold(self, inputs):
-        shape = inputs[0].type.shape
-        return reshape(inputs[0], self.infer(inputs[0].type).shape) if shape[self.axis] == 1 else None
+        (x,) = inputs
+        return reshape(x, self.infer(x.type).shape) if x.type.shape[self.axis] == 1 else None
 
     def _expand(self, x: Node, like: Type) -> Node:
         return broadcast(reshape(x, _with_axis(like.shape, self.axis, 1)), like.shape)

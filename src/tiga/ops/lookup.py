@@ -26,7 +26,8 @@ class Lookup(Op, name="lookup"):
     arity = 2
 
     def infer(self, table: Type, index: Type) -> Type:
-        assert table.space == GLOBAL and table.shape, f"lookup in {table}"
+        assert table.space == GLOBAL, f"lookup in {table}"
+        assert table.shape, f"lookup in {table}"
         assert index.dtype == int64, f"lookup by {index}"
         return Type(table.dtype, (*index.shape, *table.shape[1:]), index.space)
 
@@ -57,7 +58,7 @@ class IndexSum(Op, name="index_sum"):
     arity = 2
 
     def infer(self, index: Type, y: Type) -> Type:
-        assert index.space == y.space and index.dtype == int64, f"index_sum by {index} of {y}"
+        assert (index.space, index.dtype) == (y.space, int64), f"index_sum by {index} of {y}"
         assert y.shape[: len(index.shape)] == index.shape, f"index_sum by {index} of {y}"
         assert y.dtype == y.dtype.compute, f"index_sum of {y}"
         return Type(y.dtype, (self.extent, *y.shape[len(index.shape) :]), GLOBAL)

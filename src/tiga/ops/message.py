@@ -38,7 +38,8 @@ class Gather(Linear, name="gather"):
         return constant(x.op.value, self.infer(x.type)) if x.op.name == "constant" else None
 
     def reference(self, x: np.ndarray, topology: Topology) -> np.ndarray:
-        return x[topology.end(self.side)] if len(x) != 1 else x[np.zeros_like(topology.end(self.side))]
+        ends = topology.end(self.side)
+        return x[ends] if len(x) != 1 else x[np.zeros_like(ends)]
 
     def vjp(self, ct, out, x):
         return (sum_to(self.relation, self.side, ct),)
@@ -227,7 +228,8 @@ class ReduceAll(Linear, name="reduce_all"):
     """The sum over all entities of a space, in a compute dtype and a fixed order."""
 
     def infer(self, x: Type) -> Type:
-        assert x.space != GLOBAL and x.dtype == x.dtype.compute, f"reduce_all of {x}"
+        assert x.space != GLOBAL, f"reduce_all of {x}"
+        assert x.dtype == x.dtype.compute, f"reduce_all of {x}"
         return x.with_space(GLOBAL)
 
     def reference(self, x: np.ndarray) -> np.ndarray:

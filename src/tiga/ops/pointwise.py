@@ -278,7 +278,7 @@ class Where(Pointwise, name="where"):
 
     def infer(self, *types: Type) -> Type:
         condition, a, b = types
-        assert a == b and condition == a.with_dtype(bool_), f"where on {types}"
+        assert (a, condition) == (b, a.with_dtype(bool_)), f"where on {types}"
         return a
 
     def fold(self, inputs):

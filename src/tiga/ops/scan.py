@@ -107,11 +107,10 @@ class Scan(Op):
         adjoint = (self.relation, self.side, not self.reverse, step)
         after_edge = ScanBefore(*adjoint)(start, *given)
         edge = self.relation.edge
+        at_edge = (after_edge, before, *elements)
         gradients = [
-            None
-            if part is None
-            else inline(Program((carry_ct, *holes), (part,)), (after_edge, before, *elements), edge)[0]
-            for part in parts
+            None if p is None else inline(Program((carry_ct, *holes), (p,)), at_edge, edge)[0]
+            for p in parts
         ]
         return [ScanAfter(*adjoint)(start, *given), *gradients]
 
@@ -120,13 +119,16 @@ class Scan(Op):
         holes, _ = self._holes(inputs)
         carry, *rest = [Input(f"t{i}", h.type)() for i, h in enumerate(holes)]
         given = {holes[0]: carry}
-        moving = [(h, t) for h, t, known in zip(holes[1:], rest, tangents[1:], strict=True) if known]
+        each = zip(holes[1:], rest, tangents[1:], strict=True)
+        moving = [(hole, t) for hole, t, known in each if known]
         given.update(moving)
         (found,) = jvp(inline(self.step, holes, GLOBAL), given, add)
         found = zeros_like(carry) if found is None else found
         return Program((carry, *holes, *(t for _, t in moving)), (found,))
 
-    def _tangent(self, result: type["Scan"], tangents: Sequence[Node | None], inputs: Sequence[Node]):
+    def _tangent(
+        self, result: type["Scan"], tangents: Sequence[Node | None], inputs: Sequence[Node]
+    ):
         if all(t is None for t in tangents):
             return []
         initial, *elements = inputs

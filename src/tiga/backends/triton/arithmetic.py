@@ -209,7 +209,7 @@ class TritonArithmetic:
         return self.select(out, literal(0, a.dtype), shifted)
 
     def cast(self, a: Term, source: DType, target: DType) -> Term:
-        """`a` of `source` as `target`, as torch converts on the CPU: see the laws of casts there."""
+        """`a` of `source` as `target`, as torch converts on the CPU: the laws of casts there."""
         if source == target:
             return a
         a = typed(a)

@@ -11,10 +11,10 @@ RESERVED = (
     "step", "live", "position", "other", "edge", "piece", "num_items", "num_chunks",
     "copysign", "cos", "erf", "exp", "expm1", "float_to_int32", "float_to_int64", "fmod",
     "int_div", "int_maximum", "int_minimum", "int_rem", "log", "log1p", "maximum", "minimum",
-    "multiply", "pow", "rint", "sin", "tanh", "to_bfloat16", "trunc", "tl", "triton", "range", "float",
-    "and", "or", "not", "in", "is", "if", "else", "for", "while", "def", "return", "lambda",
-    "from", "import", "class", "pass", "global", "with", "as", "try", "del", "assert", "None",
-    "True", "False", "async", "await", "yield", "raise", "break", "continue", "except", "finally",
+    "multiply", "pow", "rint", "sin", "tanh", "to_bfloat16", "trunc", "tl", "triton", "range",
+    "float", "and", "or", "not", "in", "is", "if", "else", "for", "while", "def", "return",
+    "lambda", "from", "import", "class", "pass", "global", "with", "as", "try", "del", "assert",
+    "None", "True", "False", "async", "await", "yield", "raise", "break", "continue", "except", "finally",
     "nonlocal", "elif", "match", "case", "type", "print", "min", "max", "abs", "len",
 )  # fmt: skip
 """Names that no value of a program gets."""

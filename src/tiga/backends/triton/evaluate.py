@@ -145,9 +145,8 @@ class Evaluator:
         """The sum of neighbours, then of neighbouring sums, and so on: the same in any layout."""
         order = [*(i for i in range(len(value.dims)) if i != axis), axis]
         dims = [value.dims[i] for i in order]
-        total = self.writer.named(block, "tree", Value(Term(
-            f"tl.permute({typed(value.term).text}, {order})", value.dtype), tuple(dims)))  # fmt: skip
-        text = total.text
+        moved = Term(f"tl.permute({typed(value.term).text}, {order})", value.dtype)
+        text = self.writer.named(block, "tree", Value(moved, tuple(dims))).text
         while dims[-1] > 1:
             dims = [*dims[:-1], dims[-1] // 2]
             low, high = self.writer.names.fresh("low"), self.writer.names.fresh("high")

@@ -68,8 +68,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class BoxMap:
-    """A movement that is affine on a box: element `coordinate` of the result, `low <= coordinate <
-    high` on every axis, is element `base + sum(stride * coordinate)` of the source; others are 0."""
+    """A movement that is affine on a box.
+
+    Element `coordinate` of the result, `low <= coordinate < high` on every axis, is element
+    `base + sum(stride * coordinate)` of the source; others are 0.
+    """
 
     base: int
     strides: tuple[int, ...]

@@ -25,8 +25,8 @@ from tiga.backends.triton.math_compiled import (
 
 __all__ = [
     "copysign", "cos", "erf", "exp", "expm1", "float_to_int32", "float_to_int64", "fmod",
-    "int_div", "int_maximum", "int_minimum", "int_rem", "log", "log1p", "maximum", "minimum", "multiply", "pow", "rint", "sin",
-    "tanh", "to_bfloat16", "trunc",
+    "int_div", "int_maximum", "int_minimum", "int_rem", "log", "log1p", "maximum", "minimum",
+    "multiply", "pow", "rint", "sin", "tanh", "to_bfloat16", "trunc",
 ]  # fmt: skip
 
 

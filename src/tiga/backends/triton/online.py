@@ -146,7 +146,7 @@ class OnlineLoop:
         return scale
 
     def _accumulate(self, inner: Block, edges: EdgeScope, scale: Value) -> dict[Node, Value]:
-        writer, tile = self.loop.writer, self.loop.writer.tile
+        tile = self.loop.writer.tile
         sums = {}
         for node in self.online.sums:
             value = edges.value(node.inputs[0])
