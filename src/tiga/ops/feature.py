@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import ClassVar
 
@@ -162,12 +163,12 @@ class Take(Movement, name="take"):
         return x.take(self.positions, axis=self.axis + 1)
 
     def vjp(self, ct, out, x):
-        total = zeros_like(x)
-        for start, positions in _unique_runs(self.positions):
-            stop = start + len(positions)
-            piece = take(ct, self.axis, tuple(range(start, stop)))
-            total = add(total, put(piece, self.axis, positions, x.type.shape[self.axis]))
-        return (total,)
+        extent = x.type.shape[self.axis]
+        pieces = [
+            put(take(ct, self.axis, tuple(range(start, start + len(run)))), self.axis, run, extent)
+            for start, run in _unique_runs(self.positions)
+        ]
+        return (reduce(add, pieces),)
 
 
 def _unique_runs(positions: Shape) -> list[tuple[int, Shape]]:

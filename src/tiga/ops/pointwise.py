@@ -24,9 +24,10 @@ class Add(Binary, name="add"):
 
     def fold(self, inputs):
         a, b = inputs
-        if is_constant(b, 0.0) or is_constant(b, -0.0):
+        nothing = -0.0 if a.type.dtype.is_float else 0  # -0.0 + 0.0 is 0.0
+        if is_constant(b, nothing):
             return a
-        return b if is_constant(a, 0.0) or is_constant(a, -0.0) else None
+        return b if is_constant(a, nothing) else None
 
     def reference(self, a, b):
         return a + b
