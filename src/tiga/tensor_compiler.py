@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.dense import build
-from tiga.backends.llvm.dense_run import Bound, bind, compile_spec, run_kernel
+from tiga.backends.llvm.dense_run import Bound, Template, bind, run_kernel, template
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
@@ -57,36 +57,45 @@ class TensorExecutable:
                 for n in found}  # fmt: skip
 
     @cached_property
-    def _last_uses(self) -> dict[Node, int]:
-        uses: dict[Node, int] = {}
+    def _released(self) -> list[list[Node]]:
+        """After which step which values are not read any more."""
+        last: dict[Node, int] = {}
         for number, step in enumerate(self.steps):
-            reads = [step.node] if isinstance(step, LibraryStep) else []
-            inputs = [c for node in reads for c in node.inputs]
-            if isinstance(step, KernelStep):
-                inputs = [load.node for load in step.loads]
-            for node in inputs:
-                uses[node] = number
-        return uses
+            reads = [load.node for load in step.loads] if isinstance(step, KernelStep) else (
+                step.node.inputs
+            )  # fmt: skip
+            last.update(dict.fromkeys(reads, number))
+        kept = {*self.program.outputs, *self.program.inputs, *self.constants}
+        released: list[list[Node]] = [[] for _ in self.steps]
+        for node, number in last.items():
+            if node not in kept:
+                released[number].append(node)
+        return released
+
+    @cached_property
+    def templates(self) -> dict[int, Template]:
+        """The kernels by the number of their step, compiled."""
+        kernels = enumerate(self.steps)
+        return {i: template(step) for i, step in kernels if isinstance(step, KernelStep)}
 
     def compile(self) -> float:
         """Compile what is not compiled yet; milliseconds spent."""
         start = perf_counter()
-        for step in self.kernels:
-            compile_spec(step.spec)
+        assert len(self.templates) == len(self.kernels)
         return (perf_counter() - start) * 1e3
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for given inputs."""
         known: dict[Node, np.ndarray] = dict(zip(self.program.inputs, arrays, strict=True))
         known.update(self.constants)
-        outputs = set(self.program.outputs)
         for number, step in enumerate(self.steps):
             if isinstance(step, KernelStep):
-                known.update(zip(step.outputs, run_kernel(step, known), strict=True))
+                found = run_kernel(self.templates[number], known)
+                known.update(zip(step.outputs, found, strict=True))
             else:
                 known[step.node] = call_library(step.node, known)
-            for node in self._released(number, outputs):
-                known.pop(node, None)
+            for node in self._released[number]:
+                del known[node]
         return [known[node] for node in self.program.outputs]
 
     @cached_property
@@ -101,9 +110,6 @@ class TensorExecutable:
             gone = (n for n in self._released(number, outputs) if n not in self.program.inputs)
             live -= sum(n.type.row_bytes for n in gone)
         return peak
-
-    def _released(self, number: int, outputs: set[Node]) -> list[Node]:
-        return [n for n, last in self._last_uses.items() if last == number and n not in outputs]
 
 
 @dataclass(frozen=True)
@@ -131,9 +137,9 @@ def prepare_tensors(
         known[node] = array if array.flags.c_contiguous else _refreshed(array, calls)
     known.update(executable.constants)
     given = {program.outputs[0]: output}
-    for step in executable.steps:
+    for number, step in enumerate(executable.steps):
         if isinstance(step, KernelStep):
-            bound = bind(step, known, given)
+            bound = bind(executable.templates[number], known, given)
             kept.append(bound)
             known.update(_bind_kernel(bound, given, calls))
         else:

@@ -172,3 +172,16 @@ def test_sums_keep_their_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tg.ones(70_000, dtype=tg.float16).mean().item() == 1.0
     monkeypatch.setenv("TIGA_TENSOR_BACKEND", "python")
     assert tg.ones((20_000_000, 1)).sum(0).item() == 20_000_000
+
+
+def test_large_outputs_are_stored_past_the_caches() -> None:
+    x = np.arange(4_000_064, dtype=np.float32)
+    y = tg.from_numpy(x) * 2.0 + 1.0
+    np.testing.assert_array_equal(y.numpy(), x * 2 + 1)
+    table = tg.from_numpy(x[:4_000_000].reshape(-1, 1000)) + 1.0
+    np.testing.assert_array_equal(table.numpy(), x[:4_000_000].reshape(-1, 1000) + 1)
+    again = tg.from_numpy(x[:3_999_999]) * 3.0
+    np.testing.assert_array_equal(again.numpy(), x[:3_999_999] * 3)
+    run = y.prepare()
+    y.detach().zero_()
+    np.testing.assert_array_equal(run().numpy(), x * 2 + 1)

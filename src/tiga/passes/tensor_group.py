@@ -31,6 +31,11 @@ from tiga.types import Shape
 KEPT_TEXTS = ("0.0", "1.0", "-1.0", "2.0", "0.5", "inf", "-inf", "nan", "0", "1", "True", "False")
 """Constants that stay in the code; all others are arguments."""
 STASH_COST = 16
+MANY_VALUES = 12
+CACHE_LINE = 64
+STREAMED_FROM = 12 * 2**20
+"""Bytes of outputs from which they are stored past the caches."""
+
 STASH_COLUMNS = 8192
 MAX_INSTRUCTIONS = 200
 
@@ -245,14 +250,30 @@ class Group:
             1 if ordered else self._lanes(),
             ordered=ordered,
         )
-        spec = replace(spec, stashed=self._stashed(spec))
+        streaming = not ordered and self._streams(spec, outputs)
+        spec = replace(spec, stashed=self._stashed(spec), streaming=streaming)
         return KernelStep(
             spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments), tuple(outputs)
+        )
+
+    def _streams(self, spec: Spec, outputs: Sequence[Node]) -> bool:
+        """Whether outputs are too large for the caches, and their rows whole cache lines."""
+        full = [
+            n.type for n, i in zip(outputs, spec.stores, strict=True)
+            if self.instructions[i].kind == FULL
+        ]  # fmt: skip
+        large = sum(t.row_bytes for t in full) >= STREAMED_FROM
+        return large and all(
+            self.columns * t.dtype.itemsize % CACHE_LINE == 0
+            and spec.lanes * t.dtype.itemsize % CACHE_LINE == 0
+            for t in full
         )
 
     def _lanes(self) -> int:
         wide = any(i.dtype.itemsize >= 8 for i in self.instructions)
         dear = any(i.op is not None and getattr(i.op, "cost", 1) >= 20 for i in self.instructions)
+        # Many values at once would not fit in registers, two of them each.
+        dear |= sum(i.kind == FULL for i in self.instructions) > MANY_VALUES
         lanes = (8 if wide else 16) if dear else (16 if wide else 32)
         while lanes >= 2 * self.columns and lanes > 1:
             lanes //= 2

@@ -43,7 +43,8 @@ class Instruction:
 class Spec:
     """A kernel: its instructions, which of them are stored, and how many columns go together.
 
-    `ordered`: sums add element after element.
+    `ordered`: sums add element after element. `streaming`: full values are stored past the
+    caches, to whole cache lines.
     """
 
     flat: bool
@@ -52,6 +53,7 @@ class Spec:
     lanes: int
     stashed: tuple[int, ...] = ()
     ordered: bool = False
+    streaming: bool = False
 
     def level(self, index: int) -> int:
         """How many row reductions come before the value: the phase that computes it."""

@@ -140,7 +140,7 @@ def thread_count(threads: int | None = None) -> int:
     """
     if not fork_address():
         return 1
-    chosen = knobs.current().num_threads or threads or _environment_threads()
+    chosen = knobs.read("num_threads") or threads or _environment_threads()
     return chosen or _available_cores()
 
 

@@ -14,6 +14,11 @@ POOLED_FROM = 1 << 19
 """Bytes from which memory is pooled."""
 
 ALIGNMENT = 64
+PAGE = 4096
+STAGGER = 9 * ALIGNMENT
+MARGIN = PAGE + ALIGNMENT
+"""Bytes beside an array in its block, so that arrays can start at different places in a page."""
+
 _OWN_REFERENCES = 3
 """References to a free block: the pool's list, the loop's variable, the count's argument."""
 
@@ -42,8 +47,7 @@ class Pool:
             return np.empty(shape, dtype)
         with self._lock:
             block = self._take(nbytes)
-        start = -block.__array_interface__["data"][0] % ALIGNMENT
-        return np.ndarray(shape, dtype, buffer=block, offset=start)
+        return _within(block, shape, dtype, len(self._blocks))
 
     def _take(self, nbytes: int) -> np.ndarray:
         """A free block that is not much too large, or a new one."""
@@ -52,13 +56,13 @@ class Pool:
             block = self._blocks[place]
             if sys.getrefcount(block) > _OWN_REFERENCES:
                 continue
-            if nbytes + ALIGNMENT <= block.nbytes <= 2 * nbytes + ALIGNMENT:
+            if nbytes + MARGIN <= block.nbytes <= 2 * nbytes + MARGIN:
                 self._blocks.append(self._blocks.pop(place))
                 return block
             free += block.nbytes
         if free > self.limit:
             self._release()
-        made = np.empty(nbytes + ALIGNMENT, np.uint8)
+        made = np.empty(nbytes + MARGIN, np.uint8)
         self._blocks.append(made)
         return made
 
@@ -71,6 +75,23 @@ class Pool:
             if sys.getrefcount(block) > _OWN_REFERENCES - 1:
                 busy.append(block)
         self._blocks = busy[::-1]
+
+
+def _within(block: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, number: int) -> np.ndarray:
+    """An array inside a block, at a place in its page that depends on its number.
+
+    Rows of several arrays that start at the same place in a page compete for the same few lines
+    of the nearest cache.
+    """
+    place = number * STAGGER % PAGE
+    start = (place - block.__array_interface__["data"][0]) % PAGE
+    return np.ndarray(shape, dtype, buffer=block, offset=start)
+
+
+def staggered(shape: tuple[int, ...], dtype: np.dtype, number: int) -> np.ndarray:
+    """A new array that starts at another place in its page than those of other numbers."""
+    block = np.empty(math.prod(shape) * dtype.itemsize + MARGIN, np.uint8)
+    return _within(block, shape, dtype, number + 1)
 
 
 POOL = Pool()

@@ -209,7 +209,9 @@ class _Kernel:
         for place, stored in enumerate(self.spec.stores):
             if stored == i:
                 base = self.pointers["store", place]
-                dv.store(base, self.partial(i), value, offset, lanes, mask)
+                full = self.spec.instructions[i].kind == FULL
+                streaming = full and self.spec.streaming
+                dv.store(base, self.partial(i), value, offset, lanes, mask, streaming)
 
     # columns
 

@@ -3,7 +3,7 @@
 import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
 
@@ -12,9 +12,10 @@ import numpy as np
 from tiga.backends.llvm.dense import build, slot_names
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.launcher import call_of, launch
+from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
-from tiga.runtime.pool import POOL
+from tiga.runtime.pool import POOL, staggered
 from tiga.trace.node import Node
 
 TASK_ELEMENTS = 16384
@@ -76,9 +77,34 @@ def decompose(spec: Spec, rows: int, columns: int) -> Decomposition:
     return Decomposition(batch, tile, -(-rows // batch), -(-columns // tile))
 
 
-def run_kernel(step: KernelStep, arrays: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
-    """The arrays of the step's outputs."""
-    return bind(step, arrays).run()
+@dataclass(frozen=True)
+class Template:
+    """A kernel with everything but the addresses of its arrays: `loads` and `stores` say which
+    slots of the table take which."""
+
+    step: KernelStep
+    code: Code
+    parts: Decomposition
+    words: tuple[int, ...]
+    loads: tuple[tuple[int, int], ...]
+    stores: tuple[tuple[int, int], ...]
+
+
+def template(step: KernelStep) -> Template:
+    """The template of a step; compiles its code if need be."""
+    code = compile_spec(step.spec)
+    parts = decompose(step.spec, step.rows, step.columns)
+    places = {
+        kind: tuple((slot, name[1]) for slot, name in enumerate(code.names) if name[0] == kind)
+        for kind in ("load", "store")
+    }
+    words = tuple(_words(code.names, step, parts))
+    return Template(step, code, parts, words, places["load"], places["store"])
+
+
+def run_kernel(kernel: Template, arrays: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
+    """The arrays of the kernel's outputs."""
+    return bind(kernel, arrays).run()
 
 
 @dataclass
@@ -139,18 +165,33 @@ def _added(parts: np.ndarray) -> np.ndarray:
 
 
 def bind(
-    step: KernelStep,
+    kernel: Template,
     arrays: Mapping[Node, np.ndarray],
     given: Mapping[Node, np.ndarray] | None = None,
 ) -> Bound:
     """A kernel on arrays; full and row values go to `given` arrays, or to new ones."""
-    code = compile_spec(step.spec)
-    parts = decompose(step.spec, step.rows, step.columns)
+    step, parts = kernel.step, kernel.parts
     kept = [np.ascontiguousarray(arrays[load.node]) for load in step.loads]
     stored = [_output(step, place, parts, given or {}) for place in range(len(step.outputs))]
-    words = _words(code.names, step, parts, kept, stored)
+    if step.spec.streaming and not _on_lines(step, stored):
+        plain = replace(step, spec=replace(step.spec, streaming=False))
+        return bind(template(plain), arrays, dict(zip(step.outputs, stored, strict=True)))
+    words = list(kernel.words)
+    for slot, which in kernel.loads:
+        words[slot] = kept[which].__array_interface__["data"][0]
+    for slot, which in kernel.stores:
+        words[slot] = stored[which].__array_interface__["data"][0]
     table = (ctypes.c_int64 * len(words))(*words)
-    return Bound(step, code, parts, stored, table, kept)
+    return Bound(step, kernel.code, parts, stored, table, kept)
+
+
+def _on_lines(step: KernelStep, stored: Sequence[np.ndarray]) -> bool:
+    """Whether full values start on cache lines."""
+    kinds = [step.spec.instructions[i].kind for i in step.spec.stores]
+    return all(
+        array.__array_interface__["data"][0] % CACHE_LINE == 0
+        for array, kind in zip(stored, kinds, strict=True) if kind == FULL
+    )  # fmt: skip
 
 
 def _output(
@@ -160,28 +201,23 @@ def _output(
     node = step.outputs[place]
     dtype = node.type.dtype
     if one.kind == COLUMN:
-        return np.empty((parts.batches, step.columns), dtype.compute.numpy)
+        return staggered((parts.batches, step.columns), dtype.compute.numpy, place)
     if one.kind == TOTAL:
         return np.empty((parts.tasks,), dtype.compute.numpy)
     assert one.kind in (FULL, ROW)
     return given[node] if node in given else POOL.array(node.type.shape, dtype.numpy)
 
 
-def _words(
-    names: Sequence[tuple], step: KernelStep, parts: Decomposition, kept: Sequence[np.ndarray],
-    stored: Sequence[np.ndarray],
-) -> list[int]:  # fmt: skip
-    """The kernel's table."""
+def _words(names: Sequence[tuple], step: KernelStep, parts: Decomposition) -> list[int]:
+    """The kernel's table; addresses of arrays are still 0."""
     sizes = {"rows": step.rows, "columns": step.columns, "batch": parts.batch,
              "tile": parts.tile, "tiles": parts.tiles}  # fmt: skip
     words = []
     for kind, which, *rest in names:
         if kind == "size":
             words.append(sizes[which])
-        elif kind == "load":
-            words.append(kept[which].__array_interface__["data"][0])
-        elif kind == "store":
-            words.append(stored[which].__array_interface__["data"][0])
+        elif kind in ("load", "store"):
+            words.append(0)
         elif kind == "argument":
             words.append(_bits(step.arguments[which]))
         else:

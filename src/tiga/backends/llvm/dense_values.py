@@ -4,13 +4,22 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
+from torch_mlir.dialects import arith, llvm, vector
 
 from tiga.backends.llvm.arithmetic import VectorArithmetic
 from tiga.backends.llvm.conversions import round_to
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import select_lanes
-from tiga.backends.llvm.memory import Array, lanes_type, register_element, splat
+from tiga.backends.llvm.memory import (
+    CACHE_LINE,
+    Array,
+    element_pointer,
+    lanes_type,
+    register_element,
+    splat,
+    stored_element,
+    to_memory,
+)
 from tiga.ops.base import Op, Pointwise
 from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_complex import REAL_OF
@@ -89,9 +98,16 @@ def load(
 
 
 def store(
-    base: ir.Value, dtype: DType, value: Value, offset: ir.Value, lanes: int, mask: ir.Value | None
+    base: ir.Value,
+    dtype: DType,
+    value: Value,
+    offset: ir.Value,
+    lanes: int,
+    mask: ir.Value | None,
+    streaming: bool = False,
 ) -> None:
-    """Store lanes to neighbours from an element on, but where masked."""
+    """Store lanes to neighbours from an element on, but where masked. `streaming` stores whole
+    cache lines past the caches."""
     array = Array(base, part_dtype(dtype), 1)
     if dtype.is_complex:
         offset = arith.addi(offset, offset)
@@ -99,6 +115,11 @@ def store(
         mask = None if mask is None else _double(mask, lanes)
     else:
         (whole,) = value
+    if streaming and mask is None:
+        stored = to_memory(whole, array.dtype)
+        pointer = element_pointer(base, offset, stored_element(array.dtype))
+        llvm.store(stored, pointer, alignment=CACHE_LINE, nontemporal=True)
+        return
     array.store_run(whole, offset, mask)
 
 

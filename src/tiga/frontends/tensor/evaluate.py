@@ -165,7 +165,7 @@ SHORT = 32
 def _is_small(node: LazyNode) -> bool:
     if node.largest >= COMPILE_FROM or node.depth > SHORT or node.cell is not None:
         return False
-    return knobs.tensor_backend() != "native"
+    return knobs.read("tensor_backend") != "native"
 
 
 def _realize_small(tensor: Tensor) -> None:
@@ -195,7 +195,7 @@ def _settle(tensor: Tensor, array: np.ndarray, execution: Any) -> None:
 
 def run(order: Sequence[Node], roots: Sequence[Node]) -> tuple[list[np.ndarray], Any]:
     """Values of `roots`, which need the nodes of `order`, and how they were computed."""
-    mode = knobs.tensor_backend()
+    mode = knobs.read("tensor_backend")
     if mode == "native" or (mode == "auto" and _is_large(order)):
         from tiga.frontends.tensor.compiled import run_compiled
 

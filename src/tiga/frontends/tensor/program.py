@@ -105,7 +105,7 @@ def run_program(program: Program, arrays: Sequence[np.ndarray]) -> tuple[list[np
     from tiga.frontends.tensor.evaluate import COMPILE_FROM
     from tiga.tensor_compiler import call_library, compile_tensors
 
-    mode = knobs.tensor_backend()
+    mode = knobs.read("tensor_backend")
     large = max((node.type.size for node in program.order), default=0) >= COMPILE_FROM
     if mode == "native" or (mode == "auto" and large):
         executable = compile_tensors(program, mode == "native")
