@@ -10,22 +10,32 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tiga.errors import TigaError, Unfusable
 from tiga.frontends.torch import library, transformed
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.call import call, find_variant, key_of, state_of
 from tiga.frontends.torch.capture import FieldSource, ParamSource, accepts, user_function
+from tiga.frontends.torch.draws import NodeOrder, Seed
+from tiga.frontends.torch.guards import Place
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.paths import follow, paths
-from tiga.frontends.torch.tree import tree_map
+from tiga.frontends.torch.tree import described, rebuilt
 from tiga.relations.inputs import CsrInput, TransposedInput
 from tiga.relations.traced import counts
 
 ROWS = 2
 """Rows of the made up fields: the fewest that no rule for 0 or 1 treats apart."""
 
-FIELD, PARAM, PLACE = "field", "param", "place"
+MOST_ITEMS = 4096
+"""A tensor that `edge` makes itself is written into the graph item by item up to this size."""
+
+FIELD, PARAM, PLACE, SEED, NONE = "field", "param", "place", "seed", "none"
+CONSTANT = "constant"
+NEEDS_VALUES = "needs values"
+EXAMPLES: dict[type, Any] = {float: 1.5, int: 3}
+"""Stand for numbers among the parameters, which may be symbolic, while a program is captured."""
 
 
 class Rows:
@@ -63,11 +73,16 @@ def call_in_graph(
     given = tuple((name, _described(value)) for name, value in params.items())
     kind, first, second, num_src, num_dst = _topology(graph)
     plan = _plan(kernel, kernel.reducer, signature, given, kind)
+    if plan[0] == NEEDS_VALUES:
+        given = tuple(
+            (name, ("value", value)) if name in plan[1] else (name, description)
+            for (name, description), value in zip(given, params.values(), strict=True)
+        )
+        plan = _plan(kernel, kernel.reducer, signature, given, kind)
     if plan[0] is None:
         return _outside(kernel, graph, src, dst, edge, ndata, params, plan[1])
     text, sources, result, count, rows = plan
-    if torch.compiler.is_dynamo_compiling():
-        _read(kernel, fields, params, rows)
+    example = _read(kernel, fields, params, rows)
     of_kind = _gather(kernel, fields, params, sources)
     if torch.is_grad_enabled():
         wanted = [i for i, t in enumerate(of_kind[library.TENSOR]) if t.requires_grad]
@@ -79,13 +94,14 @@ def call_in_graph(
     found = run(text, tensors, of_kind[library.FLOAT], sizes)
     if result == 0 and count == 1:
         return found[0]
-    return tree_map(lambda i: found[i], result)
+    return rebuilt(lambda i: found[i], result, example)
 
 
 def _gather(kernel: Any, fields: Any, params: Any, sources: Any) -> dict[str, list[Any]]:
     """The arguments of the program by their kind."""
     of_kind: dict[str, list[Any]] = {
-        library.TENSOR: [], library.FLOAT: [], library.INTEGER: [], library.ORDER: []
+        library.TENSOR: [], library.FLOAT: [], library.INTEGER: [],
+        library.EDGE_ORDER: [], library.NODE_ORDER: [],
     }  # fmt: skip
     for argument, (origin, *where) in sources:
         if origin == FIELD:
@@ -94,9 +110,18 @@ def _gather(kernel: Any, fields: Any, params: Any, sources: Any) -> dict[str, li
             value = params[where[0]]
         elif origin == PLACE:
             value = follow(kernel, where[0])
+        elif origin == SEED:
+            value = Seed().get()
+        elif origin == CONSTANT:
+            dtype, shape, items = where
+            value = torch.tensor(items, dtype=dtype).reshape(shape)
         else:
             value = None
-        of_kind[argument].append(value)
+        if argument == library.FLOAT:
+            # torch recompiles for each value of a float that an op takes, but not for sums.
+            of_kind[library.TENSOR].append(torch.zeros((), dtype=torch.float64) + value)
+        else:
+            of_kind[argument].append(value)
     return of_kind
 
 
@@ -112,6 +137,8 @@ def _described(value: Any) -> Any:
     """What a program depends on in a parameter of the call."""
     if isinstance(value, torch.Tensor):
         return ("tensor", value.dtype, tuple(value.shape))
+    if type(value) in EXAMPLES:
+        return ("number", type(value))
     return ("value", value)
 
 
@@ -142,7 +169,8 @@ def _training(text: str, wanted: tuple[int, ...]) -> str:
 def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str) -> Any:
     """The program of a call, where its arguments come from, and the trees of its results.
 
-    `(None, why)` where the call cannot be part of a graph. `reducer` is among the arguments
+    `(None, why)` where the call cannot be part of a graph; `(NEEDS_VALUES, names)` where it depends
+    on the values of these parameters. `reducer` is among the arguments
     because torch's compiler guards the identity of each.
     """
     fields = {
@@ -151,31 +179,38 @@ def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str
     }
     params = {name: _made_up(*description) for name, description in given}
     try:
-        variant = find_variant(state_of(kernel), kernel, key_of(fields, params), fields, params)
+        with _disable_current_modes():
+            variant = find_variant(state_of(kernel), kernel, key_of(fields, params), fields, params)
     except TigaError as error:
         return None, f"{type(error).__name__}: {error}"
     if variant.captured is None:
         return None, f"not fused: {variant.bounded.reason}"
     captured = variant.captured
+    numbers = {name for name, description in given if description[0] == "number"}
+    if not numbers.isdisjoint(captured.params):
+        return NEEDS_VALUES, tuple(sorted(numbers & captured.params.keys()))
     sources = _sources(kernel, captured)
     if sources is None:
         return None, "a tensor or number that `edge` reads is nowhere that torch's compiler sees"
-    arguments = [argument for argument, _ in sources]
+    arguments = [library.TENSOR if a == library.FLOAT else a for a, _ in sources]
     text = library.encode(captured.program, graph_kind, arguments)
     count = len(captured.program.outputs)
-    return text, tuple(sources), captured.result, count, captured.rows
+    rows = captured.rows and (described(captured.rows[0]), captured.rows[1])
+    return text, tuple(sources), described(captured.result), count, rows
 
 
 def _made_up(kind: str, *description: Any) -> Any:
     if kind == "value":
         return description[0]
+    if kind == "number":
+        return EXAMPLES[description[0]]
     dtype, shape = description
     return torch.empty(shape, dtype=dtype)
 
 
 def _sources(kernel: Any, captured: Any) -> list[Any] | None:
     """For each input of a program: what argument of the op it is, and where its value is."""
-    places = [s for s in captured.sources if hasattr(s, "get")]
+    places = [s for s in captured.sources if isinstance(s, Place)]
     found = dict(zip(map(id, places), paths(kernel, places), strict=True))
     sources: list[Any] = []
     for source, node in zip(captured.sources, captured.program.inputs, strict=True):
@@ -186,8 +221,14 @@ def _sources(kernel: Any, captured: Any) -> list[Any] | None:
             sources.append((argument, (FIELD, source.namespace, source.name)))
         elif isinstance(source, ParamSource):
             sources.append((argument, (PARAM, source.name)))
-        elif isinstance(source, EdgeOrder):
-            sources.append((library.ORDER, (library.ORDER,)))
+        elif isinstance(source, Seed):
+            sources.append((argument, (SEED,)))
+        elif isinstance(source, torch.Tensor) and source.numel() <= MOST_ITEMS:
+            items = tuple(source.flatten().tolist())
+            sources.append((argument, (CONSTANT, source.dtype, tuple(source.shape), items)))
+        elif isinstance(source, (EdgeOrder, NodeOrder)):
+            on_edges = isinstance(source, EdgeOrder)
+            sources.append((library.EDGE_ORDER if on_edges else library.NODE_ORDER, (NONE,)))
         elif found.get(id(source)) is not None:
             sources.append((argument, (PLACE, found[id(source)])))
         else:
@@ -195,22 +236,22 @@ def _sources(kernel: Any, captured: Any) -> list[Any] | None:
     return sources
 
 
-def _read(kernel: Any, fields: Any, params: Any, rows: Any) -> None:
-    """Run `edge` and `node` on made up rows, for the guards on what they read."""
+def _read(kernel: Any, fields: Any, params: Any, rows: Any) -> Any:
+    """Run `edge` and `node` on made up rows, for the guards on what they read: their result."""
     made = {
         space: {n: t.new_ones((ROWS, *t.shape[1:])) for n, t in values.items()}
         for space, values in fields.items()
     }
     src = made["ndata"] if "ndata" in made else made["src"]
     dst = made["ndata"] if "ndata" in made else made["dst"]
-    with torch.no_grad():
-        kernel.edge(Rows(src), Rows(dst), Rows(made["edge"]), **_taken(kernel, "edge", params))
-        if rows is None:
-            return
-        tree, layouts = rows
-        filled = [torch.ones((ROWS, *shape), dtype=dtype) for dtype, shape in layouts]
-        given = tree_map(lambda i: filled[i], tree)
-        kernel.node(Rows(dst), given, **_taken(kernel, "node", params))
+    edge = Rows(made["edge"])
+    sent = kernel.edge(Rows(src), Rows(dst), edge, **_taken(kernel, "edge", params))
+    if rows is None:
+        return sent
+    tree, layouts = rows
+    filled = [torch.ones((ROWS, *shape), dtype=dtype) for dtype, shape in layouts]
+    given = rebuilt(lambda i: filled[i], tree, sent)
+    return kernel.node(Rows(dst), given, **_taken(kernel, "node", params))
 
 
 def _taken(kernel: Any, function: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ from tiga.trace.program import Program
 
 INDICES = 2
 COUNTS = 2
-TENSOR, FLOAT, INTEGER, ORDER = "tensor", "float", "integer", "edge_order"
+TENSOR, FLOAT, INTEGER = "tensor", "float", "integer"
+EDGE_ORDER, NODE_ORDER = "edge_order", "node_order"
 _MARK = "// tiga.run"
 
 Arguments = tuple[str, list[torch.Tensor], list[float], list[int]]
@@ -80,7 +81,8 @@ class Callee:
 
     def arrange(self, values: Sequence[Any], indices: Any, counts: Any) -> Arguments:
         """The arguments of the op for values in the order of the program's inputs."""
-        of_kind: dict[str, list[Any]] = {TENSOR: [], FLOAT: [], INTEGER: [], ORDER: []}
+        kinds = (TENSOR, FLOAT, INTEGER, EDGE_ORDER, NODE_ORDER)
+        of_kind: dict[str, list[Any]] = {kind: [] for kind in kinds}
         for kind, value in zip(self.arguments, values, strict=True):
             of_kind[kind].append(value)
         tensors = [*indices, *of_kind[TENSOR]]
@@ -95,7 +97,9 @@ class Callee:
                 yield next(floats)
             elif kind == INTEGER:
                 yield next(integers)
-            elif kind == ORDER:
+            elif kind == NODE_ORDER:
+                yield torch.arange(graph.num_dst)
+            elif kind == EDGE_ORDER:
                 yield torch.arange(graph.num_edges) if order is None else order
             else:
                 value = _checked(next(rest), node, graph)
