@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -316,7 +317,7 @@ def spmm_rows(args: argparse.Namespace) -> Iterator[Row]:
             if args.sweep:
                 best = sweep(weighted_sum(width), graph, inputs)[:4]
                 note += "; best " + ", ".join(f"{s} {t:.4f}" for t, s in best)
-            peer = median(lambda m=matrix, x=x: m @ x)
+            peer = median(partial(torch.matmul, matrix, x))
             times = (replayed(ours), median(ours)) if wrong < TOLERANCE else (math.nan, math.nan)
             yield Row(f"weighted sum {name} F={width}", "cuSPARSE", peer, *times, wrong, note)
 
@@ -487,9 +488,8 @@ def main() -> None:
         print(row if row.peer != "cuSPARSE" else replace(row, note=""))
     ratios = [r.ratio for r in found if r.peer == "cuSPARSE"]
     if ratios:
-        print(
-            f"geometric mean over cuSPARSE: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}"
-        )
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"geometric mean over cuSPARSE: {mean:.2f}")
     if args.out:
         lines = "\n".join(json.dumps(vars(r)) for r in found)
         (args.out / "gpu.jsonl").write_text(lines + "\n")

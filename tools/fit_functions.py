@@ -11,6 +11,7 @@ one coefficient is paid back by the next.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from mpmath import mp, mpf
@@ -74,7 +75,7 @@ def solve(rows: list[list[mpf]], right: list[mpf]) -> list[mpf]:
     return list(mp.lu_solve(mp.matrix(rows), mp.matrix(right)))
 
 
-def remez(xs, targets, weights, low_power: int, high_power: int) -> list[mpf]:
+def remez(xs: Any, targets: Any, weights: Any, low_power: int, high_power: int) -> list[mpf]:
     """Minimax coefficients of the powers low..high: the best of the exchanges tried."""
     powers = range(low_power, high_power + 1)
     count = len(powers)

@@ -66,7 +66,7 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> C
         inner = [m if axis is None else _example(m) for m, axis in zip(moved, axes, strict=True)]
         value = function(*inner)
         outputs = list(value) if isinstance(value, (tuple, list)) else [value]
-        given = {
+        given: dict[Node, Node] = {
             i._node: m._node for i, m, axis in zip(inner, moved, axes, strict=True)
             if axis is not None
         }  # fmt: skip
@@ -140,7 +140,7 @@ def _numbered(index: Node, extent: int, batch: Batch) -> Node:
     from tiga.frontends.tensor.creation import arange
 
     shape = index.type.shape
-    first = arange(batch.count)._node
+    first: Node = arange(batch.count)._node
     first = broadcast(reshape(first, (batch.count, *(1,) * (len(shape) - 1))), shape)
     return add(index, mul(first, constant(extent, index.type)))
 

@@ -13,6 +13,7 @@ from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.views import reshape
 from tiga.ops.pointwise import add
 from tiga.trace import autodiff
+from tiga.trace.node import Node
 
 
 def jvp(
@@ -33,7 +34,7 @@ def jvp(
             raise InvalidValue(f"tangent {position} expected {p._node.type}, got {t!r} ({here()}).")
     value = function(*tracked)
     outputs, single = as_list(value, "the function's result")
-    moving = {p._node: t._node for p, t in zip(tracked, tangents, strict=True)}
+    moving: dict[Node, Node] = {p._node: t._node for p, t in zip(tracked, tangents, strict=True)}
     found = autodiff.jvp([o._node for o in outputs], moving, add)
     check_fresh([node for node in found if node is not None])
     made = [

@@ -85,7 +85,7 @@ class AddAlong(LinearFirst, name="add_along"):
     def compute(self, values: np.ndarray, index: np.ndarray) -> np.ndarray:
         shape = (*values.shape[: self.axis], self.extent, *values.shape[self.axis + 1 :])
         total = np.zeros(shape, values.dtype)
-        grid = list(np.indices(values.shape, sparse=True))
+        grid: list[np.ndarray] = list(np.indices(values.shape, sparse=True))
         grid[self.axis] = index
         np.add.at(total, tuple(grid), values)
         return total

@@ -162,7 +162,7 @@ class AllTrue(Quantifier, name="all_axes"):
     """Whether every element is true."""
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        return x.all(axis=self.axes)
+        return np.asarray(x.all(axis=self.axes))
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class AnyTrue(Quantifier, name="any_axes"):
     """Whether some element is true."""
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        return x.any(axis=self.axes)
+        return np.asarray(x.any(axis=self.axes))
 
 
 @dataclass(frozen=True)

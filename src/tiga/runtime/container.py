@@ -152,7 +152,7 @@ def _write_all(fd: int, contents: Mapping[str, Content], kind: str, info: Any) -
         start, checksum = offset, 0
         for piece in content.pieces:
             data = piece.reshape(-1).view(np.uint8)
-            checksum = zlib.crc32(data, checksum)
+            checksum = zlib.crc32(data.data, checksum)
             pwrite_all(fd, data, offset)
             offset += data.size
         sums[name] = checksum
@@ -217,7 +217,7 @@ class Container:
         entry = self.entry(name)
         array = np.empty(entry.shape, numpy_dtype(entry.dtype))
         self.pread(array, entry.offset)
-        if verify and zlib.crc32(array.reshape(-1).view(np.uint8)) != entry.crc32:
+        if verify and zlib.crc32(array.reshape(-1).view(np.uint8).data) != entry.crc32:
             raise self._altered(name)
         return array
 
@@ -250,7 +250,7 @@ class Container:
             for start in range(0, entry.nbytes, PIECE):
                 part = block[: min(PIECE, entry.nbytes - start)]
                 self.pread(part, entry.offset + start)
-                checksum = zlib.crc32(part, checksum)
+                checksum = zlib.crc32(part.data, checksum)
             if checksum != entry.crc32:
                 raise self._altered(name)
 

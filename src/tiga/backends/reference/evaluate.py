@@ -35,7 +35,9 @@ def _extents(topologies: Mapping[Relation, EdgeList]) -> dict[Space, int]:
     return extents
 
 
-def _apply(node: Node, arrays: Sequence[np.ndarray], topologies: Mapping[Relation, EdgeList]):
+def _apply(
+    node: Node, arrays: Sequence[np.ndarray], topologies: Mapping[Relation, EdgeList]
+) -> np.ndarray:
     """One op: 16-bit floats are widened before and rounded after, as every backend does."""
     wide = [
         a.astype(np.float32) if n.type.dtype.compute != n.type.dtype else a

@@ -14,8 +14,8 @@ RESERVED = (
     "multiply", "pow", "rint", "sin", "tanh", "to_bfloat16", "trunc", "tl", "triton", "range",
     "float", "and", "or", "not", "in", "is", "if", "else", "for", "while", "def", "return",
     "lambda", "from", "import", "class", "pass", "global", "with", "as", "try", "del", "assert",
-    "None", "True", "False", "async", "await", "yield", "raise", "break", "continue", "except", "finally",
-    "nonlocal", "elif", "match", "case", "type", "print", "min", "max", "abs", "len",
+    "None", "True", "False", "async", "await", "yield", "raise", "break", "continue", "except",
+    "finally", "nonlocal", "elif", "match", "case", "type", "print", "min", "max", "abs", "len",
 )  # fmt: skip
 """Names that no value of a program gets."""
 

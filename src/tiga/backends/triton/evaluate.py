@@ -286,7 +286,8 @@ class Evaluator:
 
 def _insertions(source: tuple[int, ...], target: tuple[int, ...]) -> str | None:
     """The index that inserts axes of extent 1 to get from `source` to `target`, if one does."""
-    index, left = [], list(source)
+    index: list[str] = []
+    left = list(source)
     for extent in target:
         if left and left[0] == extent and (extent != 1 or len(left) + len(index) >= len(target)):
             index.append(":")

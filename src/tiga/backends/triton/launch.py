@@ -253,7 +253,8 @@ class Preparation:
     def _launch(
         self, kernel: Kernel, grid: tuple[int, int, int], over: str, numbers: Mapping[str, int]
     ) -> Launch:
-        arguments, slots = [], []
+        arguments: list[Any] = []
+        slots: list[tuple[int, Any]] = []
         for position, parameter in enumerate(kernel.source.parameters):
             key = parameter.key
             if not isinstance(key, str):

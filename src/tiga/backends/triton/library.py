@@ -13,9 +13,11 @@ BLOCK_ROWS = 4096
 def call_library(node: Node, inputs: list[Any], out: Any) -> None:
     """Compute a library node into its tensor. Tensors are contiguous, entity axis first."""
     if node.op.name == "contract":
-        _contract(node, *inputs, out)
+        x, matrix = inputs
+        _contract(node, x, matrix, out)
     elif node.op.name == "outer_sum":
-        _outer_sum(node, *inputs, out)
+        x, y = inputs
+        _outer_sum(node, x, y, out)
     else:
         _rearrange(node, inputs, out)
 

@@ -178,7 +178,7 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
 _WEAK = {float: "f", int: "i"}
 
 
-def _made(op: Op, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
+def _made(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
     """The short way of `result(apply(op, x, y))` for operands that need no preparation."""
     depth = 0 if x.cell is not None else x.depth
     if y.cell is None and y.depth > depth:

@@ -93,7 +93,8 @@ def result_dtype(*values: Any) -> DType:
     for dtype in strong[1:]:
         found = promote(found, dtype)
     for number in weak:
-        found = promote_scalar(found, type(number))
+        kind: Any = type(number)
+        found = promote_scalar(found, kind)
     return found
 
 

@@ -13,7 +13,7 @@ from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor.build import SCALARS, as_tensor, number, operands
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.elementwise import add, multiply, subtract
-from tiga.frontends.tensor.lazy import here, leaf
+from tiga.frontends.tensor.lazy import LazyNode, here, leaf
 from tiga.frontends.tensor.selection import divide
 
 _OWN_REFERENCES = 3
@@ -132,7 +132,7 @@ def div_(x: Tensor, other: Any, /) -> Tensor:
 def copy_(x: Tensor, other: Any, /) -> Tensor:
     """The elements of `other`, broadcast and cast, into x's storage; returns x."""
     (_, node), tensors = operands(x, other, dtype=x.dtype)
-    source = Tensor(node if hasattr(node, "cell") else _lazy(node), False)
+    source = Tensor(node if isinstance(node, LazyNode) else _lazy(node), False)
     source._grad = any(t._grad for t in tensors if t is not x)
     return _update(x, source, "copy_")
 

@@ -204,4 +204,4 @@ def install() -> None:
         "__dlpack_device__": _dlpack_device, "__array_namespace__": _array_namespace,
     }.items():  # fmt: skip
         setattr(Tensor, name, dunder)
-    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign, assignment]

@@ -67,8 +67,8 @@ def finfo(type: Any, /) -> FloatInfo:
     if dtype.kind != "f":
         raise InvalidType(f"finfo expected a float dtype, got {dtype}.")
     info = ml_dtypes.finfo(dtype.numpy)
-    numbers = (float(n) for n in (info.eps, info.max, info.min, info.smallest_normal))
-    return FloatInfo(info.bits, *numbers, dtype)
+    eps, largest, least, normal = map(float, (info.eps, info.max, info.min, info.smallest_normal))
+    return FloatInfo(info.bits, eps, largest, least, normal, dtype)
 
 
 def iinfo(type: Any, /) -> IntegerInfo:

@@ -249,7 +249,7 @@ def _is_movable(block: np.ndarray) -> bool:
 
 
 def _bytes(block: np.ndarray) -> memoryview:
-    return memoryview(_flat(block))
+    return _flat(block).data
 
 
 def _flat(block: np.ndarray) -> np.ndarray:

@@ -336,7 +336,7 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     from tiga.frontends.tensor.creation import from_numpy
     from tiga.frontends.tensor.selection import where
 
-    mask = np.tri(*x.shape[-2:], k=k if lower else k - 1, dtype=bool)
+    mask = np.tri(x.shape[-2], x.shape[-1], k=k if lower else k - 1, dtype=bool)
     return where(from_numpy(mask if lower else ~mask), x, zero_of(x))
 
 
