@@ -14,7 +14,7 @@ RUN := $(BIN)/python
 INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench golden docs doctor clean
+.PHONY: help demo gpu gpu-bench test test-all check format bench golden docs doctor clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,12 @@ format: $(VENV)/.test ## rewrite the sources in the project's format
 
 bench: $(VENV)/.test ## measure against torch and SciPy: under five minutes
 	$(RUN) -m benchmarks $(BENCH) --out build/bench
+
+gpu: $(VENV)/.test ## the conformance of kernels on this machine's GPU
+	$(RUN) -m pytest tests/gpu $(PYTEST_ARGS)
+
+gpu-bench: $(VENV)/.test ## measure on this machine's GPU against cuSPARSE and torch.compile
+	$(RUN) -m benchmarks.gpu --out build
 
 golden: $(VENV)/.test ## rewrite the golden kernel texts after a wanted change; read the diff
 	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden $(PYTEST_ARGS)

@@ -55,4 +55,4 @@ def current_stream(device: Any) -> int:
 
     if device.type != "cuda":
         return 0
-    return torch.cuda.current_stream(device).cuda_stream
+    return torch._C._cuda_getCurrentRawStream(device.index)

@@ -46,8 +46,9 @@ class Executable:
         """
         sizes = {GLOBAL: 1, **(extents or {})}
         for relation, graph in zip(self.relations, graphs, strict=True):
-            sizes[relation.src], sizes[relation.dst] = graph.num_src, graph.num_dst
-            sizes[relation.edge] = graph.num_edges
+            csr = graph.csr()
+            sizes[relation.src], sizes[relation.dst] = csr.num_src, csr.num_dst
+            sizes[relation.edge] = csr.num_edges
         tensors = dict(zip(self.plan.inputs, inputs, strict=True))
         tensors.update(zip(self.plan.outputs, outputs, strict=True))
         device = next(iter((*outputs, *inputs))).device

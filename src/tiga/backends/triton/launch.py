@@ -20,7 +20,7 @@ from tiga.types import DType, Relation, Space, int32, int64
 
 LIMIT = 2**31
 
-MOST_EDGES = 32
+MOST_EDGES = 1024
 """Tiles do not differ beyond this degree."""
 
 MOST_EXTENTS = 64

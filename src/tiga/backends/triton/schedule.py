@@ -36,11 +36,13 @@ MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a tile is chosen by: `elements` of the widest value (padded), `whole` as in `Tile`."""
+    """What a tile is chosen by: `elements` of the widest value (padded), `read_size` bytes
+    an element takes in memory and `itemsize` in registers, `whole` as in `Tile`."""
 
     whole: int
     elements: int
     itemsize: int
+    read_size: int
     has_products: bool
     has_totals: bool
     has_edges: bool
@@ -80,9 +82,10 @@ def facts(program: RowProgram) -> Facts:
     widest = max((int(np.prod([padded(e) for e in s])) for s in shapes), default=1)
     if not whole:
         check_size(widest, "a row program's widest value")
+    read = max((n.type.dtype.itemsize for n in program.reads), default=4)
     products = bool(program.outer_sums) or any(n.op.name == "contract" for n in nodes)
     totals = bool(program.totals or program.outer_sums)
-    return Facts(whole, widest, itemsize, products, totals, program.relation is not None)
+    return Facts(whole, widest, itemsize, read, products, totals, program.relation is not None)
 
 
 def _window(known: Facts) -> int:
@@ -107,12 +110,16 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
     groups = TOTAL_GROUPS if known.has_totals else 0
     if not known.has_edges:
         return Tile(min(4 * entities, 1024), 1, 4, known.whole, window, groups)
-    edges = min(_edge_lanes(width, degree), entities)
+    lanes = 2 if mixes and width >= WARP else _edge_lanes(width, width * known.read_size, degree)
+    edges = min(lanes, entities)
     return Tile(entities // edges, edges, warps, known.whole, window, groups)
 
 
-def _edge_lanes(width: int, degree: int) -> int:
-    """Edges of a row side by side: enough to read indices in whole sectors."""
+def _edge_lanes(width: int, row_bytes: int, degree: int) -> int:
+    """Edges of a row side by side: enough to read indices in whole sectors; more where rows are
+    neither short nor so uneven that few tiles have full rows."""
     if width < SECTOR:
-        return min(WARP, max(4, degree))
-    return 8 if width < WARP else 2
+        return min(WARP, max(8, degree))
+    if width < WARP:
+        return 8
+    return 4 if row_bytes == 256 and 32 <= degree <= 512 else 2
