@@ -1,5 +1,6 @@
 """`MessagePassing`: what one edge sends, how messages combine, what a node does with the result."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -39,6 +40,14 @@ def mask(value: Any, keep: Any) -> Masked:
         tensor([3.])
     """
     return Masked(value, keep)
+
+
+def _are_native(*fields: Fields | None) -> bool:
+    """Whether some field is a native tensor; without torch, any field has to be."""
+    core = sys.modules.get("tiga.frontends.tensor.core")
+    if core is None:
+        return False
+    return any(isinstance(v, core.Tensor) for named in fields if named for v in named.values())
 
 
 class MessagePassing:
@@ -114,6 +123,10 @@ class MessagePassing:
         **params: Any,
     ) -> Any:
         """The call itself; modules may override it and call `super().forward(graph=..., ...)`."""
+        if _are_native(src, dst, edge, ndata):
+            from tiga.frontends.tensor.messages import call as call_native
+
+            return call_native(self, graph, src, dst, edge, ndata, params)
         from tiga.frontends.torch.call import call
 
         return call(self, graph, src, dst, edge, ndata, params)

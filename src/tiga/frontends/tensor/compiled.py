@@ -60,8 +60,12 @@ def _entry(
     bundle = program_of(roots)
     place = {id(node): i for i, node in enumerate(order)}
     inputs = tuple(place[id(leaf)] for leaf in bundle.leaves)
-    entry = Entry(compile_tensors(bundle.program, native, relaxed), inputs)
-    CACHE[key] = entry
+    # A call over a graph belongs to that graph, which no cache may keep alive.
+    lasting = all(node.op.name != "graph_call" for node in order)
+    compile_ = compile_tensors if lasting else compile_tensors.__wrapped__
+    entry = Entry(compile_(bundle.program, native, relaxed), inputs)
+    if lasting:
+        CACHE[key] = entry
     if len(CACHE) > MOST_ENTRIES:
         CACHE.popitem(last=False)
     return entry

@@ -1,0 +1,195 @@
+"""From whole-tensor expressions over a made-up number of entities to values per entity.
+
+`edge` and `node` run once on tensors whose first axis stands for all edges (or nodes), as users
+write them. Each op of what they build keeps that axis first; here it is taken away, and becomes
+the space of the value.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tiga.errors import InvalidValue, Unfusable
+from tiga.ops.align import expand_to
+from tiga.ops.base import Pointwise
+from tiga.ops.contract import contract
+from tiga.ops.feature import (
+    broadcast,
+    concat,
+    feature_max,
+    feature_min,
+    feature_sum,
+    permute,
+    reshape,
+)
+from tiga.ops.message import spread
+from tiga.ops.pointwise import mul
+from tiga.ops.tensor_views import slice_, unslice
+from tiga.trace.node import Node, topological
+from tiga.types import GLOBAL, Space
+
+
+@dataclass
+class Entities:
+    """Values per entity of one space by the whole-tensor nodes that stand for all of them.
+
+    `extent` is the made-up number of entities; `leaf` turns given values into inputs.
+    """
+
+    space: Space
+    extent: int
+    leaf: Callable[[Node], Node]
+    values: dict[Node, Node] = field(default_factory=dict)
+
+    def value(self, node: Node) -> Node:
+        """The value per entity (or the same for all) of a whole-tensor node."""
+        for one in topological([node]):
+            if one not in self.values:
+                self.values[one] = self._convert(one)
+        return self.values[node]
+
+    def each(self, node: Node) -> Node:
+        """The value per entity, spread if it is the same for all."""
+        value = self.value(node)
+        return expand_to(value, value.type.shape, self.space)
+
+    def _moves(self, node: Node) -> bool:
+        return self.values[node].type.space == self.space
+
+    def _convert(self, node: Node) -> Node:
+        if getattr(node, "cell", None) is not None and node.op.name != "constant":
+            return self.leaf(node)
+        if not node.inputs:
+            return self._constant(node)
+        if not any(self._moves(child) for child in node.inputs):
+            return self._shared(node)
+        rule = _RULES.get(node.op.name)
+        if rule is not None:
+            return rule(self, node)
+        if isinstance(node.op, Pointwise):
+            parts = [self._part(child) for child in node.inputs]
+            return node.op(*parts, where=node.where)
+        raise self._refused(node, f"{node.op.name} cannot be fused into a walk over edges")
+
+    def _refused(self, node: Node, why: str) -> Exception:
+        return Unfusable(f"{node.where}: {why}; native tensors have no other path for it.")
+
+    def _crossed(self, node: Node) -> Exception:
+        return InvalidValue(
+            f"{node.where}: {node.op.name} reads or moves the first axis, which counts edges or "
+            "nodes; work on the other axes."
+        )
+
+    def _constant(self, node: Node) -> Node:
+        """A number: the same for every entity, so the entity axis falls away."""
+        shape = node.type.shape
+        if node.op.name != "constant" or not shape or shape[0] != self.extent:
+            return node.op()
+        from tiga.ops.leaf import constant
+
+        inner = constant(node.op.value, node.type.with_shape(shape[1:]))
+        return spread(inner, self.space)
+
+    def _shared(self, node: Node) -> Node:
+        """An op on values that are the same for all entities."""
+        inputs = [self.values[child] for child in node.inputs]
+        to = getattr(node.op, "to", None)
+        if node.op.name == "broadcast" and to and to[0] == self.extent:
+            (x,) = inputs
+            inner = x if len(x.type.shape) < len(to) else reshape(x, x.type.shape[1:])
+            return spread(broadcast(inner, to[1:]), self.space)
+        if node.op.name == "sum_axes":
+            return _sums(inputs[0], node.op.axes)
+        return node.op(*inputs, where=node.where)
+
+    def _part(self, node: Node) -> Node:
+        """An operand of a pointwise op, per entity."""
+        value = self.values[node]
+        if value.type.space == self.space:
+            return value
+        shape = value.type.shape
+        if shape and shape[0] == self.extent:
+            raise self._refused(node, "a value that differs between entities must be a field")
+        return spread(reshape(value, shape[1:]) if shape else value, self.space)
+
+
+def _broadcast(entities: Entities, node: Node) -> Node:
+    (x,) = node.inputs
+    lead = len(node.op.to) - len(x.type.shape)
+    if lead or node.op.to[0] != entities.extent:
+        raise entities._crossed(node)
+    return broadcast(entities.values[x], node.op.to[1:])
+
+
+def _reshape(entities: Entities, node: Node) -> Node:
+    if not node.op.to or node.op.to[0] != entities.extent:
+        raise entities._crossed(node)
+    return reshape(entities.values[node.inputs[0]], node.op.to[1:])
+
+
+def _permute(entities: Entities, node: Node) -> Node:
+    if node.op.axes[0] != 0:
+        raise entities._crossed(node)
+    return permute(entities.values[node.inputs[0]], tuple(a - 1 for a in node.op.axes[1:]))
+
+
+def _slice(entities: Entities, node: Node) -> Node:
+    op = node.op
+    if op.axis == 0:
+        raise entities._crossed(node)
+    return slice_(entities.values[node.inputs[0]], op.axis - 1, op.start, op.count, op.step)
+
+
+def _unslice(entities: Entities, node: Node) -> Node:
+    op = node.op
+    if op.axis == 0:
+        raise entities._crossed(node)
+    return unslice(entities.values[node.inputs[0]], op.axis - 1, op.start, op.step, op.extent)
+
+
+def _join(entities: Entities, node: Node) -> Node:
+    if node.op.axis == 0:
+        raise entities._crossed(node)
+    return concat(node.op.axis - 1, *(entities._part(child) for child in node.inputs))
+
+
+def _sums(x: Node, axes: tuple[int, ...], step: Callable[[Node, int], Node] = feature_sum) -> Node:
+    for axis in reversed(axes):
+        x = step(x, axis)
+    return x
+
+
+def _reduction(step: Callable[[Node, int], Node]) -> Callable[[Entities, Node], Node]:
+    def rule(entities: Entities, node: Node) -> Node:
+        if 0 in node.op.axes:
+            raise entities._crossed(node)
+        axes = tuple(a - 1 for a in node.op.axes)
+        return _sums(entities.values[node.inputs[0]], axes, step)
+
+    return rule
+
+
+def _matmul(entities: Entities, node: Node) -> Node:
+    a, b = (entities.values[child] for child in node.inputs)
+    if b.type.space == GLOBAL and len(b.type.shape) == 2 and len(a.type.shape) == 1:
+        return contract(a, b)
+    if len(a.type.shape) != 2 or len(b.type.shape) != 2:
+        raise entities._refused(node, "this matrix product has no rule")
+    a, b = (expand_to(x, x.type.shape, entities.space) for x in (a, b))
+    (n, k), m = a.type.shape, b.type.shape[1]
+    left = broadcast(reshape(a, (n, k, 1)), (n, k, m))
+    right = broadcast(reshape(b, (1, k, m)), (n, k, m))
+    return feature_sum(mul(left, right), 1)
+
+
+_RULES: dict[str, Callable[[Entities, Node], Node]] = {
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "permute": _permute,
+    "slice": _slice,
+    "unslice": _unslice,
+    "join": _join,
+    "sum_axes": _reduction(feature_sum),
+    "max_axes": _reduction(feature_max),
+    "min_axes": _reduction(feature_min),
+    "matmul": _matmul,
+}
