@@ -107,7 +107,7 @@ class TensorExecutable:
             written = step.outputs if isinstance(step, KernelStep) else (step.node,)
             live += sum(n.type.row_bytes for n in written if n not in outputs)
             peak = max(peak, live)
-            gone = (n for n in self._released(number, outputs) if n not in self.program.inputs)
+            gone = (n for n in self._released[number] if n not in outputs)
             live -= sum(n.type.row_bytes for n in gone)
         return peak
 

@@ -43,7 +43,7 @@ class FieldView:
     def __init__(self, label: str, values: Mapping[str, Tensor]) -> None:
         self.__dict__.update(_label=label, _values=values)
 
-    def __getattr__(self, name: str) -> Tensor:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._values:
@@ -174,7 +174,7 @@ class Kernel:
         return FieldView(end, values)
 
     def _options(self, function: Callable[..., Any], taken: int) -> dict[str, Any]:
-        code = function.__code__  # type: ignore[attr-defined]
+        code = getattr(function, "__func__", function).__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         return {n: v for n, v in self.params.items() if n in names[taken:]}
 
@@ -183,7 +183,7 @@ class Kernel:
         edges = Entities(self.relation.edge, EDGES, self.capture.leaf)
         views = [self._view(end, edges, True) for end in ("src", "dst", "edge")]
         edge = self.kernel.edge
-        sent = edge(*views, **self._options(edge.__func__, 4))
+        sent = edge(*views, **self._options(edge, 4))
         rows = _mapped(lambda leaf: self._reduce(leaf, edges), sent)
         return self._finish(rows)
 
@@ -201,7 +201,7 @@ class Kernel:
 
         node = self.kernel.node
         value = node(self._view("dst", nodes, False), _mapped(stand_in, rows),
-                     **self._options(node.__func__, 3))  # fmt: skip
+                     **self._options(node, 3))  # fmt: skip
         return _mapped(lambda leaf: nodes.each(as_tensor(leaf, "`node`'s result")._node), value)
 
     def _reduce(self, leaf: Any, edges: Entities) -> Node:
@@ -285,7 +285,12 @@ def call(
     run = Kernel(kernel, fields, params)
     tree = run.outputs()
     flat: list[Node] = []
-    numbered = _mapped(lambda node: flat.append(node) or len(flat) - 1, tree)
+
+    def number(node: Node) -> int:
+        flat.append(node)
+        return len(flat) - 1
+
+    numbered = _mapped(number, tree)
     capture = run.capture
     program = Program(tuple(capture.inputs), tuple(flat))
     walked = Walked(program, graph, graph.token())

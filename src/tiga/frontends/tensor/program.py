@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiga import knobs
-from tiga.frontends.tensor.lazy import LazyNode
+from tiga.frontends.tensor.lazy import Leaf, LazyNode
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import Constant, Input
 from tiga.ops.tensor_reduce import Sum, kept_shape
@@ -73,6 +73,8 @@ def _rebuilt(
         leaves.append(node)
         op = Input(f"x{len(leaves) - 1}", node.type)
         return intern(op, (), node.type, node.where)
+    if isinstance(node.op, Leaf):
+        node.op.reference()  # raises: it stands for values that are not there
     inputs = tuple(done[id(child)] for child in node.inputs)
     if node.op.name == "feature_sum":
         return _sum(inputs[0], (node.op.axis,), node.where)
