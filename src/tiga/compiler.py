@@ -15,6 +15,10 @@ from tiga.passes.explain import explain
 from tiga.passes.pipeline import NORMALIZE, PIPELINE, run_pipeline
 from tiga.passes.schedule import Schedule
 from tiga.passes.text import form_text
+from tiga.shapes import Dim as Dim
+from tiga.shapes import ShapeBinding as ShapeBinding
+from tiga.shapes import ShapeSpecializer as ShapeSpecializer
+from tiga.shapes import TensorSpec as TensorSpec
 from tiga.trace.program import Program
 from tiga.types import Space
 
@@ -44,7 +48,9 @@ class Compiled:
     def explain(self) -> str:
         """What was fused into which kernels, stored, and sent to a library."""
         own = self.executable.own_products
-        return explain(self.scheduled, self.executable.extents, own)
+        text = explain(self.scheduled, self.executable.extents, own)
+        pages = self.executable.pages
+        return text if pages is None else "\n".join((text, *pages.told()))
 
     def ir(self, level: str = "domain") -> str:
         """The text of a level.

@@ -21,6 +21,7 @@ from tiga.relations.indices import (
 from tiga.relations.inputs import CooInput, CsrInput, Input, Token, TransposedInput
 from tiga.relations.memory import topology_bytes
 from tiga.relations.statistics import DegreeStatistics, degree_statistics
+from tiga.relations.stored import Stored
 from tiga.relations.traced import counts, is_tracing
 from tiga.relations.validate import require_level
 from tiga.relations.walk import Walk, walk_destinations, walk_sources
@@ -45,7 +46,7 @@ class _Snapshot:
         self.derived: dict[Any, Any] = {}
 
 
-class Graph:
+class Graph(Stored):
     """Directed edges from `num_src` sources to `num_dst` destinations.
 
     Build one with `from_csr`, `from_coo` or `from_edge_index`. Parallel edges and self-loops are
@@ -340,8 +341,7 @@ class Graph:
         return self._derived(key, build)
 
     def __repr__(self) -> str:
-        csr = self._current().csr
-        return f"Graph(num_src={csr.num_src}, num_dst={csr.num_dst}, num_edges={csr.num_edges})"
+        return f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, num_edges={self.num_edges})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Graph, (self.input, self._validate)

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch_mlir import ir
@@ -208,13 +208,15 @@ class Run:
 class Executable:
     """A plan compiled for the CPU. Kernels are compiled when a graph first needs them.
 
-    `extents` are those of the last run, for `explain`.
+    `extents` are those of the last run, and `pages` what it planned for a graph in a file, for
+    `explain`.
     """
 
     plan: Plan
     relations: tuple[Relation, ...]
     steps: tuple[AnyStep, ...]
     extents: Mapping[Space, int] | None = None
+    pages: Any = None
 
     @property
     def kernels(self) -> tuple["RowStep", ...]:

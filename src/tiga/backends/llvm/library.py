@@ -1,7 +1,7 @@
 """Dense products of node values and global matrices, by a library, in fixed blocks of rows."""
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -46,13 +46,15 @@ def call_library(
     a, b = (view(n) for n in node.inputs)
     out = view(node)
     if node.op.name == "contract":
-        _contract(a, b.astype(compute), out, matmul)
+        contract_rows(a, b.astype(compute), out, matmul)
     else:
         assert node.type.space == GLOBAL
-        _outer_sum(a, b, out, matmul)
+        rows = range(0, len(a), BLOCK_ROWS)
+        outer_sum(((a[i : i + BLOCK_ROWS], b[i : i + BLOCK_ROWS]) for i in rows), out, matmul)
 
 
-def _contract(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) -> None:
+def contract_rows(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) -> None:
+    """The product of rows with a matrix of the type to compute in, block by block."""
     for start in range(0, len(a), BLOCK_ROWS):
         rows = slice(start, start + BLOCK_ROWS)
         if out.dtype == b.dtype:
@@ -63,14 +65,14 @@ def _contract(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) -> 
         out[rows] = wide
 
 
-def _outer_sum(a: np.ndarray, b: np.ndarray, out: np.ndarray, matmul: Matmul) -> None:
-    """Per block, then the blocks in order."""
+def outer_sum(
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]], out: np.ndarray, matmul: Matmul
+) -> None:
+    """Per block of BLOCK_ROWS rows, then the blocks in order."""
     dtype = np.promote_types(out.dtype, np.float32)
     total, piece = np.zeros(out.shape, dtype), np.empty(out.shape, dtype)
-    for start in range(0, len(a), BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
-        left = np.ascontiguousarray(a[rows].T.astype(dtype))
-        matmul(left, b[rows].astype(dtype), piece)
+    for a, b in blocks:
+        matmul(np.ascontiguousarray(a.T.astype(dtype)), b.astype(dtype), piece)
         total += piece
     out[...] = total
 

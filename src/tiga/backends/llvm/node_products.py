@@ -122,6 +122,19 @@ class _Block:
         return carried
 
 
+@dataclass(frozen=True)
+class Cut:
+    """Tasks of `size` vectors; `piece_bytes` is what each leaves of a sum, 0 without one."""
+
+    size: int
+    tasks: int
+    piece_bytes: int
+
+    @property
+    def pieces_bytes(self) -> int:
+        return self.tasks * self.piece_bytes
+
+
 @dataclass
 class ProductStep:
     """One `contract` or `outer_sum` of node values."""
@@ -201,17 +214,32 @@ class ProductStep:
 
         `rows` counts vectors: entities times leading axes.
         """
+        cut = self.cut(rows)
+        pieces = allocate(cut.pieces_bytes) if cut.piece_bytes else 0
+        self.launch(left, right, out, pieces, rows, cut.size, threads)
+        if cut.piece_bytes:
+            self.add(out, pieces, cut.tasks)
+
+    def cut(self, rows: int) -> Cut:
+        """How so many vectors are cut into tasks: fixed by their number."""
         sums = self.node.op.name == "outer_sum"
         piece = self.node.type.size * self.node.type.dtype.compute.itemsize
         most = max(8, min(MAX_TASKS, PIECES_BYTES // piece)) if sums else MAX_TASKS
         size = max(ROWS_PER_TASK, -(-rows // most))
+        return Cut(size, -(-rows // size), piece if sums else 0)
+
+    def launch(
+        self, left: int, right: int, out: int, pieces: int, rows: int, size: int, threads: int
+    ) -> None:
+        """Run the tasks of `size` vectors each; of a sum, each stores a piece."""
         tasks = -(-rows // size)
-        pieces = allocate(tasks * piece) if sums else 0
         table = (ctypes.c_int64 * len(SLOTS))(left, right, out, pieces, rows, size, tasks)
-        pointer = ctypes.addressof(table)
-        launch(self.library.address("rows"), pointer, tasks, threads)
-        if sums:
-            launch(self.library.address("totals"), pointer, 1, 1)
+        launch(self.library.address("rows"), ctypes.addressof(table), tasks, threads)
+
+    def add(self, out: int, pieces: int, tasks: int) -> None:
+        """Add the pieces of a sum in their order."""
+        table = (ctypes.c_int64 * len(SLOTS))(0, 0, out, pieces, 0, 0, tasks)
+        launch(self.library.address("totals"), ctypes.addressof(table), 1, 1)
 
 
 def _function(name: str, body: Callable[[_Frame, ir.Value], None]) -> None:

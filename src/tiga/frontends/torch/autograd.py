@@ -66,13 +66,18 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
     for i, value in zip(trained.saved[1], kept[len(ctx.tensors) :], strict=True):
         known["output", i] = value
     for i in present:
-        known["cotangent", i] = cotangents[i].contiguous()
+        known["cotangent", i] = _laid_out(cotangents[i], job.graph)
     derivative = trained.derivative(present)
     values = [known[argument] for argument in derivative.arguments]
     gradients = run(derivative.unit, job.graph, job.token, values)
     for position, found in zip(derivative.wanted, gradients, strict=True):
         result[1 + position] = found
     return tuple(result)
+
+
+def _laid_out(cotangent: Any, graph: Graph) -> Any:
+    """A cotangent as kernels read it; pages are copied one by one, whatever the strides."""
+    return cotangent if graph.paged else cotangent.contiguous()
 
 
 def _jvp(ctx: Any, _: None, *tangents: Any) -> Any:

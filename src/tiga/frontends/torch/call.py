@@ -144,6 +144,10 @@ def _run_bounded(
 ) -> Any:
     if kernel.strict or current().strict:
         raise Unfusable(str(bounded.reason))
+    if graph.paged:
+        from tiga.frontends.torch.paged import refuse_bounded
+
+        refuse_bounded(bounded.reason)
     return bounded.run(kernel, graph, fields, params)
 
 

@@ -24,6 +24,10 @@ def namespaces(
     """
     if not isinstance(graph, Graph):
         raise InvalidType(f"`graph` must be a tiga Graph; got {type(graph).__name__}.")
+    if graph.paged:
+        from tiga.frontends.torch.paged import attached
+
+        src, dst, edge, ndata = map(attached, (src, dst, edge, ndata))
     if ndata is None:
         given = {"src": src, "dst": dst, "edge": edge}
         return {name: {} if values is None else values for name, values in given.items()}
@@ -43,9 +47,10 @@ def namespaces(
 
 def extents_of(graph: Graph) -> dict[str, int]:
     """The leading extent that each namespace must have."""
-    csr = graph.csr()
+    counts = graph if graph.paged else graph.csr()
     return {
-        "src": csr.num_src, "dst": csr.num_dst, "edge": csr.num_edges, "ndata": csr.num_src,
+        "src": counts.num_src, "dst": counts.num_dst, "edge": counts.num_edges,
+        "ndata": counts.num_src,
     }  # fmt: skip
 
 

@@ -88,6 +88,10 @@ class Runnable:
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[torch.Tensor]:
         """Compute the outputs from contiguous tensors and Python numbers."""
+        if graph.paged:
+            from tiga.frontends.torch.paged import run_on_pages
+
+            return run_on_pages(self, graph, values)
         csr = graph.csr()
         outputs = self.allocate(graph)
         if on_gpu(graph):

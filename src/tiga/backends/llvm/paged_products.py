@@ -1,0 +1,129 @@
+"""Products of node values that are not in memory, by blocks of rows; see `paged`."""
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.llvm.library import (
+    BLOCK_ROWS,
+    Matmul,
+    call_library,
+    contract_rows,
+    outer_sum,
+)
+from tiga.backends.llvm.node_products import ProductStep
+from tiga.errors import UnsupportedByBackend
+from tiga.runtime.pages import Rows
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Space
+
+
+@dataclass(frozen=True)
+class Products:
+    """The dense products of one run, over the same blocks of rows as in memory."""
+
+    extents: Mapping[Space, int]
+    addresses: Mapping[Node, int]
+    homes: Mapping[Node, Rows]
+    page_bytes: int
+    threads: int
+    matmul: Matmul
+
+    def product(self, step: ProductStep) -> None:
+        a, b = step.node.inputs
+        sums = step.node.op.name == "outer_sum"
+        lead, extent = a.type.size // a.type.shape[-1], self.extents[a.type.space]
+        cut = step.cut(extent * lead)
+        row_bytes = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
+        unit = lcm(cut.size, lead) // lead if sums else 1
+        size = max(1, self.page_bytes // max(1, row_bytes) // unit) * unit
+        pieces = np.empty(cut.pieces_bytes, np.uint8)
+        done = 0
+        for low in range(0, extent, size):
+            high = min(low + size, extent)
+            left = self._block(a, low, high)
+            right = self._block(b, low, high)
+            out = self._out(step.node, low, high)
+            at = pieces.ctypes.data + done * cut.piece_bytes
+            step.launch(left[0], right[0], out[0], at, (high - low) * lead, cut.size,
+                        self.threads)  # fmt: skip
+            done += -(-(high - low) * lead // cut.size)
+            self._store(step.node, low, out[1])
+        if sums:
+            step.add(self.addresses[step.node], pieces.ctypes.data, cut.tasks)
+
+    def _block(self, node: Node, low: int, high: int) -> tuple[int, Any]:
+        """The address of rows [low, high) of a value, and what keeps them in memory."""
+        if node.type.space == GLOBAL:
+            return self.addresses[node], None
+        home = self.homes[node]
+        if home.address:
+            return home.address + low * home.row_bytes, None
+        block = home.read(low, high)
+        return block.ctypes.data, block
+
+    def _out(self, node: Node, low: int, high: int) -> tuple[int, Any]:
+        home = self.homes.get(node)
+        if home is None or home.address:
+            return self._block(node, low, high)
+        block = np.empty((high - low, home.row_bytes), np.uint8)
+        return block.ctypes.data, block
+
+    def _store(self, node: Node, low: int, block: Any) -> None:
+        if block is not None:
+            self.homes[node].write(low, block)
+
+    def library(self, node: Node) -> None:
+        nodes = (*node.inputs, node)
+        homes = {n: self.homes[n] for n in nodes if n.type.space != GLOBAL}
+        if all(home.address for home in homes.values()):
+            known = {n: homes[n].address if n in homes else self.addresses[n] for n in nodes}
+            call_library(node, known, self.extents, self.matmul)
+            return
+        if node.op.name == "contract":
+            self._contract(node)
+        elif node.op.name == "outer_sum":
+            self._outer_sum(node)
+        else:
+            raise UnsupportedByBackend(
+                f"{node.op.name} of values that are not in memory; use `graph.in_memory()`, or "
+                "raise the host budget of tg.execution."
+            )
+
+    def _contract(self, node: Node) -> None:
+        a, b = node.inputs
+        for low, high in self._row_blocks(node):
+            out = np.empty((high - low, self.homes[node].row_bytes), np.uint8)
+            contract_rows(
+                _matrix(a, self.homes[a].read(low, high)), self._global(b),
+                _matrix(node, out), self.matmul,
+            )  # fmt: skip
+            self.homes[node].write(low, out)
+
+    def _outer_sum(self, node: Node) -> None:
+        a, b = node.inputs
+
+        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for low, high in self._row_blocks(a):
+                left, right = (self.homes[n].read(low, high) for n in (a, b))
+                yield _matrix(a, left), _matrix(b, right)
+
+        outer_sum(blocks(), self._global(node), self.matmul)
+
+    def _row_blocks(self, node: Node) -> Iterator[tuple[int, int]]:
+        """Ranges of rows that hold whole blocks of the library's."""
+        extent = self.extents[node.type.space]
+        for low in range(0, extent, BLOCK_ROWS):
+            yield low, min(low + BLOCK_ROWS, extent)
+
+    def _global(self, node: Node) -> np.ndarray:
+        block = (ctypes.c_ubyte * node.type.row_bytes).from_address(self.addresses[node])
+        return _matrix(node, np.ctypeslib.as_array(block))
+
+
+def _matrix(node: Node, block: np.ndarray) -> np.ndarray:
+    return block.reshape(-1).view(node.type.dtype.numpy).reshape(-1, node.type.shape[-1])

@@ -1,0 +1,151 @@
+"""Calls over a graph in a file: what of a call lies where, and how much memory pages may take."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+
+from tiga.backends.llvm.paged import Limits, Paging, run_paged
+from tiga.errors import InvalidFile, UnsupportedByBackend
+from tiga.frontends.dlpack import array_of_torch, torch_of
+from tiga.knobs import current
+from tiga.relations.paged import PagedField, PagedGraph
+from tiga.runtime.mapped import file_at, map_file
+from tiga.runtime.pages import Damaged, FileRows, MemoryRows, Rows
+from tiga.runtime.parallel import thread_count
+from tiga.runtime.scope import Extent, Scope, active, fallback
+from tiga.types import GLOBAL
+
+if TYPE_CHECKING:
+    from tiga.frontends.torch.unit import Runnable
+
+SHARE = 2
+"""Outputs and values between steps stay in memory where they take up to one part in so many of
+what the budget leaves; pages get the rest."""
+
+
+def attached(values: Any) -> Any:
+    """A namespace of a call, with fields of a file as tensors mapped from it."""
+    if not isinstance(values, Mapping):
+        return values
+    return {
+        name: torch_of(value.numpy()) if isinstance(value, PagedField) else value
+        for name, value in values.items()
+    }
+
+
+def refuse_bounded(reason: Exception) -> NoReturn:
+    """What cannot be fused needs the edges in memory."""
+    raise UnsupportedByBackend(
+        f"a graph in a file runs fused programs only, and this one is not: {reason} Rewrite it, or "
+        "use `graph.in_memory()`."
+    )
+
+
+class Placement:
+    """Where the arrays of one run lie: in memory while they fit, else in the scope's spill file."""
+
+    def __init__(self, graph: PagedGraph, needed: int) -> None:
+        scope = active()
+        self.scope: Scope = fallback() if scope is None else scope
+        self.traffic = graph.traffic
+        budget = self.scope.host.budget
+        left = None if budget is None else max(0, budget - self.scope.host.live)
+        self.spills = left is not None and needed > left // SHARE
+        bound = current().memory_bound if left is None else left - (0 if self.spills else needed)
+        depth = self.scope.prefetch_depth
+        self.limits = Limits(bound // (depth + 1), self.scope.page_rows)
+        self.depth = depth
+
+    def output(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, Rows]:
+        """A tensor for an output over entities, and where its rows are stored."""
+        kind = torch.empty(0, dtype=dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * kind.element_size()
+        if not self.spills or not nbytes:
+            array = np.empty(shape, array_of_torch(kind).dtype)
+            if active() is not None:
+                self.scope.adopt(array, f"an output of shape {shape}")
+            return torch_of(array), MemoryRows(array)
+        rows = self._extent(shape[0], nbytes // shape[0])
+        block = map_file(rows.fd, rows.offset, nbytes, rows.owner, shared=True)
+        return torch_of(block.view(array_of_torch(kind).dtype).reshape(shape)), rows
+
+    def between(self, count: int, row_bytes: int) -> Rows:
+        """Rows for a value that one step stores for later ones."""
+        if self.spills and count * row_bytes:
+            return self._extent(count, row_bytes)
+        return MemoryRows(np.empty((count, row_bytes), np.uint8))
+
+    def _extent(self, count: int, row_bytes: int) -> FileRows:
+        extent = Extent(self.scope, count * row_bytes, "a value of a call over a graph in a file")
+        return FileRows(extent.file.fd, extent.start, count, row_bytes, self.traffic, extent)
+
+
+def rows_of(tensor: torch.Tensor, graph: PagedGraph) -> Rows:
+    """Where the rows of an input lie: in a file if its memory is mapped from one and was not
+    written to, else in memory."""
+    nbytes = tensor.numel() * tensor.element_size()
+    if tensor.is_contiguous() and nbytes:
+        mapped = file_at(tensor.data_ptr(), nbytes)
+        if mapped is not None and (mapped.shared or tensor._version == 0):
+            count = tensor.shape[0]
+            return FileRows(mapped.fd, mapped.offset, count, nbytes // count, graph.traffic, mapped)
+    return MemoryRows(array_of_torch(tensor))
+
+
+def run_on_pages(
+    runnable: "Runnable", graph: PagedGraph, values: Sequence[Any]
+) -> list[torch.Tensor]:
+    """Compute the outputs of a program, page by page.
+
+    Raises:
+        OutOfBudget: a page of one task does not fit the budget.
+        InvalidFile: the file names an edge that cannot be.
+        UnsupportedByBackend: the program needs all of a set in memory.
+    """
+    extents = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
+    executable = runnable.executable.executable
+    stored = (*executable.plan.outputs, *executable.plan.intermediates)
+    needed = sum(extents.get(n.type.space, 1) * n.type.row_bytes for n in stored)
+    placement = Placement(graph, needed)
+    outputs, homes = [], []
+    for layout in runnable.outputs:
+        lead = () if layout.extent is None else (getattr(graph, layout.extent),)
+        if not lead:
+            outputs.append(torch.empty(layout.shape, dtype=layout.dtype))
+            homes.append(outputs[-1].data_ptr())
+            continue
+        tensor, rows = placement.output((*lead, *layout.shape), layout.dtype)
+        outputs.append(tensor)
+        homes.append(rows)
+    kept, inputs = _inputs(runnable, graph, values)
+    graphs = [graph] * len(runnable.program.relations)
+    paging = Paging(placement.limits, placement.depth, placement.between)
+    threads = thread_count(torch.get_num_threads())
+    try:
+        run_paged(executable, graphs, inputs, homes, threads, extents, paging)
+    except Damaged as error:
+        raise InvalidFile(f"{graph.path}: {error}; it was damaged: write it again.") from None
+    del kept
+    return outputs
+
+
+def _inputs(
+    runnable: "Runnable", graph: PagedGraph, values: Sequence[Any]
+) -> tuple[list[Any], list["Rows | int"]]:
+    """What keeps the inputs alive, and where they lie."""
+    kept: list[Any] = []
+    found: list[Rows | int] = []
+    for value, node, c_type in zip(values, runnable.program.inputs, runnable.inputs, strict=True):
+        if not isinstance(value, torch.Tensor):
+            number: Any = c_type(value)  # type: ignore[misc]
+            kept.append(number)
+            found.append(ctypes.addressof(number))
+        elif node.type.space == GLOBAL:
+            kept.append(value.contiguous())
+            found.append(kept[-1].data_ptr())
+        else:
+            found.append(rows_of(value, graph))
+    return kept, found

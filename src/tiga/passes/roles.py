@@ -1,0 +1,62 @@
+"""Where a row program reads its arrays: at its rows, at the edges' other ends, or on the edges."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tiga.passes.rows import ROW_RESULTS, RowProgram
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Relation
+
+ROW, OTHER, EDGE = "row", "other", "edge"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The arrays, and the degrees (relation and side), that are read at each place."""
+
+    rows: frozenset[Node]
+    others: frozenset[Node]
+    edges: frozenset[Node]
+    row_degrees: frozenset[tuple[Relation, str]]
+    other_degrees: frozenset[tuple[Relation, str]]
+
+
+def roles_of(program: RowProgram) -> Roles:
+    """Every array that the program reads, by where it is read; global values are in none."""
+    found: dict[str, set[Node]] = {ROW: set(), OTHER: set(), EDGE: set()}
+    degrees: dict[str, set[tuple[Relation, str]]] = {ROW: set(), OTHER: set()}
+    reads, seen = set(program.reads), set[tuple[Node, str]]()
+    stack = list(_goals(program))
+    while stack:
+        node, place = stack.pop()
+        if (node, place) in seen or node.type.space == GLOBAL:
+            continue
+        seen.add((node, place))
+        if node in reads:
+            found[place].add(node)
+        elif node.op.name == "degree":
+            degrees[place].add((node.op.relation, node.op.side))
+        else:
+            stack.extend((child, _place(program, node, child, place)) for child in node.inputs)
+    rows, others, edges = (frozenset(found[place]) for place in (ROW, OTHER, EDGE))
+    return Roles(rows, others, edges, frozenset(degrees[ROW]), frozenset(degrees[OTHER]))
+
+
+def _goals(program: RowProgram) -> Iterator[tuple[Node, str]]:
+    for node in (*program.stores, *(n.inputs[0] for n in program.totals)):
+        yield node, ROW
+    for phase in program.phases:
+        yield from ((node, EDGE) for node in phase.edge_values)
+        yield from ((node, ROW) for node in phase.reductions)
+        yield from ((scan.initial, ROW) for scan in phase.scans)
+
+
+def _place(program: RowProgram, node: Node, child: Node, place: str) -> str:
+    """Where a child of a node that is evaluated at `place` is."""
+    if child.type.space.kind == "edge":
+        return EDGE
+    if node.op.name == "gather":
+        return ROW if node.op.side == program.side else OTHER
+    if place == EDGE or node.op.name in ROW_RESULTS:
+        return ROW  # the start of a scan
+    return place

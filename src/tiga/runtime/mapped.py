@@ -1,0 +1,52 @@
+"""Memory that is mapped from a file, and how to find the file from the address.
+
+Kernels on pages read such arrays with plain reads, a page of rows at a time, so that the process
+holds no more of them than it means to.
+"""
+
+import mmap
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+
+class Mapped:
+    """A mapped byte range of an open file; lives as long as an array over it does."""
+
+    def __init__(self, memory: mmap.mmap, skip: int, fd: int, offset: int, nbytes: int,
+                 owner: Any, shared: bool) -> None:  # fmt: skip
+        self.memory, self.skip, self.shared = memory, skip, shared
+        self.fd, self.offset, self.nbytes, self.owner = fd, offset, nbytes, owner
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        whole = np.frombuffer(self.memory, np.uint8)
+        address = whole.__array_interface__["data"][0] + self.skip
+        return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (address, False)}
+
+
+# Which file an address belongs to, for as long as it is mapped: a fact about the process.
+_by_address: "WeakValueDictionary[int, Mapped]" = WeakValueDictionary()
+
+
+def map_file(fd: int, offset: int, nbytes: int, owner: Any, shared: bool) -> np.ndarray:
+    """The bytes of a file as an array, uint8 `[nbytes]`.
+
+    `shared`: writes reach the file; else they stay in memory. `owner` keeps the descriptor open.
+    """
+    if not nbytes:
+        return np.empty(0, np.uint8)
+    skip = offset % mmap.ALLOCATIONGRANULARITY
+    access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+    memory = mmap.mmap(fd, skip + nbytes, access=access, offset=offset - skip)
+    mapped = Mapped(memory, skip, fd, offset, nbytes, owner, shared)
+    array = np.asarray(mapped)
+    _by_address[array.ctypes.data] = mapped
+    return array
+
+
+def file_at(address: int, nbytes: int) -> Mapped | None:
+    """The mapping that starts at an address, if it holds so many bytes."""
+    found = _by_address.get(address)
+    return found if found is not None and nbytes <= found.nbytes else None

@@ -1,0 +1,150 @@
+"""Arrays of rows in memory or in a file, read and written by ranges and by row numbers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tiga.runtime.spill import pread_into, pwrite_all
+
+SPARSE = 8
+"""Rows picked from a range are read one run at a time where fewer than one in so many is wanted;
+else the range is read whole, in pieces, as a disk gives neighbours almost for free."""
+
+GAP_BYTES = 4096
+"""Runs closer than a page of the file system are read as one."""
+
+PIECE = 4 * 2**20
+
+
+@dataclass
+class Traffic:
+    """Bytes that went from and to files."""
+
+    read: int = 0
+    written: int = 0
+
+
+class Damaged(ValueError):
+    """What a file says of its rows cannot be."""
+
+
+class Rows(Protocol):
+    """`count` rows of `row_bytes` bytes each.
+
+    `address` is that of the first row where the rows lie in memory one after the other, else 0.
+    """
+
+    count: int
+    row_bytes: int
+
+    @property
+    def address(self) -> int: ...
+
+    def read(self, low: int, high: int) -> np.ndarray:
+        """Rows [low, high), contiguous uint8 `[high - low, row_bytes]`; not to be written to."""
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """The rows of ascending, distinct numbers, contiguous uint8 `[len(ids), row_bytes]`."""
+
+    def write(self, low: int, block: np.ndarray) -> None:
+        """Store rows from number `low` on."""
+
+    def put(self, ids: np.ndarray, block: np.ndarray) -> None:
+        """Store rows at ascending, distinct numbers."""
+
+
+class MemoryRows:
+    """The rows of a numpy array, in any strides."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.count = array.shape[0]
+        self.row_bytes = int(np.prod(array.shape[1:], dtype=np.int64)) * array.itemsize
+
+    @property
+    def address(self) -> int:
+        return self.array.ctypes.data if self.array.flags.c_contiguous else 0
+
+    def read(self, low: int, high: int) -> np.ndarray:
+        return _bytes(self.array[low:high], self.row_bytes)
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return _bytes(self.array[ids], self.row_bytes)
+
+    def write(self, low: int, block: np.ndarray) -> None:
+        self._whole()[low : low + len(block)] = block
+
+    def put(self, ids: np.ndarray, block: np.ndarray) -> None:
+        self._whole()[ids] = block
+
+    def _whole(self) -> np.ndarray:
+        assert self.array.flags.c_contiguous
+        return self.array.view(np.uint8).reshape(self.count, self.row_bytes)
+
+
+def _bytes(array: np.ndarray, row_bytes: int) -> np.ndarray:
+    whole = np.ascontiguousarray(array)
+    return whole.reshape(-1).view(np.uint8).reshape(len(array), row_bytes)
+
+
+class FileRows:
+    """Rows in a file from an offset on; `owner` keeps the descriptor open."""
+
+    def __init__(
+        self, fd: int, offset: int, count: int, row_bytes: int, traffic: Traffic, owner: Any
+    ) -> None:
+        self.fd, self.offset = fd, offset
+        self.count, self.row_bytes = count, row_bytes
+        self.traffic, self.owner = traffic, owner
+
+    @property
+    def address(self) -> int:
+        return 0
+
+    def read(self, low: int, high: int) -> np.ndarray:
+        block = np.empty((high - low, self.row_bytes), np.uint8)
+        pread_into(self.fd, block, self.offset + low * self.row_bytes)
+        self.traffic.read += block.nbytes
+        return block
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        block = np.empty((len(ids), self.row_bytes), np.uint8)
+        if not len(ids):
+            return block
+        first, last = int(ids[0]), int(ids[-1]) + 1
+        dense = last - first <= SPARSE * len(ids)
+        spans = self._pieces(first, last) if dense else self._runs(ids)
+        at = 0
+        for low, high in spans:
+            end = at + int(np.searchsorted(ids[at:], high))
+            if end > at:
+                np.take(self.read(low, high), ids[at:end] - low, axis=0, out=block[at:end])
+            at = end
+        return block
+
+    def write(self, low: int, block: np.ndarray) -> None:
+        data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+        pwrite_all(self.fd, data, self.offset + low * self.row_bytes)
+        self.traffic.written += data.size
+
+    def put(self, ids: np.ndarray, block: np.ndarray) -> None:
+        if not len(ids):
+            return
+        cuts = np.flatnonzero(np.diff(ids) != 1) + 1
+        for low, high in zip((0, *cuts.tolist()), (*cuts.tolist(), len(ids)), strict=True):
+            self.write(int(ids[low]), block[low:high])
+
+    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        step = max(1, PIECE // max(1, self.row_bytes))
+        for low in range(first, last, step):
+            yield low, min(low + step, last)
+
+    def _runs(self, ids: np.ndarray) -> Iterator[tuple[int, int]]:
+        gap = max(1, GAP_BYTES // max(1, self.row_bytes))
+        cuts = np.flatnonzero(np.diff(ids) > gap) + 1
+        starts = ids[np.concatenate(([0], cuts))]
+        ends = ids[np.concatenate((cuts - 1, [len(ids) - 1]))] + 1
+        for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
+            yield from self._pieces(low, high)
