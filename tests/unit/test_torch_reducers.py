@@ -521,7 +521,7 @@ def test_softmax_with_masks_equals_scores_of_minus_infinity():
 
 
 def test_scores_of_the_wrong_rank_are_refused():
-    with pytest.raises(errors.InvalidValue, match=r"score of feature shape \(2, 3\) has more axes"):
+    with pytest.raises(errors.InvalidValue, match=r"scores of feature shape \(2, 3\) do not fit"):
         call(Heads())(draw(11, 2, 3), draw(11, 3))
     with pytest.raises(errors.InvalidType, match=r"takes 2: return `self\.reducer"):
         call(Send(tg.softmax()))(draw(11))

@@ -92,7 +92,16 @@ class MessagePassing:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        others = cls.__mro__[cls.__mro__.index(MessagePassing) + 1 :]
+        place = cls.__mro__.index(MessagePassing)
+        hiding = [c for c in cls.__mro__[:place] if not issubclass(c, MessagePassing)]
+        for other in hiding:
+            if "__call__" in vars(other):
+                raise InvalidType(
+                    f"class {cls.__name__}: {other.__name__} comes before MessagePassing and hides "
+                    f"its call. Name MessagePassing first: "
+                    f"`class {cls.__name__}(tg.MessagePassing, {other.__name__})`."
+                )
+        others = cls.__mro__[place + 1 :]
         cls._is_module = any("__call__" in vars(other) for other in others)
 
     def edge(self, src: Any, dst: Any, edge: Any) -> Any:
@@ -106,8 +115,14 @@ class MessagePassing:
         """What a destination makes of its reduced messages. The default returns them."""
         return aggregate
 
-    def __call__(self, **call: Any) -> Any:
+    def __call__(self, *positional: Any, **call: Any) -> Any:
         """Run the kernel; through `nn.Module.__call__`, and so its hooks, where it is a module."""
+        if positional:
+            raise InvalidType(
+                f"{type(self).__name__}: a call takes names only, "
+                f"`kernel(graph=..., src={{...}}, dst={{...}}, edge={{...}})`; got "
+                f"{len(positional)} without."
+            )
         if self._is_module:
             return super().__call__(**call)  # type: ignore[misc]
         return self.forward(**call)
@@ -115,7 +130,7 @@ class MessagePassing:
     def forward(
         self,
         *,
-        graph: Any,
+        graph: Any = None,
         src: Fields | None = None,
         dst: Fields | None = None,
         edge: Fields | None = None,

@@ -53,10 +53,11 @@ class Softmax(Reducer):
     def rows(self, messages: Messages) -> Node:
         score, value = messages.parts
         shape, rank = score.type.shape, len(value.type.shape)
-        if len(shape) > rank:
+        heads = value.type.shape[: len(shape)]
+        if len(shape) > rank or any(n not in (1, h) for n, h in zip(shape, heads, strict=True)):
             raise InvalidValue(
-                f"a score of feature shape {shape} has more axes than its value, "
-                f"{value.type.shape}."
+                f"scores of feature shape {shape} do not fit values of {value.type.shape}: "
+                f"expected one score per edge, (), or one per head, the leading axes of the value."
             )
         padded = reshape(score, (*shape, *(1,) * (rank - len(shape))))
         weight, total, _ = _shifted(messages, padded)

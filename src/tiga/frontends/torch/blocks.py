@@ -66,8 +66,9 @@ class BlockFields:
         self.fields = fields
         self.src = torch.as_tensor(csr.col_idx)
         self.row_ptr = torch.as_tensor(csr.row_ptr)
-        order = graph.edge_permutation if graph.permutes_edges else None
-        self.order = None if order is None else torch.as_tensor(order)
+        # A copy: permutations are read-only arrays, which torch warns about.
+        order = csr.permutation
+        self.order = None if order is None else torch.tensor(order, dtype=torch.int64)
         self.reads: list[tuple[Read, torch.Tensor]] | None = None
 
     def rows(self, end: str, part: Part) -> torch.Tensor:

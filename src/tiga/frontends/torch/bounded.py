@@ -25,8 +25,8 @@ from tiga.frontends.torch.blocks import (
     send,
     tensors_of,
 )
-from tiga.frontends.torch.capture import accepts, user_function
 from tiga.frontends.torch.discover import Discovery
+from tiga.frontends.torch.signature import accepts, user_function
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.knobs import current
 from tiga.relations import Graph

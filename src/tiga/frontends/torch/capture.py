@@ -20,6 +20,7 @@ from tiga.frontends.torch.numbers import Operand, is_plain_number, number_type
 from tiga.frontends.torch.numbers import operand as make_operand
 from tiga.frontends.torch.rebuild import Rebuilder
 from tiga.frontends.torch.recording import recording_clone
+from tiga.frontends.torch.signature import accepts, check_parameters, user_function
 from tiga.frontends.torch.tracer import Recorder, Storage, Traced
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.frontends.torch.where import user_line
@@ -300,20 +301,6 @@ class Attempt:
         return guards
 
 
-def user_function(kernel: Any, name: str) -> Any:
-    """The function behind `kernel.edge` or `kernel.node`."""
-    attribute = getattr(kernel, name)
-    return attribute.__func__ if isinstance(attribute, MethodType) else attribute
-
-
-def accepts(function: Any, name: str) -> bool:
-    """Whether a function takes a parameter of this name."""
-    parameters = inspect.signature(function).parameters
-    if name in parameters:
-        return True
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-
-
 def discover(kernel: MessagePassing) -> Discovery:
     """Everything that the functions of a kernel can read."""
     discovery = Discovery()
@@ -358,12 +345,7 @@ def capture(request: Request) -> Captured:
         InvalidValue, InvalidType: `edge` does what no program can do; the message says where.
     """
     kernel = request.kernel
-    for name in request.params:
-        known = any(accepts(user_function(kernel, f), name) for f in ("edge", "node"))
-        if not known:
-            raise InvalidType(
-                f"{type(kernel).__name__}: neither `edge` nor `node` takes a parameter `{name}`."
-            )
+    check_parameters(kernel, request.params)
     try:
         return Attempt(request, discover(kernel), variable=True).run()
     except Unfusable:

@@ -16,11 +16,12 @@ from tiga.errors import TigaError, Unfusable
 from tiga.frontends.torch import library, transformed
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.call import call, find_variant, key_of, state_of
-from tiga.frontends.torch.capture import FieldSource, ParamSource, accepts, user_function
+from tiga.frontends.torch.capture import FieldSource, ParamSource
 from tiga.frontends.torch.draws import NodeOrder, Seed
 from tiga.frontends.torch.guards import Place
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.paths import follow, paths
+from tiga.frontends.torch.signature import accepts, user_function
 from tiga.frontends.torch.tree import described, rebuilt
 from tiga.relations.inputs import CsrInput, TransposedInput
 from tiga.relations.traced import counts
@@ -184,6 +185,7 @@ def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str
     except TigaError as error:
         return None, f"{type(error).__name__}: {error}"
     if variant.captured is None:
+        assert variant.bounded is not None
         return None, f"not fused: {variant.bounded.reason}"
     captured = variant.captured
     numbers = {name for name, description in given if description[0] == "number"}
