@@ -143,12 +143,19 @@ def _run_bounded(
     bounded: Bounded, kernel: MessagePassing, graph: Graph, fields: Any, params: Any
 ) -> Any:
     if kernel.strict or current().strict:
-        raise Unfusable(str(bounded.reason))
+        raise _refusal(bounded.reason)
     if graph.paged:
         from tiga.frontends.torch.paged import refuse_bounded
 
         refuse_bounded(bounded.reason)
     return bounded.run(kernel, graph, fields, params)
+
+
+def _refusal(reason: Unfusable) -> Unfusable:
+    return Unfusable(
+        f"{reason}. Write it with ops that fuse, or leave out `strict` (or TIGA_STRICT) to run it "
+        f"through torch in blocks of destinations."
+    )
 
 
 def _signature(
@@ -219,7 +226,7 @@ def _make(request: Request) -> Variant:
             captured = capture(request)
     except Unfusable as reason:
         if request.kernel.strict or current().strict:
-            raise
+            raise _refusal(reason) from None
         return _make_bounded(request, reason)
     return Variant(captured.guards, captured.params, captured, unit_of(captured.program))
 

@@ -23,7 +23,10 @@ def namespaces(
         InvalidValue: `ndata` on a graph whose ends are two node sets.
     """
     if not isinstance(graph, Graph):
-        raise InvalidType(f"`graph` must be a tiga Graph; got {type(graph).__name__}.")
+        raise InvalidType(
+            f"`graph` must be a tiga Graph; got {type(graph).__name__}. Make one, say with "
+            f"`tg.Graph.from_edge_index(edge_index, num_nodes=n)`, and pass it as `graph=`."
+        )
     if graph.paged:
         from tiga.frontends.torch.paged import attached
 
