@@ -275,3 +275,45 @@ def test_inspection() -> None:
     with pytest.raises(errors.InvalidValue, match="gf_tensor, loops, llvm"):
         y.generated_code("ptx")
     assert repr(tg.tensor([1, 2])) == "tensor([1, 2], dtype=int64)"
+
+
+def test_a_bridge_into_torch_s_graph() -> None:
+    torch = pytest.importorskip("torch")
+    a = torch.tensor([1.0, 2.0], requires_grad=True)
+    b = torch.tensor([3.0, 4.0], requires_grad=True)
+    x, y = tg.from_torch(a * 2, connect=True), tg.from_torch(b, connect=True)
+    out = (tg.exp(x) * y).sum().to_torch()
+    (out * 3).backward()
+    torch.testing.assert_close(a.grad, 6 * torch.exp(2 * a.detach()) * b.detach())
+    torch.testing.assert_close(b.grad, 3 * torch.exp(2 * a.detach()))
+    with pytest.raises(errors.InvalidValue, match="requires grad"):
+        tg.from_torch(torch.ones(2), connect=True)
+
+
+def test_shape_specializer() -> None:
+    c = tg.compiler
+    n, m = c.Dim("n", minimum=2, multiple_of=2), c.Dim("m")
+    made = []
+
+    def build(binding):
+        made.append(binding.dimensions)
+        return lambda a, b: a @ b
+
+    product = c.ShapeSpecializer([c.TensorSpec((n, m)), c.TensorSpec((m, 3))], build)
+    product(tg.ones((4, 5)), tg.ones((5, 3)))
+    product(tg.ones((4, 5)), tg.ones((5, 3)))
+    product(tg.ones((2, 5)), tg.ones((5, 3)))
+    assert (product.hits, product.misses, product.specialization_count) == (1, 2, 2)
+    assert made == [{"n": 4, "m": 5}, {"n": 2, "m": 5}]
+    for values, message in [
+        ((tg.ones((3, 5)), tg.ones((5, 3))), "multiple of 2"),
+        ((tg.ones((4, 5)), tg.ones((6, 3))), "'m' is 5 elsewhere"),
+        ((tg.ones((4, 5)), tg.ones((5, 4))), "expected extent 3"),
+        ((tg.ones(4), tg.ones((5, 3))), "expected 2 axes"),
+    ]:
+        with pytest.raises(errors.InvalidValue, match=message):
+            product(*values)
+    with pytest.raises(errors.InvalidType, match="expected float32"):
+        product(tg.ones((4, 5), dtype=tg.float64), tg.ones((5, 3)))
+    with pytest.raises(errors.InvalidType, match="expected 2 arguments"):
+        product(tg.ones((4, 5)))

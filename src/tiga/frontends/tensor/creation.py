@@ -202,10 +202,11 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return finish(array_of(x, copy), False, device, shared=True)
 
 
-def from_torch(tensor: Any, *, requires_grad: bool | None = None) -> Tensor:
+def from_torch(tensor: Any, *, requires_grad: bool | None = None, connect: bool = False) -> Tensor:
     """A tensor that shares the memory of a torch tensor on the CPU, strides included.
 
-    It inherits `requires_grad` unless told; the two libraries' histories are not connected.
+    It inherits `requires_grad` unless told. The two libraries' histories are not connected, unless
+    `connect`: then what is computed from it becomes one node of torch's graph by `.to_torch()`.
 
     Raises:
         InvalidType: its dtype is none of Tiga's, or it is not a dense tensor on the CPU.
@@ -217,6 +218,10 @@ def from_torch(tensor: Any, *, requires_grad: bool | None = None) -> Tensor:
     """
     from tiga.frontends.dlpack import array_of_torch
 
+    if connect:
+        from tiga.frontends.tensor.bridge import connect as connected
+
+        return connected(tensor)
     grad = tensor.requires_grad if requires_grad is None else requires_grad
     return finish(array_of_torch(tensor), grad, shared=True)
 

@@ -84,6 +84,7 @@ class Leaf(Op):
     arity = 0
     of: Type
     label: str = "leaf"
+    origin: Any = None
 
     def infer(self, *types: Type) -> Type:
         return self.of

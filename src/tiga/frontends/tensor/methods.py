@@ -155,9 +155,13 @@ def _save(x: Tensor, path: Any, *, overwrite: bool = False) -> Any:
 
 
 def to_torch(x: Tensor, *, copy: bool = False) -> Any:
-    """A torch tensor that shares the memory (or, with `copy`, has its own)."""
+    """A torch tensor that shares the memory (or, with `copy`, has its own). What depends on
+    connected torch tensors is part of torch's graph, with memory of its own."""
     from tiga.frontends.dlpack import torch_of
+    from tiga.frontends.tensor.bridge import connected, to_torch_connected
 
+    if nodes := connected(x) if x._grad else []:
+        return to_torch_connected(x, nodes)
     array = x.numpy()
     return torch_of(array.copy() if copy or not array.flags.writeable else array)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiga import knobs
-from tiga.frontends.tensor.lazy import Leaf, LazyNode
+from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import Constant, Input
 from tiga.ops.tensor_reduce import Sum, kept_shape
