@@ -34,6 +34,7 @@ from tiga.types import (
     float16,
     float32,
     float64,
+    int64,
 )
 
 EDGES = Relation("edges", Space("user", "node"), Space("item", "node"))
@@ -196,9 +197,19 @@ def _operands(draw, name: str, op, x: Node, pool: list[Node]) -> tuple[Node, ...
         return x, make_input("y", x.type.with_shape((*x.type.shape[:-2], x.type.shape[-1], 2)))
     if name == "contract":
         return x, make_input("matrix", Type(x.type.dtype, (x.type.shape[-1], 5), GLOBAL))
+    if name == "lookup":
+        return make_input("table", Type(x.type.dtype, (4, 3), GLOBAL)), make_index(x)
+    if name == "index_sum":
+        return make_index(x), make_input("y", Type(float32, (*x.type.shape, 3), x.type.space))
+    if name == "random_bits":
+        return (make_index(x),) * 3
     count = draw(st.integers(1, 3)) if op.arity is None else op.arity
     alike = [n for n in pool if n.type == x.type]
     return (x, *(draw(st.sampled_from(alike)) for _ in range(count - 1)))
+
+
+def make_index(x: Node) -> Node:
+    return make_input("index", x.type.with_dtype(int64))
 
 
 def _inputs_of(outputs: list[Node]) -> tuple[Node, ...]:

@@ -9,6 +9,8 @@ the other end of an edge value made from a scan is scattered from there.
 """
 
 from tiga.errors import Unfusable
+from tiga.ops.base import Pointwise
+from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.message import gather
 from tiga.ops.scan import Scan
 from tiga.passes.draft import FREE, Draft
@@ -19,6 +21,9 @@ from tiga.types import GLOBAL, Relation, Space
 
 RECOMPUTE_COST = 4
 """A free value with an op of at least this cost is stored before it is read across edges."""
+
+REMADE = (Pointwise, Broadcast, Reshape)
+"""Ops that are made again without a thought for registers."""
 
 LIBRARY_OPS = ("contract", "outer_sum", "index_sum")
 EDGE_SUMS = ("outer_sum", "index_sum")
@@ -331,10 +336,34 @@ class Former:
             if node.op.name == "input":
                 draft.reads[node] = None
             elif self.home.get(node, FREE) not in (FREE, index):
+                if self._is_cheap_again(node):
+                    stack.extend(reversed(node.inputs))
+                    continue
                 draft.reads[node] = None
                 self._need(node)
             elif node.op.name not in ROW_RESULTS:
                 stack.extend(reversed(node.inputs))
+
+    def _is_cheap_again(self, node: Node) -> bool:
+        """Whether making a value of a row again reads less than reading it: then it needs no array.
+
+        It is made from inputs of the program, and from single elements of its row.
+        """
+        if node.type.space == GLOBAL or node.type.size == 1 or node in self.program.outputs:
+            return False
+        read: dict[Node, None] = {}
+        stack = [node]
+        while stack:
+            one = stack.pop()
+            if one.op.name == "constant":
+                continue
+            if one.op.name == "input" or one.type.size == 1:
+                read[one] = None
+            elif isinstance(one.op, REMADE) and getattr(one.op, "cost", 1) < RECOMPUTE_COST:
+                stack.extend(one.inputs)
+            else:
+                return False
+        return sum(n.type.row_bytes for n in read) < node.type.row_bytes
 
 
 def form(program: Program) -> Plan:

@@ -66,5 +66,7 @@ class Softmax(Reducer):
         weighted = messages.total("sum", mul(spread_weight, wide))
         total = cast(total, wide.type.dtype)
         safe = where(gt(total, zeros_like(total)), total, ones_like(total))
-        out = div(weighted, expand_to(safe, weighted.type.shape, weighted.type.space))
+        # A product has a derivative that edges recompute; that of a quotient would be stored.
+        share = div(ones_like(safe), safe)
+        out = mul(weighted, expand_to(share, weighted.type.shape, weighted.type.space))
         return cast(out, value.type.dtype)

@@ -50,6 +50,16 @@ class Graph(Protocol):
     def walk(self, side: str) -> Walk: ...
 
 
+SUMMING_TASKS = 128
+"""Tasks of a walk that adds up matrices: each has a matrix of its own."""
+
+
+def joined_tasks(task_ptr: np.ndarray) -> np.ndarray:
+    """The boundaries of at most `SUMMING_TASKS` tasks, each of several given ones."""
+    every = -(-(len(task_ptr) - 1) // SUMMING_TASKS)
+    return task_ptr if every <= 1 else np.append(task_ptr[:-1:every], task_ptr[-1])
+
+
 @lru_cache(maxsize=256)
 def row_tasks(num_rows: int) -> np.ndarray:
     """Row boundaries of the tasks over rows without edges: fixed by their number."""
@@ -157,8 +167,13 @@ class Run:
         hubs, chunks = (len(walk.hub_rows), walk.num_chunks) if splits else (0, 0)
         bits = walk.index.dtype.itemsize * 8
         variant = step.variant(bits, HUB_DEGREE if hubs else 0)
-        at = walk.addresses
-        sizes = [walk.num_rows, walk.num_edges, walk.num_tasks, hubs, chunks]
+        at = dict(walk.addresses)
+        tasks = walk.num_tasks
+        if program.outer_sums:
+            joined = joined_tasks(walk.task_ptr)
+            self.scratch.append(joined)
+            at["task_ptr"], tasks = joined.ctypes.data, len(joined) - 1
+        sizes = [walk.num_rows, walk.num_edges, tasks, hubs, chunks]
         sizes += [self.extents[program.other_space], walk.max_degree]
         self._launch(step, variant, [at[n] for n in WALK_SLOTS], [at[n] for n in HUB_SLOTS], sizes)
 

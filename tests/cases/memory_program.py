@@ -1,0 +1,89 @@
+"""Run one kernel forward and backward in a process of its own, and print its extra peak memory.
+
+    python -m tests.cases.memory_program REDUCER DTYPE
+
+Prints the bytes beyond outputs and gradients at the peak, and those of one edge array.
+"""
+
+import ctypes
+import gc
+import sys
+from pathlib import Path
+
+import torch
+
+import tiga as tg
+
+N, DEGREE, F = 20_000, 100, 64
+SMALL = 50
+REDUCERS = {
+    "sum": tg.sum, "mean": tg.mean, "max": tg.max, "min": tg.min, "prod": tg.prod,
+    "std": tg.std, "softmax": tg.softmax, "linear": tg.sum,
+    "four": lambda: tg.multi(tg.sum(), tg.mean(), tg.max(), tg.min()),
+}  # fmt: skip
+
+
+class Difference(tg.MessagePassing, torch.nn.Module):
+    def __init__(self, name: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.name = name
+        self.reducer = REDUCERS[name]()
+        self.linear = torch.nn.Linear(F, F, dtype=dtype)
+
+    def edge(self, src, dst, edge):
+        message = torch.relu(src.x - dst.x)
+        if self.name == "linear":
+            return torch.relu(self.linear(message))
+        if self.name == "softmax":
+            return self.reducer(src.s * dst.t, message)
+        # Products of 100 numbers near 1 stay finite.
+        return 1 + 0.01 * message if self.name == "prod" else message
+
+
+def random_graph(nodes: int) -> tg.Graph:
+    generator = torch.Generator().manual_seed(0)
+    src, dst = torch.randint(0, nodes, (2, nodes * DEGREE), generator=generator)
+    return tg.Graph.from_coo(src, dst, num_src=nodes, num_dst=nodes)
+
+
+def run(kernel: Difference, graph: tg.Graph, x: torch.Tensor) -> int:
+    """One step; the bytes of its outputs, cotangents and gradients."""
+    kernel.zero_grad()
+    x.grad = None
+    scores = {name: torch.rand(len(x), dtype=x.dtype, requires_grad=True) for name in "st"}
+    y = kernel(graph=graph, ndata={"x": x, **scores})
+    results = y if isinstance(y, tuple) else (y,)
+    cotangents = [torch.ones_like(r) for r in results]
+    torch.autograd.backward(results, cotangents)
+    held = [*results, *cotangents, *scores.values(), x.grad, *(p.grad for p in kernel.parameters())]
+    return sum(t.numel() * t.element_size() for t in held if t is not None)
+
+
+def memory(field: str) -> int:
+    """A number of /proc/self/status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+
+
+def main(name: str, dtype_name: str) -> None:
+    """Compile on a small graph, prepare the topology, then measure one step."""
+    dtype = getattr(torch, dtype_name)
+    torch.set_num_threads(2)
+    kernel = Difference(name, dtype)
+    run(kernel, random_graph(SMALL), torch.rand(SMALL, F).to(dtype).requires_grad_())
+    graph = random_graph(N)
+    x = torch.rand(N, F).to(dtype).requires_grad_()
+    for side in ("dst", "src"):
+        graph.walk(side)
+    assert not kernel.diagnostics, kernel.diagnostics
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # free memory would hide what is taken
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmRSS")
+    floor = run(kernel, graph, x)
+    peak = memory("VmHWM")
+    print(peak - before - floor, graph.num_edges * F * dtype.itemsize)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
