@@ -63,6 +63,19 @@ def difference_std(
     return torch.where(varies, torch.sqrt(torch.where(varies, variance, 1.0)), 0.0)
 
 
+def difference_four(
+    x: torch.Tensor, source: torch.Tensor, destination: torch.Tensor
+) -> torch.Tensor:
+    """Sum, mean, maximum and minimum of `relu(x_src − x_dst)`, side by side: [N, 4 F]."""
+    message = torch.relu(x[source] - x[destination])
+    index = destination[:, None].expand_as(message)
+    parts = [
+        torch.zeros_like(x).scatter_reduce(0, index, message, reduce, include_self=False)
+        for reduce in ("sum", "mean", "amax", "amin")
+    ]
+    return torch.cat(parts, -1)
+
+
 def edge_linear(
     x: torch.Tensor, weight: torch.Tensor, source: torch.Tensor, destination: torch.Tensor
 ) -> torch.Tensor:
