@@ -6,13 +6,13 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidType
-from tiga.frontends.torch import library as _library
+from tiga.frontends.torch import transformed as _transformed
 from tiga.relations import Graph
 from tiga.relations.inputs import CsrInput, TransposedInput
 
 __all__ = ["mark_dynamic"]
 
-assert _library is not None
+assert _transformed is not None  # registers the op
 
 
 def mark_dynamic(graph: Graph, *fields: torch.Tensor) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue, StaleTopology
-from tiga.relations.csr import Csr, count_rows
+from tiga.relations.csr import Csr
 from tiga.relations.indices import (
     Indices,
     as_array,
@@ -20,31 +20,14 @@ from tiga.relations.indices import (
 )
 from tiga.relations.inputs import CooInput, CsrInput, Input, Token, TransposedInput
 from tiga.relations.memory import topology_bytes
+from tiga.relations.snapshot import ROW_POINTERS, Snapshot, require_side
 from tiga.relations.statistics import DegreeStatistics, degree_statistics
 from tiga.relations.stored import Stored
 from tiga.relations.traced import counts, is_tracing
 from tiga.relations.validate import require_level
-from tiga.relations.walk import Walk, walk_destinations, walk_sources
+from tiga.relations.walk import Walk
 
 T = TypeVar("T")
-
-_WALKS: dict[str, Callable[[Csr], Walk]] = {"dst": walk_destinations, "src": walk_sources}
-_ROW_POINTERS: dict[str, Callable[[Csr], np.ndarray]] = {
-    "dst": lambda csr: csr.row_ptr,
-    "src": lambda csr: count_rows(csr.col_idx, csr.num_src),
-}
-
-
-class _Snapshot:
-    """The topology at one version of its input, and whatever was derived from it."""
-
-    __slots__ = ("csr", "derived", "token")
-
-    def __init__(self, token: Token, csr: Csr) -> None:
-        self.token = token
-        self.csr = csr
-        self.derived: dict[Any, Any] = {}
-
 
 class Graph(Stored):
     """Directed edges from `num_src` sources to `num_dst` destinations.
@@ -94,7 +77,7 @@ class Graph(Stored):
         self.input = input
         self._validate = require_level(validate)
         self._lock = None if is_tracing() else threading.RLock()
-        self._snapshot: _Snapshot | None = None
+        self._snapshot: Snapshot | None = None
         self.marks = None
 
     @classmethod
@@ -280,10 +263,8 @@ class Graph(Stored):
             >>> degrees.minimum, degrees.maximum, degrees.mean, degrees.histogram
             (0, 2, 1.0, (1, 1, 1))
         """
-        _require_side(side)
-        return self._derived(
-            ("degrees", side), lambda csr: degree_statistics(_ROW_POINTERS[side](csr))
-        )
+        key = "degrees", require_side(side)
+        return self._derived(key, lambda csr: degree_statistics(ROW_POINTERS[side](csr)))
 
     def walk(self, side: str, token: Token | None = None) -> Walk:
         """The relation seen from `side`: "dst" (rows are destinations) or "src" (the transpose).
@@ -291,10 +272,13 @@ class Graph(Stored):
         Built once per version of the index arrays. With `token`, raises StaleTopology unless the
         arrays are as they were when `token()` gave it.
         """
-        _require_side(side)
         if token is not None:
             self.require_unchanged(token)
-        return self._derived(("walk", side), _WALKS[side])
+        return self._current().walk(side)
+
+    def snapshot(self) -> Snapshot:
+        """The topology as the index arrays are now: it serves a run in place of the graph."""
+        return self._current()
 
     def token(self) -> Token:
         """The versions of the index arrays: equal tokens of one graph mean equal topology."""
@@ -351,7 +335,7 @@ class Graph(Stored):
             self._current()
         return self
 
-    def _current(self) -> _Snapshot:
+    def _current(self) -> Snapshot:
         token = self.input.token()
         snapshot = self._snapshot
         if snapshot is not None and snapshot.token == token:
@@ -361,30 +345,17 @@ class Graph(Stored):
             if snapshot is None or snapshot.token != token:
                 # Dropped first: old and new topology need not both fit in memory.
                 self._snapshot = snapshot = None
-                snapshot = self._snapshot = _Snapshot(token, self.input.build(self._validate))
+                snapshot = self._snapshot = Snapshot(token, self.input.build(self._validate))
         return snapshot
 
     def _derived(self, key: Any, build: Callable[[Csr], T]) -> T:
-        snapshot = self._current()
-        found = snapshot.derived.get(key)
-        if found is not None:
-            return found
-        with self._lock:
-            found = snapshot.derived.get(key)
-            if found is None:
-                found = snapshot.derived[key] = build(snapshot.csr)
-        return found
+        return self._current().get(key, build)
 
     def _permutation(self, csr: Csr) -> Any:
         order = csr.permutation
         if order is None:
             order = np.arange(csr.num_edges, dtype=np.int64)
         return to_kind(order.astype(np.int64, copy=False), self.input.template)
-
-
-def _require_side(side: Any) -> None:
-    if side not in _WALKS:
-        raise InvalidValue(f'Graph: `side` must be "dst" or "src", got {side!r}.')
 
 
 def _rows(edge_index: Any) -> tuple[Indices, Indices]:

@@ -46,9 +46,8 @@ class Indices:
 
     def version(self) -> tuple[int, ...]:
         """Changes whenever torch sees a write to the array, or its storage is replaced."""
-        if not self.is_shared:
-            return ()
-        return (self.data._version, self.data.data_ptr())
+        data = self.data
+        return () if isinstance(data, np.ndarray) else (data._version, data.data_ptr())
 
     def read(self) -> np.ndarray:
         """The indices as a rank-1 numpy array of int32 or int64, without a copy where possible."""

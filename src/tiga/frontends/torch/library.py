@@ -7,10 +7,12 @@
 - `tensors`: two index tensors, then the program's tensors; edge values in the order of the user.
 - `numbers` and `sizes`: its float operands; sources and destinations, then its integer operands.
 
-The op's derivative is the op again, on the text of the gradient program.
+The op's derivative is the op again, on the text of the gradient program; see `transformed`.
+`tiga::compute` is the same without derivatives: what graphs hold once their gradients are traced,
+as it is reached with one dispatch less.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -20,12 +22,11 @@ import torch
 from tiga.errors import InvalidValue
 from tiga.frontends.torch.batching import stacked
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.topologies import Topologies
+from tiga.frontends.torch.topologies import Topologies, Topology
 from tiga.frontends.torch.unit import Unit, rules_for, unit_of
 from tiga.ir.context import parse
 from tiga.passes.levels import new_context
 from tiga.passes.text import form_text, forms_of
-from tiga.relations import Graph
 from tiga.trace.derivatives import gradient, tangent, training
 from tiga.trace.program import Program
 
@@ -33,6 +34,7 @@ INDICES = 2
 COUNTS = 2
 TENSOR, FLOAT, INTEGER = "tensor", "float", "integer"
 EDGE_ORDER, NODE_ORDER = "edge_order", "node_order"
+EDGES = "edges"
 _MARK = "// tiga.run"
 
 Arguments = tuple[str, list[torch.Tensor], list[float], list[int]]
@@ -42,6 +44,36 @@ Run = Callable[..., list[torch.Tensor]]
 def encode(program: Program, graph_kind: str, arguments: Sequence[str]) -> str:
     """The `program` argument of the op; `arguments` says what each input of the program is."""
     return f"{_MARK} {graph_kind} {','.join(arguments)}\n{form_text(program)}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an argument must be; `space` names its leading extent, if it has one."""
+
+    kind: str
+    label: str
+    dtype: torch.dtype
+    space: str
+    shape: tuple[int, ...]
+
+    def checked(self, value: torch.Tensor, at: Topology) -> torch.Tensor:
+        """The tensor, contiguous, edge values in CSR order.
+
+        Raises:
+            InvalidValue: its dtype or shape is another.
+        """
+        extent = at.extents.get(self.space)
+        shape = self.shape if extent is None else (extent, *self.shape)
+        if value.shape != shape or value.dtype is not self.dtype:
+            counts = at.extents
+            raise InvalidValue(
+                f"`{self.label}` must be {self.dtype} of shape {list(shape)}, as the graph has "
+                f"{counts['src']} sources, {counts['dst']} destinations and {counts['edges']} "
+                f"edges; got {value.dtype} of shape {list(value.shape)}."
+            )
+        if self.space == EDGES and at.order is not None:
+            return value.index_select(0, at.order)
+        return value.contiguous()
 
 
 @dataclass(frozen=True)
@@ -88,23 +120,28 @@ class Callee:
         tensors = [*indices, *of_kind[TENSOR]]
         return self.text, tensors, of_kind[FLOAT], [*counts, *of_kind[INTEGER]]
 
-    def values(self, graph: Graph, tensors: Any, numbers: Any, sizes: Any) -> Iterator[Any]:
+    @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """What the arguments must be, in the order of the program's inputs."""
+        return tuple(
+            Layout(kind, node.op.label, torch_dtype(node.type.dtype), node.type.space.name,
+                   node.type.shape)
+            for kind, node in zip(self.arguments, self.program.inputs, strict=True)
+        )  # fmt: skip
+
+    def values(self, at: Topology, tensors: Any, numbers: Any, sizes: Any) -> list[Any]:
         """The arguments of the program, checked, contiguous, edge values in CSR order."""
-        rest, floats, integers = iter(tensors), iter(numbers), iter(sizes)
-        order = edge_order(graph)
-        for kind, node in zip(self.arguments, self.program.inputs, strict=True):
-            if kind == FLOAT:
-                yield next(floats)
-            elif kind == INTEGER:
-                yield next(integers)
-            elif kind == NODE_ORDER:
-                yield torch.arange(graph.num_dst)
-            elif kind == EDGE_ORDER:
-                yield torch.arange(graph.num_edges) if order is None else order
+        given = {TENSOR: iter(tensors), FLOAT: iter(numbers), INTEGER: iter(sizes)}
+        values = []
+        for layout in self.layouts:
+            if layout.kind in given:
+                value = next(given[layout.kind])
+                values.append(layout.checked(value, at) if layout.kind == TENSOR else value)
+            elif layout.kind == NODE_ORDER:
+                values.append(torch.arange(at.extents["node"]))
             else:
-                value = _checked(next(rest), node, graph)
-                on_edge = order is not None and node.type.space.kind == "edge"
-                yield value.index_select(0, order) if on_edge else value.contiguous()
+                values.append(torch.arange(at.extents["edges"]) if at.order is None else at.order)
+        return values
 
 
 @lru_cache(maxsize=1024)
@@ -158,57 +195,25 @@ def tangent_text(text: str, moving: tuple[int, ...]) -> tuple[str, tuple[int, ..
     return encode(made, call.graph_kind, (*call.arguments, *(TENSOR for _ in moving))), tuple(live)
 
 
-def edge_order(graph: Graph) -> torch.Tensor | None:
-    """The order that leads from the user's edges to CSR; None where they are one."""
-    if not graph.permutes_edges:
-        return None
-    return graph.derived(
-        "torch.edge_order", lambda csr: torch.from_numpy(csr.permutation.astype("int64"))
-    )
-
-
-def _edge_inverse(graph: Graph) -> torch.Tensor:
-    order = edge_order(graph)
-    assert order is not None
-    return graph.derived("torch.edge_inverse", lambda _: torch.argsort(order))
-
-
-def _checked(value: torch.Tensor, node: Any, graph: Graph) -> torch.Tensor:
-    of = node.type
-    extents = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
-    name = extents.get(of.space.name)
-    lead = () if name is None else (getattr(graph, name),)
-    if tuple(value.shape) != (*lead, *of.shape) or value.dtype != torch_dtype(of.dtype):
-        raise InvalidValue(
-            f"`{node.op.label}` must be {torch_dtype(of.dtype)} of shape {[*lead, *of.shape]}, as "
-            f"the graph has {graph.num_src} sources, {graph.num_dst} destinations and "
-            f"{graph.num_edges} edges; got {value.dtype} of shape {list(value.shape)}."
-        )
-    return value
-
-
 _TOPOLOGIES = Topologies()
 _LIBRARY = torch.library.Library("tiga", "DEF")
-_LIBRARY.define(
-    "run(str program, Tensor[] tensors, float[] numbers, SymInt[] sizes) -> Tensor[]",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
+_ARGUMENTS = "(str program, Tensor[] tensors, float[] numbers, SymInt[] sizes) -> Tensor[]"
+for _name in ("run", "compute"):
+    _LIBRARY.define(_name + _ARGUMENTS, tags=(torch.Tag.pt2_compliant_tag,))
 
 
-@torch.library.impl(_LIBRARY, "run", "CPU")
-def _run(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
+def _compute(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
     call = callee(program)
     first, second, *rest = tensors
-    graph = _TOPOLOGIES.get(call.graph_kind, first, second, (sizes[0], sizes[1]))
-    values = list(call.values(graph, rest, numbers, sizes[COUNTS:]))
-    outputs = call.unit.plain().run(graph, values)
-    if call.on_edges and graph.permutes_edges:
+    topology = _TOPOLOGIES.get(call.graph_kind, first, second, (sizes[0], sizes[1]))
+    values = call.values(topology, rest, numbers, sizes[COUNTS:])
+    outputs = call.unit.plain().run(topology.graph, values)
+    if call.on_edges and topology.order is not None:
         for i in call.on_edges:
-            outputs[i] = outputs[i].index_select(0, _edge_inverse(graph))
+            outputs[i] = outputs[i].index_select(0, topology.inverse)
     return outputs
 
 
-@torch.library.register_fake("tiga::run", lib=_LIBRARY)
 def _fake(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
     return empty_outputs(program, tensors, sizes)
 
@@ -280,27 +285,6 @@ def pull(ctx: Any, cotangents: Sequence[Any], run: Run) -> list[torch.Tensor | N
     return gradients
 
 
-def _setup(ctx: Any, inputs: Any, output: Any) -> None:
-    keep(ctx, inputs, output, ctx.needs_input_grad[1 : 1 + len(inputs[1])])
-
-
-def _backward(ctx: Any, cotangents: Any) -> Any:
-    gradients = pull(ctx, cotangents, torch.ops.tiga.run)
-    # An empty list of numbers has no leaf, and so no gradient either.
-    return None, gradients, None if ctx.kept.numbers else [], None
-
-
-torch.library.register_autograd("tiga::run", _backward, setup_context=_setup, lib=_LIBRARY)
-
-
-@torch.library.register_vmap("tiga::run", lib=_LIBRARY)
-def _vmap(info: Any, in_dims: Any, program: str, tensors: Any, numbers: Any, sizes: Any) -> Any:
-    """One run per sample."""
-    return samples(
-        torch.ops.tiga.run, info.batch_size, in_dims[1], (program, tensors, numbers, sizes)
-    )
-
-
 def samples(run: Run, size: int, dims: Sequence[Any], call: Arguments) -> Any:
     """A run per sample of a batch; `dims` are the batch axes of the tensors, None without one."""
     program, tensors, numbers, sizes = call
@@ -313,3 +297,20 @@ def samples(run: Run, size: int, dims: Sequence[Any], call: Arguments) -> Any:
         sample = [t if d is None else t[b] for t, d in zip(moved, dims, strict=True)]
         runs.append(run(program, sample, numbers, sizes))
     return stacked(runs), [0] * len(runs[0])
+
+
+def vmap(info: Any, in_dims: Any, program: str, tensors: Any, numbers: Any, sizes: Any) -> Any:
+    """The op on a batch: one run per sample."""
+    call = program, tensors, numbers, sizes
+    return samples(torch.ops.tiga.run, info.batch_size, in_dims[1], call)
+
+
+for _name in ("run", "compute"):
+    _LIBRARY.impl(_name, _compute, "CPU")
+    torch.library.register_fake(f"tiga::{_name}", _fake, lib=_LIBRARY)
+    torch.library.register_vmap(f"tiga::{_name}", vmap, lib=_LIBRARY)
+
+
+def define_derivative(differentiated: Run) -> None:
+    """Say how the op is computed where gradients may follow."""
+    _LIBRARY.impl("run", differentiated, "Autograd")

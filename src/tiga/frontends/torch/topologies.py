@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,31 @@ CAPACITY = 64
 Counts = tuple[int, int]
 
 
-@dataclass
-class _Known:
+@dataclass(eq=False)
+class Topology:
     """A graph, the arrays that it was made from, and the storages known to hold these."""
 
     graph: Graph
     arrays: tuple[np.ndarray, np.ndarray]
-    storages: list[StorageWeakRef]
+    storages: list[StorageWeakRef] = field(default_factory=list)
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Sizes by the names of spaces and of the relation."""
+        num_src, num_dst = self.graph.num_src, self.graph.num_dst
+        return {"src": num_src, "dst": num_dst, "node": num_dst, "edges": self.graph.num_edges}
+
+    @cached_property
+    def order(self) -> torch.Tensor | None:
+        """The order that leads from the user's edges to CSR; None where they are one."""
+        permutation = self.graph.csr().permutation
+        return None if permutation is None else torch.from_numpy(permutation.astype(np.int64))
+
+    @cached_property
+    def inverse(self) -> torch.Tensor:
+        """The order that leads back."""
+        assert self.order is not None
+        return torch.argsort(self.order)
 
 
 @dataclass
@@ -32,11 +51,11 @@ class Topologies:
     is compared with the graphs of its size before a graph is built.
     """
 
-    known: "OrderedDict[Any, _Known]" = field(default_factory=OrderedDict)
+    known: "OrderedDict[Any, Topology]" = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, kind: str, first: torch.Tensor, second: torch.Tensor, counts: Counts) -> Graph:
-        """The graph of two index tensors.
+        """The topology of two index tensors.
 
         Args:
             kind: "coo", from sources and destinations; "csr", from row pointers and sources;
@@ -48,21 +67,21 @@ class Topologies:
         if found is None:
             with self.lock:
                 found = self.known.get(key) or self._make(key, first, second)
-        return found.graph
+        return found
 
-    def _make(self, key: Any, first: torch.Tensor, second: torch.Tensor) -> _Known:
+    def _make(self, key: Any, first: torch.Tensor, second: torch.Tensor) -> Topology:
         kind, counts = key[:2]
         arrays = first.detach().numpy(), second.detach().numpy()
         found = self._equal(kind, counts, arrays)
         if found is None:
-            found = _Known(_build(kind, *arrays, counts), (arrays[0].copy(), arrays[1].copy()), [])
+            found = Topology(_build(kind, *arrays, counts), (arrays[0].copy(), arrays[1].copy()))
         if not (first.is_inference() or second.is_inference()):
             found.storages += [StorageWeakRef(t.untyped_storage()) for t in (first, second)]
             self._forget()
             self.known[key] = found
         return found
 
-    def _equal(self, kind: str, counts: Counts, arrays: Any) -> _Known | None:
+    def _equal(self, kind: str, counts: Counts, arrays: Any) -> Topology | None:
         for (other, sizes, *_), known in self.known.items():
             if (other, sizes) == (kind, counts) and all(map(np.array_equal, known.arrays, arrays)):
                 return known
@@ -80,11 +99,8 @@ class Topologies:
 def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
     if tensor.is_inference():
         return (object(),)
-    storage = tensor.untyped_storage()
-    return (
-        storage._cdata, storage.data_ptr(), tensor.storage_offset(), tensor.shape, tensor.stride(),
-        tensor._version,
-    )  # fmt: skip
+    storage = tensor.untyped_storage()._cdata
+    return storage, tensor.data_ptr(), tensor._version, tensor.shape, tensor.stride()
 
 
 def _build(kind: str, first: np.ndarray, second: np.ndarray, counts: Counts) -> Graph:

@@ -1,7 +1,7 @@
-"""The library op under `torch.func` inside a compiled region.
+"""The derivatives of the library op: of every order, forward mode, and under `torch.func`.
 
-torch derives an op that has a registered gradient neither under its function transforms nor in
-forward mode. This Function runs the op, and is derived in every mode.
+A gradient that is registered with torch's own helper serves neither function transforms nor forward
+mode, where it would give zeros without a word. This Function is derived in every mode.
 """
 
 from typing import Any
@@ -11,36 +11,41 @@ import torch
 from tiga.frontends.torch import library
 from tiga.frontends.torch.library import COUNTS, INDICES, callee, tangent_text
 
+BEFORE = 3
+"""Arguments of the Function before its tensors."""
 
-class InTransforms(torch.autograd.Function):
+
+class Run(torch.autograd.Function):
     """The op, with its tensors last."""
 
     @staticmethod
     def forward(program: str, numbers: Any, sizes: Any, *tensors: torch.Tensor) -> Any:
-        return tuple(torch.ops.tiga.run(program, list(tensors), numbers, sizes))
+        return tuple(torch.ops.tiga.compute(program, list(tensors), numbers, sizes))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         program, numbers, sizes, *tensors = inputs
         call = program, tensors, numbers, sizes
-        library.keep(ctx, call, output, ctx.needs_input_grad[3:])
+        library.keep(ctx, call, output, ctx.needs_input_grad[BEFORE:])
         ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        return None, None, None, *library.pull(ctx, cotangents, run)
+        return *(None,) * BEFORE, *library.pull(ctx, cotangents, run)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Tangents of the outputs, zero for each that none of the inputs' tangents reaches."""
         kept = ctx.kept
         call = callee(kept.program)
-        moving = [i for i, t in enumerate(tangents[3 + INDICES :]) if t is not None]
+        given = tangents[BEFORE + INDICES :]
+        moving = [i for i, tangent in enumerate(given) if tangent is not None]
         text, live = tangent_text(kept.program, tuple(moving))
         first, second, *tensors = ctx.saved_tensors
         known = call.operands(kept.numbers, kept.sizes)
         known |= {("input", i): t for i, t in zip(call.tensors, tensors, strict=True)}
         values = [known.get(("input", i)) for i in range(len(call.arguments))]
-        values += [tangents[3 + INDICES + i] for i in moving]
+        values += [given[i] for i in moving]
         arguments = callee(text).arrange(values, (first, second), kept.sizes[:COUNTS])
         found = dict(zip(live, run(*arguments), strict=True))
         zeros = library.empty_outputs(kept.program, (first, second), kept.sizes)
@@ -52,12 +57,15 @@ class InTransforms(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, program: str, numbers: Any, sizes: Any, *tensors: Any) -> Any:
         call = program, list(tensors), numbers, sizes
-        outputs, dims = library.samples(run, info.batch_size, in_dims[3:], call)
+        outputs, dims = library.samples(run, info.batch_size, in_dims[BEFORE:], call)
         return tuple(outputs), tuple(dims)
 
 
 def run(
     program: str, tensors: list[torch.Tensor], numbers: list[float], sizes: list[int]
 ) -> list[torch.Tensor]:
-    """The op, in a form that transforms derive."""
-    return list(InTransforms.apply(program, numbers, sizes, *tensors))
+    """The op as a Function: in the form that transforms derive."""
+    return list(Run.apply(program, numbers, sizes, *tensors))
+
+
+library.define_derivative(run)

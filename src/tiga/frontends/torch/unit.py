@@ -14,7 +14,6 @@ from tiga.compiler import executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import device_of, on_gpu, run_on_gpu
-from tiga.frontends.torch.gpu import device_of, on_gpu, run_on_gpu
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
@@ -78,12 +77,12 @@ class Runnable:
 
     def allocate(self, graph: Graph) -> list[torch.Tensor]:
         """Arrays for the outputs."""
-        csr = graph.csr()
+        csr, device = graph.csr(), device_of(graph)
         outputs = []
         for layout in self.outputs:
             lead = () if layout.extent is None else (getattr(csr, layout.extent),)
             shape = (*lead, *layout.shape)
-            outputs.append(torch.empty(shape, dtype=layout.dtype, device=device_of(graph)))
+            outputs.append(torch.empty(shape, dtype=layout.dtype, device=device))
         return outputs
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[torch.Tensor]:
@@ -92,7 +91,8 @@ class Runnable:
             from tiga.frontends.torch.paged import run_on_pages
 
             return run_on_pages(self, graph, values)
-        csr = graph.csr()
+        topology = graph.snapshot()
+        csr = topology.csr
         outputs = self.allocate(graph)
         if on_gpu(graph):
             extents = {s: getattr(csr, e) for s, e in self.extents.items() if e is not None}
@@ -111,7 +111,7 @@ class Runnable:
         work = self.width * (csr.num_edges + csr.num_src + csr.num_dst)
         threads = thread_count(torch.get_num_threads()) if work >= PARALLEL_ELEMENTS else 1
         if self.program.relations:
-            self.executable.run((graph,), addresses, destinations, threads)
+            self.executable.run((topology,), addresses, destinations, threads)
         else:
             extents = {s: getattr(csr, e) for s, e in self.extents.items() if e is not None}
             self.executable.run((), addresses, destinations, threads, extents)

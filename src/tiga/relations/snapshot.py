@@ -1,0 +1,62 @@
+"""The topology of a graph at one version of its index arrays."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tiga.errors import InvalidValue
+from tiga.relations.csr import Csr, count_rows
+from tiga.relations.inputs import Token
+from tiga.relations.walk import Walk, walk_destinations, walk_sources
+
+T = TypeVar("T")
+
+_WALKS: dict[str, Callable[[Csr], Walk]] = {"dst": walk_destinations, "src": walk_sources}
+ROW_POINTERS: dict[str, Callable[[Csr], np.ndarray]] = {
+    "dst": lambda csr: csr.row_ptr,
+    "src": lambda csr: count_rows(csr.col_idx, csr.num_src),
+}
+
+
+@dataclass(eq=False)
+class Snapshot:
+    """The checked topology and whatever was derived from it.
+
+    It serves a run in place of its graph: what it says stays true of this version, and needs no
+    look at the index arrays.
+    """
+
+    token: Token
+    csr: Csr
+    lock: Any = field(default_factory=threading.RLock)
+    derived: dict[Any, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.num_src = self.csr.num_src
+        self.num_dst = self.csr.num_dst
+        self.num_edges = self.csr.num_edges
+
+    def get(self, key: Any, build: Callable[[Csr], T]) -> T:
+        """What `build` makes of the topology, kept under `key`."""
+        found = self.derived.get(key)
+        if found is not None:
+            return found
+        with self.lock:
+            found = self.derived.get(key)
+            if found is None:
+                found = self.derived[key] = build(self.csr)
+        return found
+
+    def walk(self, side: str) -> Walk:
+        """See `Graph.walk`."""
+        return self.get(("walk", require_side(side)), _WALKS[side])
+
+
+def require_side(side: Any) -> Any:
+    """The side itself; raises InvalidValue if it is none."""
+    if side not in _WALKS:
+        raise InvalidValue(f'Graph: `side` must be "dst" or "src", got {side!r}.')
+    return side
