@@ -69,10 +69,10 @@ WARP = 32
 
 @dataclass
 class Kernel:
-    """A kernel with the forms compiled so far, by device capability and alignment."""
+    """A kernel with the forms loaded so far, by device and alignment of its pointers."""
 
     source: KernelSource
-    forms: dict[tuple[int, tuple[bool, ...]], Any]
+    forms: dict[tuple[Any, tuple[bool, ...]], Any]
 
     @staticmethod
     def of(source: KernelSource) -> "Kernel":
@@ -83,13 +83,14 @@ class Kernel:
         grid: tuple[int, int, int],
         arguments: Sequence[Any],
         aligned: tuple[bool, ...],
+        device: Any,
         capability: int,
         stream: int,
     ) -> None:
-        """Run over a grid, on a stream of the current device."""
-        form = self.forms.get((capability, aligned))
+        """Run over a grid, on a stream of `device`, which is the current one."""
+        form = self.forms.get((device, aligned))
         if form is None:
-            form = self._form(capability, aligned)
+            form = self.forms[device, aligned] = self._form(capability, aligned)
         # The launcher that `form[grid]` wraps, without its look-ups of device and stream.
         form.run(*grid, stream, form.function, form.packed_metadata, None, None, None, *arguments)
 
@@ -99,7 +100,6 @@ class Kernel:
         else:
             form = compile_kernel(self.source, capability, aligned)
             form._init_handles()
-        self.forms[capability, aligned] = form
         return form
 
 

@@ -81,7 +81,9 @@ class Launch:
             tensor = scratch[key] if key in scratch else find(run, key)
             arguments[position] = tensor
             aligned[position] = tensor.data_ptr() % 16 == 0
-        self.kernel.launch(self.grid, arguments, tuple(aligned), run.capability, run.stream)
+        self.kernel.launch(
+            self.grid, arguments, tuple(aligned), run.device, run.capability, run.stream
+        )
 
 
 def find(run: Run, key: Any) -> Any:
