@@ -55,6 +55,16 @@ def test_code_lives_as_long_as_its_library():
     assert [call(library.address("f"))() for library in libraries] == list(range(8))
 
 
+def test_libraries_keep_no_mlir_context():
+    """A context takes several times the memory of compiled code."""
+    gc.collect()
+    before = ir.Context._get_live_count()
+    library = library_of(TWO_FUNCTIONS)
+    gc.collect()
+    assert ir.Context._get_live_count() == before
+    assert UNARY(library.address("four_times"))(2) == 8
+
+
 def test_symbols_are_resolved_to_addresses():
     @BINARY
     def minus(a, b):
