@@ -317,3 +317,28 @@ def test_shape_specializer() -> None:
         product(tg.ones((4, 5), dtype=tg.float64), tg.ones((5, 3)))
     with pytest.raises(errors.InvalidType, match="expected 2 arguments"):
         product(tg.ones((4, 5)))
+
+
+def test_expressions_keep_the_old_value_when_their_tensor_is_gone() -> None:
+    base = tg.arange(6)
+    doubled = base * 2
+    x = base.reshape(2, 3)
+    tens = x * 10
+    flat = x.T
+    turned = flat + 100
+    del base
+    x.add_(1)
+    assert doubled.tolist() == [0, 2, 4, 6, 8, 10]
+    assert tens.tolist() == [[0, 10, 20], [30, 40, 50]]
+    assert turned.tolist() == [[100, 103], [101, 104], [102, 105]]
+    assert flat.tolist() == [[1, 4], [2, 5], [3, 6]]
+    again = x * 10
+    flat.zero_()
+    assert again.tolist() == [[10, 20, 30], [40, 50, 60]]
+
+
+def test_a_write_without_readers_copies_nothing() -> None:
+    x = tg.ones(4)
+    node = weakref.ref(x._node)
+    x.add_(1.0)
+    assert node() is None

@@ -11,16 +11,28 @@ class Buffer:
 
     Tensors that view the same memory share one buffer: a write through any of them is seen
     through all, and raises the version of all. `absent` says where the bytes are while they are
-    not in memory; `origin` is the file that they came from, if any.
+    not in memory; `origin` is the file that they came from, if any. Where several tensors view
+    the memory, `viewers` refers to them, and `nodes` to their expressions and what those show: an
+    expression may outlive its tensor.
     """
 
-    __slots__ = ("__weakref__", "absent", "nbytes", "origin", "owner", "version", "viewers")
+    __slots__ = (
+        "__weakref__",
+        "absent",
+        "nbytes",
+        "nodes",
+        "origin",
+        "owner",
+        "version",
+        "viewers",
+    )
 
     def __init__(self, owner: Any, nbytes: int) -> None:
         self.owner = owner
         self.nbytes = nbytes
         self.version = 0
         self.viewers: list[Any] = []
+        self.nodes: list[Any] = []
         self.absent: Any = None
         self.origin: Any = None
 

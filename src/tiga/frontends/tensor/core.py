@@ -369,8 +369,16 @@ def share(view: Tensor, base: Tensor, through: View) -> None:
     assert base._buffer is not None
     give_array(view, through(base._array), base._buffer)
     if not base._buffer.viewers:
-        base._buffer.viewers.append(ref(base))
-    base._buffer.viewers.append(ref(view))
+        watch(base)
+    watch(view)
+
+
+def watch(view: Tensor) -> None:
+    """Let the memory know that a tensor, and its expression, show it."""
+    assert view._buffer is not None
+    assert view._array is not None
+    view._buffer.viewers.append(ref(view))
+    view._buffer.nodes.append((ref(view._node), ref(view._array)))
 
 
 def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -> Tensor:

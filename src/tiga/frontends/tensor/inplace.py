@@ -6,6 +6,7 @@ one: it is copied aside if anything but the tensor itself refers to it.
 
 import sys
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -13,11 +14,12 @@ from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor.build import SCALARS, as_tensor, number, operands
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.elementwise import add, multiply, subtract
-from tiga.frontends.tensor.lazy import LazyNode, here, leaf
+from tiga.frontends.tensor.lazy import Cell, LazyNode, here, leaf
 from tiga.frontends.tensor.selection import divide
+from tiga.runtime.buffer import Buffer
 
-_OWN_REFERENCES = 3
-"""References to the node of a tensor that nothing else uses: the tensor's, two while we count."""
+_OWN_REFERENCES = 4
+"""References to a node that only its tensor uses: the tensor's, two variables, the count's own."""
 
 
 def _viewers(tensor: Tensor) -> list[Tensor]:
@@ -53,31 +55,51 @@ def _history(tensors: list[Tensor], what: str) -> None:
             )
 
 
+def _keep_value(node: LazyNode, array: np.ndarray) -> None:
+    """Let an expression that shows memory about to be written keep its value, if it is used."""
+    if node.cell is not None:
+        node.cell.stale = True
+    if sys.getrefcount(node) <= _OWN_REFERENCES:
+        return
+    if node.cell is None or node.cell.array is array:
+        node.cell = Cell(np.array(array))
+        node.cell.stale = True
+
+
 def _renew(tensor: Tensor) -> None:
     """Give a tensor that is about to be written a new leaf; whoever refers to the old node keeps
     the old value."""
     array, node = tensor._array, tensor._node
     assert array is not None
-    if node.cell is not None:
-        node.cell.stale = True
-        if sys.getrefcount(node) > _OWN_REFERENCES:
-            node.cell.array = np.array(array)
+    _keep_value(node, array)
     tensor._node = leaf(array, node.type, node.place)
     tensor._expression = tensor._execution = None
+
+
+def _keep_all(buffer: Buffer) -> None:
+    """Let all expressions that show the memory keep their values."""
+    for node_reference, array_reference in buffer.nodes:
+        node, array = node_reference(), array_reference()
+        if node is not None and array is not None:
+            _keep_value(node, array)
 
 
 def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
     viewers = _viewers(tensor)
     _history(viewers, what)
+    buffer = tensor._buffer
+    assert buffer is not None
+    _keep_all(buffer)
     for viewer in viewers:
         _renew(viewer)
+    if buffer.viewers:
+        buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in viewers]
     assert tensor._array is not None
-    assert tensor._buffer is not None
     try:
         tensor._array[index] = values
     except IndexError as error:
         raise InvalidIndex(f"{what}: {error} ({here()}).") from None
-    tensor._buffer.version += 1
+    buffer.version += 1
     return tensor
 
 
