@@ -125,7 +125,7 @@ class Job:
 
 
 class InBlocks(torch.autograd.Function):
-    """Forward and backward in blocks; the backward pass has no derivative of its own."""
+    """Forward and backward in blocks; the backward pass refuses to be differentiated."""
 
     @staticmethod
     def forward(ctx: Any, job: Job, *values: Any) -> Any:
@@ -142,8 +142,16 @@ class InBlocks(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *cotangents: Any) -> Any:
+        with torch.no_grad():
+            _, *found = InBlocks._gradients(ctx, cotangents)
+        if not torch.is_grad_enabled():
+            return None, *found
+        given = [t for t in (*cotangents, *ctx.saved_tensors) if t is not None]
+        return None, *_refuse_derivatives(found, given)
+
+    @staticmethod
+    def _gradients(ctx: Any, cotangents: Any) -> Any:
         job: Job = ctx.job
         job.graph.require_unchanged(job.token)
         gradients = Gradients(job, ctx.saved_tensors, ctx.needs_input_grad[1:])
@@ -152,6 +160,28 @@ class InBlocks(torch.autograd.Function):
             for block in job.blocks:
                 gradients.add(block, cotangents)
         return None, *gradients.found()
+
+
+class _Refused(torch.autograd.Function):
+    """Hands gradients on; they depend on the values after them, but how is not known."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *values: torch.Tensor) -> Any:
+        return tuple(v.clone() for v in values[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        raise RuntimeError(
+            "a call that runs through torch in destination blocks has no second derivative; "
+            "`explain()` names the op that keeps it from being fused."
+        )
+
+
+def _refuse_derivatives(found: Sequence[Any], given: Sequence[torch.Tensor]) -> list[Any]:
+    """The gradients, whose own derivative raises instead of missing what they depend on."""
+    known = [g for g in found if g is not None]
+    handed = iter(_Refused.apply(len(known), *known, *given))
+    return [None if g is None else next(handed) for g in found]
 
 
 def _messages(
