@@ -166,9 +166,7 @@ def test_pages_of_any_size_give_the_same(depth: int, rows: int | None, stored: A
         assert same(results(Layer(), paged, *attached(paged, *fields())), expected)
 
 
-def test_outputs_that_do_not_fit_are_mapped_from_disk(
-    stored: Any, tmp_path: Path
-) -> None:
+def test_outputs_that_do_not_fit_are_mapped_from_disk(stored: Any, tmp_path: Path) -> None:
     graph, paged = stored("local")
     expected = results(Layer(), graph, *fields())
     with tg.execution(memory={"host": "1200KiB"}, spill_dir=tmp_path, prefetch_depth=0) as run:

@@ -1,5 +1,6 @@
 """What every graph offers about files: saving, opening, writing edge lists larger than memory."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,3 +54,49 @@ class Stored:
         from tiga.relations.paged import open_graph
 
         return open_graph(path)
+
+    @staticmethod
+    def write_csr(
+        path: Any,
+        edges: Iterable[Any],
+        *,
+        num_nodes: int | None = None,
+        num_src: int | None = None,
+        num_dst: int | None = None,
+        fields: Any = None,
+        memory: Any = "256MiB",
+        overwrite: bool = False,
+        progress: Any = False,
+    ) -> Path:
+        """Write a graph's file from an edge list that need not fit in memory; returns the path.
+
+        An interrupted call, even one that was killed, leaves what it read in a folder beside the
+        path; the same call takes it up again, skipping the chunks it has, so `edges` must give the
+        same chunks again.
+
+        Args:
+            edges: chunks `(src, dst)` or `(src, dst, {"name": field})` of arrays, of any lengths.
+            num_nodes: the number of both sources and destinations; or pass `num_src` and `num_dst`.
+            fields: node fields by namespace and name, `{"src": {"x": x}}`; numpy memory maps are
+                read piece by piece.
+            memory: bytes that sorting may take, beside 16 bytes per node.
+            overwrite: replace a file that is there, at once when the new one is whole.
+            progress: True for a bar on standard error, or a function of a text and a share.
+
+        Raises:
+            InvalidIndex: an edge names a node that does not exist.
+            InvalidValue, InvalidType: chunks that differ in their columns, or are none.
+            InvalidState: another process writes the same file.
+            OSError: the disk is full; the call can be repeated.
+
+        Example:
+            >>> import tempfile, tiga as tg
+            >>> chunks = [([0, 2], [1, 0]), ([1], [1])]
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     tg.Graph.open(tg.Graph.write_csr(folder + "/g", chunks, num_nodes=3)).num_edges
+            3
+        """
+        from tiga.relations.writer import write_graph
+
+        counts = num_nodes, num_src, num_dst
+        return write_graph(path, edges, counts, fields, memory, overwrite, progress)

@@ -14,7 +14,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,11 @@ def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
 def write_container(
     path: Any, contents: Mapping[str, Content], kind: str, info: Any = None,
     overwrite: bool = False,
+    finished: Callable[[], None] | None = None,
 ) -> Path:  # fmt: skip
     """Write arrays to a new file, or replace one at once with `overwrite`; returns the path.
+
+    `finished` is called when all is on the disk, before the file gets its name.
 
     Raises:
         FileExistsError: there is a file, and no `overwrite`.
@@ -114,6 +117,8 @@ def write_container(
     try:
         _write_all(fd, contents, kind, info)
         os.fsync(fd)
+        if finished is not None:
+            finished()
         publish(partial, path, overwrite)
     except BaseException:
         partial.unlink(missing_ok=True)
