@@ -130,4 +130,5 @@ class EdgeLoop:
         assert self.program.relation is not None
         edge = self.program.relation.edge
         reads = any(n.type.space == edge for n in self.program.reads)
+        reads = reads or any(n.op.name == "edge_index" for n in cone(self.program))
         return reads or any(phase.stores for phase in self.program.phases)

@@ -6,6 +6,7 @@ import numpy as np
 
 from tiga.backends.triton.evaluate import check_size
 from tiga.backends.triton.layout import Tile, padded
+from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
@@ -76,6 +77,9 @@ def flat_size(program: RowProgram, nodes: list[Node]) -> int:
 def facts(program: RowProgram) -> Facts:
     """The facts of a row program; raises Unfusable for values too wide for any tile."""
     nodes = in_registers(program)
+    tables = [n for n in (*nodes, *program.outer_sums) if n.op.name in ("lookup", "index_sum")]
+    if tables:
+        raise Unfusable(f"{tables[0].op.name}: kernels of this backend look up no tables")
     whole = flat_size(program, nodes)
     itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
     shapes = [n.type.shape for n in nodes] + [n.type.shape for n in program.outer_sums]

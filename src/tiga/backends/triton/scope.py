@@ -249,9 +249,19 @@ class EdgeScope:
             return self.end(node.op.side).value(node.inputs[0])
         if node.op.name == "spread":
             return kernel.value(node.inputs[0])
+        if node.op.name == "edge_index":
+            return self._position(node)
         if node in kernel.reads:
             return kernel.load(self.block, node, self.edge)
         return within_entity(self, node)
+
+    def _position(self, node: Node) -> Value:
+        """The positions of the edges in CSR order."""
+        term = Term(f"{self.edge.text}.to(tl.int64)", int64)
+        features = self.kernel.writer.tile.features(node.type)
+        if features:
+            term = Term(f"{term.text}[:, :, None]", int64)
+        return Value(term, (*self.edge.dims, *(1,) * len(features)))
 
     def located(self, node: Node) -> Entity | None:
         """Where the array of a node is read, if it has one."""
