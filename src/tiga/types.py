@@ -16,6 +16,9 @@ class DType:
     kind: str
     mlir: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # the name tells element types apart; types are hashed all the time
+
     @cached_property
     def numpy(self) -> np.dtype:
         """The numpy dtype with the same bits (bfloat16 comes from ml_dtypes)."""
@@ -123,6 +126,13 @@ class Type:
     dtype: DType
     shape: Shape
     space: Space
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.dtype, self.shape, self.space))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @cached_property
     def size(self) -> int:

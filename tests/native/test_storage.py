@@ -342,3 +342,12 @@ def test_a_write_without_readers_copies_nothing() -> None:
     node = weakref.ref(x._node)
     x.add_(1.0)
     assert node() is None
+
+
+def test_expressions_on_a_value_that_is_written_later() -> None:
+    y = tg.ones(3) * 2.0
+    z = y + 1.0
+    y.realize()
+    y.add_(10.0)
+    assert z.tolist() == [3.0, 3.0, 3.0]
+    assert (y + 1.0).tolist() == [13.0, 13.0, 13.0]

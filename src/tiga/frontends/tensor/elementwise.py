@@ -24,6 +24,9 @@ from tiga.ops.leaf import zeros_like as zeros
 from tiga.trace.node import Node
 
 NUMERIC, REAL, FLOAT, INTEGER, BITS = "iufc", "iuf", "fc", "iu", "iub"
+OWN = frozenset((Tensor, bool, int, float, complex))
+"""Classes of operands that are certainly not torch's: asking torch takes longer."""
+
 Function = Callable[..., Tensor]
 
 
@@ -46,9 +49,8 @@ def _unary(
 
 def _binary(name: str, op: Op, text: str, kinds: str | None = None) -> Function:
     def call(x1: Any, x2: Any, /) -> Any:
-        if x1.__class__ is not Tensor and (other := torch_function((x1, x2), name)):
-            return other(x1, x2)
-        if x2.__class__ is not Tensor and (other := torch_function((x1, x2), name)):
+        known = x1.__class__ in OWN and x2.__class__ in OWN
+        if not known and (other := torch_function((x1, x2), name)):
             return other(x1, x2)
         return binary(op, x1, x2, kinds)
 

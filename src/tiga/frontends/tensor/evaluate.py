@@ -1,8 +1,10 @@
 """From expressions to values: numpy for small programs, compiled kernels for large ones."""
 
+import sys
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -149,7 +151,7 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
         return
     waiting = [t for t in tensors if t._array is None]
     roots = list({id(t._node): t._node for t in waiting if t._node.cell is None}.values())
-    arrays, execution = run(pending(roots), roots) if roots else ([], {})
+    arrays, execution = run(roots) if roots else ([], {})
     fresh = dict(zip(map(id, roots), arrays, strict=True))
     for tensor in waiting:
         node = tensor._node
@@ -157,6 +159,9 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
         # A second tensor of the same value gets memory of its own: it may be written in place.
         _settle(tensor, np.array(_known(node)) if array is None else array, execution)
 
+
+_OWN_REFERENCES = 3
+"""References to an expression that only its tensor has: the tensor's, a variable, the count's."""
 
 SHORT = 32
 """Links of the longest chain that is evaluated by recursion."""
@@ -191,12 +196,18 @@ def _settle(tensor: Tensor, array: np.ndarray, execution: Any) -> None:
         return
     tensor._expression = node
     tensor._node = leaf(array, node.type, node.place)
+    if sys.getrefcount(node) > _OWN_REFERENCES:
+        # Other expressions read the value too: a write in place has to know of it.
+        assert tensor._buffer is not None
+        tensor._buffer.nodes.append((ref(node), ref(array)))
 
 
-def run(order: Sequence[Node], roots: Sequence[Node]) -> tuple[list[np.ndarray], Any]:
-    """Values of `roots`, which need the nodes of `order`, and how they were computed."""
+def run(roots: Sequence[Node]) -> tuple[list[np.ndarray], Any]:
+    """Values of `roots`, and how they were computed."""
     mode = knobs.read("tensor_backend")
-    if mode == "native" or (mode == "auto" and _is_large(order)):
+    large = any(root.type.size >= COMPILE_FROM for root in roots)
+    order = [] if large and mode == "auto" else pending(roots)
+    if mode == "native" or (mode == "auto" and (large or _is_large(order))):
         from tiga.frontends.tensor.compiled import run_compiled
 
         return run_compiled(roots, mode == "native")

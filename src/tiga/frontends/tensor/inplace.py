@@ -92,8 +92,8 @@ def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
     _keep_all(buffer)
     for viewer in viewers:
         _renew(viewer)
-    if buffer.viewers:
-        buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in viewers]
+    shared = viewers if buffer.viewers else []
+    buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
     assert tensor._array is not None
     try:
         tensor._array[index] = values
