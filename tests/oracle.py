@@ -30,7 +30,7 @@ class OracleExecutable:
         for relation, graph in zip(self.program.relations, graphs, strict=True):
             sizes[relation.src], sizes[relation.dst] = graph.num_src, graph.num_dst
             sizes[relation.edge] = graph.num_edges
-            topologies[relation] = edge_list(graph)
+            topologies[relation] = edge_list(graph.csr)
 
         def bound(node, address):
             lead = () if node.type.space == GLOBAL else (sizes[node.type.space],)

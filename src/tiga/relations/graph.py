@@ -29,6 +29,7 @@ from tiga.relations.walk import Walk
 
 T = TypeVar("T")
 
+
 class Graph(Stored):
     """Directed edges from `num_src` sources to `num_dst` destinations.
 

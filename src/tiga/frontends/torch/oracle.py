@@ -9,6 +9,7 @@ import torch
 from tiga.backends.reference import EdgeList, evaluate
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.relations import Graph
+from tiga.relations.csr import Csr
 from tiga.trace.program import Program
 from tiga.types import DType
 
@@ -31,9 +32,8 @@ def to_torch(array: np.ndarray, dtype: DType) -> torch.Tensor:
     return torch.from_numpy(array.copy()).to(torch_dtype(dtype))
 
 
-def edge_list(graph: Graph) -> EdgeList:
+def edge_list(csr: Csr) -> EdgeList:
     """Both ends of every edge in CSR order."""
-    csr = graph.csr()
     rows = np.repeat(np.arange(csr.num_dst), np.diff(csr.row_ptr))
     return EdgeList(np.asarray(csr.col_idx), rows, csr.num_src, csr.num_dst)
 
@@ -41,6 +41,6 @@ def edge_list(graph: Graph) -> EdgeList:
 def evaluate_program(program: Program, values: Sequence[Any], graph: Graph) -> list[torch.Tensor]:
     """The outputs of a program for tensors and numbers in the order of its inputs."""
     arrays = [to_numpy(v, n.type.dtype) for v, n in zip(values, program.inputs, strict=True)]
-    edges = edge_list(graph)
+    edges = edge_list(graph.csr())
     results = evaluate(program, arrays, dict.fromkeys(program.relations, edges))
     return [to_torch(a, n.type.dtype) for a, n in zip(results, program.outputs, strict=True)]

@@ -1,0 +1,173 @@
+"""What `edge`, `node` and calls may not do: refused with the line, and the next call works."""
+
+import math
+import re
+
+import pytest
+import torch
+
+import tiga as tg
+from tests.calls import GRAPH, SOURCES, field, kernel, summed
+from tiga import errors
+
+ENTITY_AXIS = {
+    "shape": lambda s, d, e: s.x * s.x.shape[0],
+    "shape compared": lambda s, d, e: s.x if s.x.shape[0] > 5 else -s.x,
+    "size": lambda s, d, e: s.x / s.x.size(0),
+    "len": lambda s, d, e: s.x * len(s.x),
+    "numel": lambda s, d, e: s.x / s.x.numel(),
+    "range": lambda s, d, e: sum(s.x * i for i in range(s.x.shape[0])),
+    "sqrt of shape": lambda s, d, e: s.x / math.sqrt(s.x.shape[0]),
+    "arange": lambda s, d, e: s.x * torch.arange(s.x.shape[0])[:, None],
+    "sum": lambda s, d, e: s.x.sum(0),
+    "sum of all": lambda s, d, e: s.x / s.x.sum(),
+    "mean": lambda s, d, e: s.x - s.x.mean(dim=0),
+    "max": lambda s, d, e: s.x - s.x.max(),
+    "softmax": lambda s, d, e: s.x.softmax(0),
+    "cumsum": lambda s, d, e: s.x.cumsum(0),
+    "index": lambda s, d, e: s.x[0],
+    "slice": lambda s, d, e: s.x[:2],
+    "mask": lambda s, d, e: s.x[s.x[:, 0] > 0],
+    "flip": lambda s, d, e: s.x.flip(0),
+    "roll": lambda s, d, e: s.x.roll(1, 0),
+    "transpose": lambda s, d, e: s.x.t(),
+    "T": lambda s, d, e: s.x.T,
+    "permute": lambda s, d, e: s.x.permute(1, 0),
+    "flatten": lambda s, d, e: s.x.reshape(-1),
+    "unsqueeze": lambda s, d, e: s.x.unsqueeze(0),
+    "iterate": lambda s, d, e: torch.stack([row * 2 for row in s.x]),
+    "cat": lambda s, d, e: torch.cat([s.x, d.x], 0),
+    "stack": lambda s, d, e: torch.stack([s.x, d.x]),
+    "einsum": lambda s, d, e: torch.einsum("ef,eg->fg", s.x, d.x),
+    "matmul": lambda s, d, e: s.x.T @ d.x,
+    "batch norm": lambda s, d, e: torch.nn.functional.batch_norm(s.x, None, None, training=True),
+    "sort, out of the table": lambda s, d, e: s.x.sort(0).values,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENTITY_AXIS)
+def test_the_entity_axis_is_refused(name):
+    run = kernel(ENTITY_AXIS[name])
+    with pytest.raises(errors.InvalidValue) as caught:
+        run(graph=GRAPH, src={"x": field(4, 2)}, dst={"x": field(5, 2)})
+    if "out of the table" not in name:
+        line = ENTITY_AXIS[name].__code__.co_firstlineno
+        assert re.search(rf"test_torch_refusals\.py:{line}\b", str(caught.value)), caught.value
+
+
+DATA = {
+    "branch": lambda s, d, e: s.x if (s.x > 0).all() else d.x,
+    "item": lambda s, d, e: s.x * s.x[:, 0].item(),
+    "float": lambda s, d, e: s.x * float(d.x[:, 0]),
+    "tolist": lambda s, d, e: s.x * s.x.tolist(),
+    "numpy": lambda s, d, e: s.x * s.x.numpy(),
+    "contains": lambda s, d, e: s.x if 1.0 in s.x else d.x,
+    "element": lambda s, d, e: s.x if s.x[:, 0] > 0 else d.x,
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_data_dependent_python_is_refused(name):
+    with pytest.raises(errors.InvalidValue) as caught:
+        kernel(DATA[name])(graph=GRAPH, src={"x": field(4, 2)}, dst={"x": field(5, 2)})
+    line = DATA[name].__code__.co_firstlineno
+    assert f"test_torch_refusals.py:{line}" in str(caught.value)
+
+
+def test_a_buffer_cannot_decide_a_branch():
+    limit = torch.tensor(1.0)
+    with pytest.raises(errors.InvalidValue, match="Python attribute"):
+        kernel(lambda s, d, e: s.x if limit > 0 else -s.x)(graph=GRAPH, src={"x": field(4)})
+
+
+WRITES = {
+    "add_": lambda s, d, e: s.x.add_(1),
+    "augmented": lambda s, d, e: _augmented(s),
+    "item": lambda s, d, e: s.x.__setitem__((slice(None), 0), 0.0),
+    "view": lambda s, d, e: s.x.view(-1, 1, 2).mul_(2),
+    "out": lambda s, d, e: torch.exp(s.x, out=s.x),
+}
+
+
+def _augmented(src):
+    x = src.x
+    x += 1
+    return x
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_in_place_writes_to_fields_are_refused(name):
+    x = field(4, 2)
+    before = x.clone()
+    with pytest.raises(errors.InvalidValue, match=r"in place to `src\.x`"):
+        kernel(WRITES[name])(graph=GRAPH, src={"x": x}, dst={"x": field(5, 2)})
+    assert torch.equal(x, before)
+
+
+def test_a_scalar_per_edge_needs_its_feature_axis():
+    with pytest.raises(errors.InvalidValue, match=r"\[E, 2\] and \[E\].*unsqueeze"):
+        kernel(lambda s, d, e: s.x * e.w)(graph=GRAPH, src={"x": field(4, 2)}, edge={"w": field(8)})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        ({"graph": None}, TypeError, "must be a tiga Graph; got NoneType"),
+        ({"src": {"x": field(3, 2)}}, ValueError, r"`src\.x` has shape \[3, 2\].*num_src = 4"),
+        ({"edge": {"w": field(7)}}, ValueError, r"`edge\.w` has shape \[7\].*num_edges = 8"),
+        ({"dst": {"z": field(4)}}, ValueError, r"`dst\.z` has shape \[4\].*num_dst = 5"),
+        ({"src": {"x": torch.tensor(1.0)}}, ValueError, r"`src\.x` has shape \[\]"),
+        ({"src": {"x": [1.0]}}, TypeError, r"`src\.x` must be a torch.Tensor; got list"),
+        ({"src": {"x": field(4, 2).numpy()}}, TypeError, "torch.as_tensor"),
+        ({"src": field(4, 2)}, TypeError, "must be a mapping"),
+        ({"src": {"x": field(4).to(torch.complex64)}}, TypeError, "complex64; supported are"),
+        ({"src": {"y": field(4)}}, ValueError, r"`src\.x` is read but was not passed.*has: y"),
+        ({"src": {}, "ndata": {"x": field(4)}}, ValueError, "4 sources and 5 destinations"),
+        ({"ndata": {"x": field(4)}}, TypeError, "`ndata` came with `src`"),
+        ({"alpha": 1.0}, TypeError, "takes a parameter `alpha`"),
+        ({"src": {"x": field(4, 2).to_sparse_csr()}}, TypeError, "dense"),
+        ({"src": {"x": torch.empty(4, 2, device="meta")}}, NotImplementedError, "is on meta"),
+    ],
+)
+def test_bad_calls_are_refused_and_the_next_call_works(call, error, text):
+    run = kernel(lambda s, d, e: s.x)
+    good = {"graph": GRAPH, "src": {"x": field(4, 2)}}
+    with pytest.raises(error, match=text):
+        run(**{**good, **call})
+    torch.testing.assert_close(run(**good), summed(good["src"]["x"][SOURCES]))
+
+
+@pytest.mark.parametrize("reducer", [tg.sum, "sum", torch.sum, None])
+def test_a_reducer_that_is_none(reducer):
+    run = kernel(lambda s, d, e: s.x)
+    run.reducer = reducer
+    with pytest.raises(errors.InvalidType, match="must be a tiga reducer"):
+        run(graph=GRAPH, src={"x": field(4)})
+
+
+def test_results_that_are_no_messages():
+    for result, text in ((None, "returned None"), ("x", "returned 'x'"), ((), "no message")):
+        with pytest.raises(errors.InvalidType, match=text):
+            kernel(lambda s, d, e, result=result: result)(graph=GRAPH, src={"x": field(4)})
+    with pytest.raises(errors.InvalidType, match="no `edge`"):
+        tg.MessagePassing()(graph=GRAPH)
+
+
+def test_a_traced_value_that_escapes():
+    kept = []
+
+    def edge(src, dst, edge):
+        kept.append(src.x)
+        return src.x
+
+    kernel(edge)(graph=GRAPH, src={"x": field(4)})
+    with pytest.raises(errors.InvalidValue, match="after they returned"):
+        kept[0] + 1
+
+
+def test_errors_of_torch_name_the_line():
+    def edge(src, dst, edge):
+        return src.x @ torch.ones(3, 2, dtype=torch.float64)
+
+    with pytest.raises(errors.InvalidValue, match=r"test_torch_refusals\.py:\d+"):
+        kernel(edge)(graph=GRAPH, src={"x": field(4, 2)})
