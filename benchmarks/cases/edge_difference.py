@@ -61,7 +61,8 @@ def _setup(reducer: str) -> tuple[Sequence[np.ndarray], Sequence[Contestant]]:
     graph = regular(NUM_NODES, DEGREE)
     x = torch.randn(NUM_NODES, WIDTH, requires_grad=True)
     seed = torch.randn(NUM_NODES, WIDTH * (4 if reducer == "four" else 1))
-    contestants = [Contestant("tiga", partial(_tiga, graph, x, seed, reducer), f"tiga:{'multi' if reducer == 'four' else reducer}")]
+    ours = partial(_tiga, graph, x, seed, reducer)
+    contestants = [Contestant("tiga", ours, f"tiga:{'multi' if reducer == 'four' else reducer}")]
     for suffix, run in PLAIN[reducer].items():
         compiled = partial(_torch, graph, x, seed, run, compiled=True)
         contestants.append(Contestant(f"torch.compile{suffix}", compiled))

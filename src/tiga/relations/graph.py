@@ -77,7 +77,7 @@ class Graph(Stored):
             )
         self.input = input
         self._validate = require_level(validate)
-        self._lock = None if is_tracing() else threading.RLock()
+        self._lock: Any = None if is_tracing() else threading.RLock()
         self._snapshot: Snapshot | None = None
         self.marks = None
 

@@ -36,6 +36,7 @@ class Walk(Protocol):
     num_chunks: int
     max_degree: int
     hub_rows: np.ndarray
+    task_ptr: np.ndarray
     index: np.ndarray
     addresses: Mapping[str, int]
 

@@ -121,7 +121,7 @@ def run_on_pages(
         outputs.append(tensor)
         homes.append(rows)
     kept, inputs = _inputs(runnable, graph, values)
-    graphs = [graph] * len(runnable.program.relations)
+    graphs: list[Any] = [graph] * len(runnable.program.relations)
     paging = Paging(placement.limits, placement.depth, placement.between)
     threads = thread_count(torch.get_num_threads())
     try:

@@ -54,7 +54,7 @@ class Topologies:
     known: "OrderedDict[Any, Topology]" = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, kind: str, first: torch.Tensor, second: torch.Tensor, counts: Counts) -> Graph:
+    def get(self, kind: str, first: torch.Tensor, second: torch.Tensor, counts: Counts) -> Topology:
         """The topology of two index tensors.
 
         Args:

@@ -85,8 +85,8 @@ class Runnable:
             outputs.append(torch.empty(shape, dtype=layout.dtype, device=device))
         return outputs
 
-    def run(self, graph: Graph, values: Sequence[Any]) -> list[torch.Tensor]:
-        """Compute the outputs from contiguous tensors and Python numbers."""
+    def run(self, graph: Any, values: Sequence[Any]) -> list[torch.Tensor]:
+        """Compute the outputs from contiguous tensors and Python numbers; `graph` may be paged."""
         if graph.paged:
             from tiga.frontends.torch.paged import run_on_pages
 
