@@ -53,71 +53,72 @@ module {
         %23 = llvm.getelementptr %8[%arg4] : (!llvm.ptr, i64) -> !llvm.ptr, f32
         %24 = llvm.load %23 {alignment = 4 : i64} : !llvm.ptr -> f32
         %25 = scf.for %arg5 = %19 to %22 step %c1_i64 iter_args(%arg6 = %cst_17) -> (f32)  : i64 {
-          %36 = llvm.getelementptr %3[%arg5] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-          %37 = llvm.load %36 : !llvm.ptr -> i32
-          %38 = arith.extsi %37 : i32 to i64
-          %39 = llvm.getelementptr %10[%38] : (!llvm.ptr, i64) -> !llvm.ptr, f32
-          %40 = llvm.load %39 {alignment = 4 : i64} : !llvm.ptr -> f32
-          %41 = arith.addf %40, %24 : f32
-          %42 = arith.cmpf ogt, %41, %cst_16 : f32
-          %43 = arith.mulf %41, %cst_15 : f32
-          %44 = arith.select %42, %41, %43 : f32
-          %45 = arith.maximumf %arg6, %44 : f32
-          scf.yield %45 : f32
+          %37 = llvm.getelementptr %3[%arg5] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+          %38 = llvm.load %37 : !llvm.ptr -> i32
+          %39 = arith.extsi %38 : i32 to i64
+          %40 = llvm.getelementptr %10[%39] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+          %41 = llvm.load %40 {alignment = 4 : i64} : !llvm.ptr -> f32
+          %42 = arith.addf %41, %24 : f32
+          %43 = arith.cmpf ogt, %42, %cst_16 : f32
+          %44 = arith.mulf %42, %cst_15 : f32
+          %45 = arith.select %43, %42, %44 : f32
+          %46 = arith.maximumf %arg6, %45 : f32
+          scf.yield %46 : f32
         }
         %26 = math.absf %25 : f32
         %27 = arith.cmpf oeq, %26, %cst_14 : f32
         %28 = arith.select %27, %cst_16, %25 : f32
         %29:2 = scf.for %arg5 = %19 to %22 step %c1_i64 iter_args(%arg6 = %cst_13, %arg7 = %cst_16) -> (vector<8xf32>, f32)  : i64 {
-          %36 = llvm.getelementptr %3[%arg5] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-          %37 = llvm.load %36 : !llvm.ptr -> i32
-          %38 = arith.extsi %37 : i32 to i64
-          %39 = llvm.getelementptr %10[%38] : (!llvm.ptr, i64) -> !llvm.ptr, f32
-          %40 = llvm.load %39 {alignment = 4 : i64} : !llvm.ptr -> f32
-          %41 = arith.addf %40, %24 : f32
-          %42 = arith.cmpf ogt, %41, %cst_16 : f32
-          %43 = arith.mulf %41, %cst_15 : f32
-          %44 = arith.select %42, %41, %43 : f32
-          %45 = arith.subf %44, %28 : f32
-          %46 = arith.cmpf ogt, %cst_12, %45 : f32
-          %47 = arith.select %46, %cst_12, %45 : f32
-          %48 = arith.cmpf olt, %cst_11, %47 : f32
-          %49 = arith.select %48, %cst_11, %47 : f32
-          %50 = math.fma %49, %cst_10, %cst_9 : f32
-          %51 = arith.subf %50, %cst_9 : f32
-          %52 = math.fma %51, %cst_8, %49 : f32
-          %53 = math.fma %51, %cst_7, %52 : f32
-          %54 = arith.bitcast %50 : f32 to i32
-          %55 = arith.shli %54, %c23_i32 : i32
-          %56 = arith.cmpf olt, %49, %cst_16 : f32
-          %57 = math.fma %cst_6, %53, %cst_5 : f32
-          %58 = math.fma %57, %53, %cst_4 : f32
-          %59 = math.fma %58, %53, %cst_3 : f32
-          %60 = math.fma %59, %53, %cst_2 : f32
-          %61 = math.fma %60, %53, %cst_1 : f32
-          %62 = math.fma %61, %53, %cst_1 : f32
-          %63 = arith.select %56, %c1602224128_i32, %c528482304_i32 : i32
-          %64 = arith.select %56, %cst_0, %cst : f32
-          %65 = arith.addi %55, %63 : i32
-          %66 = arith.bitcast %65 : i32 to f32
-          %67 = arith.mulf %62, %66 : f32
-          %68 = arith.mulf %67, %64 : f32
-          %69 = vector.broadcast %68 : f32 to vector<8xf32>
-          %70 = arith.muli %38, %c8_i64 : i64
-          %71 = llvm.getelementptr %6[%70] : (!llvm.ptr, i64) -> !llvm.ptr, f32
-          %72 = llvm.load %71 {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
-          %73 = arith.mulf %69, %72 : vector<8xf32>
-          %74 = arith.addf %arg6, %73 : vector<8xf32>
-          %75 = arith.addf %arg7, %68 : f32
-          scf.yield %74, %75 : vector<8xf32>, f32
+          %37 = llvm.getelementptr %3[%arg5] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+          %38 = llvm.load %37 : !llvm.ptr -> i32
+          %39 = arith.extsi %38 : i32 to i64
+          %40 = llvm.getelementptr %10[%39] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+          %41 = llvm.load %40 {alignment = 4 : i64} : !llvm.ptr -> f32
+          %42 = arith.addf %41, %24 : f32
+          %43 = arith.cmpf ogt, %42, %cst_16 : f32
+          %44 = arith.mulf %42, %cst_15 : f32
+          %45 = arith.select %43, %42, %44 : f32
+          %46 = arith.subf %45, %28 : f32
+          %47 = arith.cmpf ogt, %cst_12, %46 : f32
+          %48 = arith.select %47, %cst_12, %46 : f32
+          %49 = arith.cmpf olt, %cst_11, %48 : f32
+          %50 = arith.select %49, %cst_11, %48 : f32
+          %51 = math.fma %50, %cst_10, %cst_9 : f32
+          %52 = arith.subf %51, %cst_9 : f32
+          %53 = math.fma %52, %cst_8, %50 : f32
+          %54 = math.fma %52, %cst_7, %53 : f32
+          %55 = arith.bitcast %51 : f32 to i32
+          %56 = arith.shli %55, %c23_i32 : i32
+          %57 = arith.cmpf olt, %50, %cst_16 : f32
+          %58 = math.fma %cst_6, %54, %cst_5 : f32
+          %59 = math.fma %58, %54, %cst_4 : f32
+          %60 = math.fma %59, %54, %cst_3 : f32
+          %61 = math.fma %60, %54, %cst_2 : f32
+          %62 = math.fma %61, %54, %cst_1 : f32
+          %63 = math.fma %62, %54, %cst_1 : f32
+          %64 = arith.select %57, %c1602224128_i32, %c528482304_i32 : i32
+          %65 = arith.select %57, %cst_0, %cst : f32
+          %66 = arith.addi %56, %64 : i32
+          %67 = arith.bitcast %66 : i32 to f32
+          %68 = arith.mulf %63, %67 : f32
+          %69 = arith.mulf %68, %65 : f32
+          %70 = vector.broadcast %69 : f32 to vector<8xf32>
+          %71 = arith.muli %39, %c8_i64 : i64
+          %72 = llvm.getelementptr %6[%71] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+          %73 = llvm.load %72 {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
+          %74 = arith.mulf %70, %73 : vector<8xf32>
+          %75 = arith.addf %arg6, %74 : vector<8xf32>
+          %76 = arith.addf %arg7, %69 : f32
+          scf.yield %75, %76 : vector<8xf32>, f32
         }
         %30 = arith.cmpf ogt, %29#1, %cst_16 : f32
         %31 = arith.select %30, %29#1, %cst_1 : f32
-        %32 = vector.broadcast %31 : f32 to vector<8xf32>
-        %33 = arith.divf %29#0, %32 : vector<8xf32>
-        %34 = arith.muli %arg4, %c8_i64 : i64
-        %35 = llvm.getelementptr %1[%34] : (!llvm.ptr, i64) -> !llvm.ptr, f32
-        llvm.store %33, %35 {alignment = 4 : i64} : vector<8xf32>, !llvm.ptr
+        %32 = arith.divf %cst_1, %31 : f32
+        %33 = vector.broadcast %32 : f32 to vector<8xf32>
+        %34 = arith.mulf %29#0, %33 : vector<8xf32>
+        %35 = arith.muli %arg4, %c8_i64 : i64
+        %36 = llvm.getelementptr %1[%35] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+        llvm.store %34, %36 {alignment = 4 : i64} : vector<8xf32>, !llvm.ptr
       }
     }
     return
