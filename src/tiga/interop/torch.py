@@ -53,15 +53,29 @@ def mark_dynamic(graph: Graph, *fields: torch.Tensor) -> None:
     for field in fields:
         if not isinstance(field, torch.Tensor):
             raise InvalidType(f"mark_dynamic: expected tensors, got {type(field).__name__}.")
-    graph.marks = torch.empty(graph.num_src, 0), torch.empty(graph.num_dst, 0)
-    for tensor in (*graph.marks, *_indices(graph), *fields):
-        torch._dynamo.decorators.mark_unbacked(tensor, 0)
+    made = graph.input.base if isinstance(graph.input, TransposedInput) else graph
+    indices = _indices(made)
+    made.marks = torch.empty(made.num_src, 0), torch.empty(made.num_dst, 0), *indices
+    for tensor in (*made.marks, *fields):
+        axis = 1 if len(indices) == 1 and tensor is indices[0] else 0
+        torch._dynamo.decorators.mark_unbacked(tensor, axis)
 
 
 def _indices(graph: Graph) -> list[torch.Tensor]:
+    """The two index tensors, or the one `[2, num_edges]` whose rows they are: torch guards the
+    place of a row in its memory, which depends on the number of edges. A detached tensor is not
+    guarded as a view, and shares memory and version."""
     made: Any = graph.input
-    if isinstance(made, TransposedInput):
-        return _indices(made.base)
-    first = made.pointers if isinstance(made, CsrInput) else made.sources
-    second = made.sources if isinstance(made, CsrInput) else made.destinations
-    return [i.data for i in (first, second) if isinstance(i.data, torch.Tensor)]
+    csr = isinstance(made, CsrInput)
+    pair = (made.pointers, made.sources) if csr else (made.sources, made.destinations)
+    first, second = (torch.as_tensor(indices.data) for indices in pair)
+    whole = first._base
+    if whole is not None and whole is second._base and whole.dim() == 2 and len(whole) == 2:
+        rows = whole.unbind()
+        if all(map(_same_place, rows, (first, second))):
+            return [whole.detach()]
+    return [first.detach(), second.detach()]
+
+
+def _same_place(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (a.data_ptr(), a.shape, a.stride()) == (b.data_ptr(), b.shape, b.stride())

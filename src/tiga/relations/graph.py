@@ -67,8 +67,9 @@ class Graph(Stored):
     __slots__ = ("__weakref__", "_lock", "_snapshot", "_validate", "input", "marks")
 
     input: Input
-    marks: tuple[Any, Any] | None
-    """Tensors as long as there are sources and destinations: extents that torch can mark."""
+    marks: tuple[Any, ...] | None
+    """What torch's compiler is to read instead, with extents marked to vary: tensors as long as
+    there are sources and destinations, then the two index tensors or one that holds both."""
 
     def __init__(self, input: Input, validate: str = "basic") -> None:
         if not isinstance(input, (CsrInput, CooInput, TransposedInput)):

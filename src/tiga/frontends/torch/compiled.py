@@ -151,10 +151,13 @@ def _topology(graph: Any) -> Any:
         if kind == "coo":
             return kind, second, first, num_dst, num_src
         return "transposed", first, second, num_dst, num_src
-    num_src, num_dst = counts(graph)
-    if isinstance(made, CsrInput):
-        return "csr", _tensor(made.pointers.data), _tensor(made.sources.data), num_src, num_dst
-    return "coo", _tensor(made.sources.data), _tensor(made.destinations.data), num_src, num_dst
+    kind = "csr" if isinstance(made, CsrInput) else "coo"
+    if graph.marks is not None:
+        indices = graph.marks[2:]
+        first, second = indices if len(indices) == 2 else (indices[0][0], indices[0][1])
+        return kind, first, second, *counts(graph)
+    pair = (made.pointers, made.sources) if kind == "csr" else (made.sources, made.destinations)
+    return kind, _tensor(pair[0].data), _tensor(pair[1].data), *counts(graph)
 
 
 def _tensor(array: Any) -> torch.Tensor:
