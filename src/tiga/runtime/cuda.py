@@ -1,4 +1,4 @@
-"""What kernels on NVIDIA GPUs need of torch's runtime: memory and facts about the device.
+"""What kernels on NVIDIA GPUs need of torch: memory, addresses and facts about the device.
 
 Under Triton's interpreter the device is the CPU.
 """
@@ -13,12 +13,24 @@ INTERPRETED = 0
 """The capability of no GPU."""
 
 
-def empty(count: int, dtype: DType, device: Any, zero: bool = False) -> Any:
-    """A tensor of `count` elements from torch's allocator, on its current stream."""
+def arena(nbytes: int, device: Any) -> Any:
+    """Memory from torch's allocator, on its current stream."""
     import torch
 
-    make = torch.zeros if zero else torch.empty
-    return make(count, dtype=getattr(torch, dtype.name), device=device)
+    return torch.empty(nbytes, dtype=torch.uint8, device=device)
+
+
+def view(arena: Any, offset: int, count: int, dtype: DType) -> Any:
+    """`count` values from byte `offset` of an arena, as a tensor."""
+    import torch
+
+    piece = arena[offset : offset + count * dtype.itemsize]
+    return piece.view(getattr(torch, dtype.name))
+
+
+def address(tensor: Any) -> Any:
+    """What a launch takes for a tensor: its address, or under the interpreter the tensor."""
+    return tensor.data_ptr() if tensor.is_cuda else tensor
 
 
 @lru_cache(maxsize=256)

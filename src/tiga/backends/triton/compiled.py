@@ -78,21 +78,14 @@ class Kernel:
     def of(source: KernelSource) -> "Kernel":
         return Kernel(source, {})
 
-    def launch(
-        self,
-        grid: tuple[int, int, int],
-        arguments: Sequence[Any],
-        aligned: tuple[bool, ...],
-        device: Any,
-        capability: int,
-        stream: int,
-    ) -> None:
-        """Run over a grid, on a stream of `device`, which is the current one."""
+    def form(self, device: Any, capability: int, aligned: tuple[bool, ...]) -> Any:
+        """What runs on `device`, the current one, with pointers of these alignments: `run(*grid,
+        stream, function, packed_metadata, None, None, None, *arguments)` is the launcher that
+        `form[grid]` wraps, without its look-ups. Pointers may be given as numbers."""
         form = self.forms.get((device, aligned))
         if form is None:
             form = self.forms[device, aligned] = self._form(capability, aligned)
-        # The launcher that `form[grid]` wraps, without its look-ups of device and stream.
-        form.run(*grid, stream, form.function, form.packed_metadata, None, None, None, *arguments)
+        return form
 
     def _form(self, capability: int, aligned: tuple[bool, ...]) -> Any:
         if is_interpreted():

@@ -1,13 +1,15 @@
 """Run a plan on a GPU, step by step."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
 from tiga.backends.triton.launch import ChooseTile, RowStep, Run, Shape
 from tiga.backends.triton.layout import padded
-from tiga.backends.triton.library import call_library
+from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import UnsupportedByBackend
@@ -16,23 +18,32 @@ from tiga.passes.expand import Expand
 from tiga.passes.form import form
 from tiga.passes.hoist import hoist
 from tiga.passes.rows import LibraryCall, Plan, Step
+from tiga.relations import Graph
+from tiga.relations.snapshot import Snapshot
 from tiga.runtime import cuda
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
 
+MOST_RECORDS = 64
+"""Records without a topology are kept for so many numbers of rows."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Executable:
     """A plan for NVIDIA GPUs. Kernels are compiled when a graph first needs them."""
 
     plan: Plan
     relations: tuple[Relation, ...]
     steps: tuple[RowStep | LibraryCall, ...]
+    by_topology: "WeakKeyDictionary[Snapshot, dict[Any, Record]]" = field(
+        default_factory=WeakKeyDictionary
+    )
+    by_extents: dict[Any, Record] = field(default_factory=dict)
 
     def run(
         self,
-        graphs: Sequence[Any],
+        graphs: Sequence[Graph | Snapshot],
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         extents: Mapping[Space, int] | None = None,
@@ -44,31 +55,63 @@ class Executable:
             inputs, outputs: contiguous torch tensors on one device, entity axis first.
             extents: sizes of spaces that no relation of the program fixes.
         """
-        sizes = {GLOBAL: 1, **(extents or {})}
-        for relation, graph in zip(self.relations, graphs, strict=True):
-            csr = graph.csr()
-            sizes[relation.src], sizes[relation.dst] = csr.num_src, csr.num_dst
-            sizes[relation.edge] = csr.num_edges
-        tensors = dict(zip(self.plan.inputs, inputs, strict=True))
-        tensors.update(zip(self.plan.outputs, outputs, strict=True))
-        device = next(iter((*outputs, *inputs))).device
-        for node in self.plan.intermediates:
-            count = sizes[node.type.space] * node.type.size
-            tensors[node] = cuda.empty(count, node.type.dtype, device)
-        bound = dict(zip(self.relations, graphs, strict=True))
+        device = (*outputs, *inputs)[0].device
         with cuda.on(device):
-            stream = cuda.current_stream(device)
-            run = Run(bound, sizes, tensors, device, cuda.capability(device), stream)
-            for step in self.steps:
-                self._execute(step, run)
+            record, frame = self.bind(graphs, inputs, outputs, extents)
+            record.play(frame)
 
-    @staticmethod
-    def _execute(step: RowStep | LibraryCall, run: Run) -> None:
-        if isinstance(step, RowStep):
-            step.execute(run)
-            return
-        inputs = [run.tensors[n] for n in step.node.inputs]
-        call_library(step.node, inputs, run.tensors[step.node])
+    def bind(
+        self,
+        graphs: Sequence[Graph | Snapshot],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        extents: Mapping[Space, int] | None = None,
+    ) -> tuple[Record, Frame]:
+        """The launches of a run and the addresses they take; the device is the current one."""
+        given = (*inputs, *outputs)
+        device = given[-1].device
+        if device.type == "cuda":
+            addresses: list[Any] = [tensor.data_ptr() for tensor in given]
+            aligned = None if is_aligned(addresses) else tuple(map(_is_aligned, addresses))
+        else:
+            addresses, aligned = list(given), None
+        topologies = [g.snapshot() if isinstance(g, Graph) else g for g in graphs]
+        known = self._known(topologies)
+        key = (device, aligned, tuple(extents.values()) if extents else ())
+        record = known.get(key)
+        if record is None:
+            record = known[key] = self._record(topologies, device, aligned, extents or {})
+        return record, record.bind(given, addresses, cuda.current_stream(device))
+
+    def _known(self, topologies: Sequence[Snapshot]) -> dict[Any, Record]:
+        """Where the records of these topologies are kept: nowhere, if they are several."""
+        if not topologies:
+            if len(self.by_extents) > MOST_RECORDS:
+                self.by_extents.clear()
+            return self.by_extents
+        first = topologies[0]
+        if any(other is not first for other in topologies):
+            return {}
+        known = self.by_topology.get(first)
+        return self.by_topology.setdefault(first, {}) if known is None else known
+
+    def _record(
+        self,
+        topologies: Sequence[Snapshot],
+        device: Any,
+        aligned: Any,
+        extents: Mapping[Space, int],
+    ) -> Record:
+        sizes = {GLOBAL: 1, **extents}
+        for relation, topology in zip(self.relations, topologies, strict=True):
+            sizes[relation.src], sizes[relation.dst] = topology.num_src, topology.num_dst
+            sizes[relation.edge] = topology.num_edges
+        bound = dict(zip(self.relations, topologies, strict=True))
+        given = (*self.plan.inputs, *self.plan.outputs)
+        numbers = {node: i for i, node in enumerate(given)}
+        run = Run(bound, sizes, device, cuda.capability(device))
+        alike = aligned or (True,) * len(given)
+        return Recorder(run, numbers, len(given), alike).record(self.steps, self.plan.intermediates)
 
     def sources(self, mean_degree: int = 16, has_chunks: bool = True) -> Iterator[KernelSource]:
         """The kernels that serve a graph with rows of about so many edges."""
@@ -84,6 +127,10 @@ class Executable:
         """The Triton source of the kernels that serve a graph of this mean degree."""
         parts = (f"# {s.name}: {s.tile}\n{s.text}" for s in self.sources(mean_degree))
         return "\n\n".join(parts)
+
+
+def _is_aligned(address: int) -> bool:
+    return address % ALIGNMENT == 0
 
 
 def prepare(

@@ -42,14 +42,12 @@ class Shape:
 
 @dataclass
 class Run:
-    """One execution: the tensor of every value, and where it runs."""
+    """What launches are prepared for: topologies, sizes, and where they run."""
 
     graphs: Mapping[Relation, Any]
     extents: Mapping[Space, int]
-    tensors: dict[Node, Any]
     device: Any
     capability: int
-    stream: int
 
     def walk(self, relation: Relation, side: str) -> DeviceWalk:
         return device_walk(self.graphs[relation], side, self.device)
@@ -75,25 +73,6 @@ class Launch:
     slots: tuple[tuple[int, Hashable], ...]
     aligned: tuple[bool, ...]
 
-    def go(self, run: Run, scratch: Mapping[Hashable, Any]) -> None:
-        arguments, aligned = list(self.arguments), list(self.aligned)
-        for position, key in self.slots:
-            tensor = scratch[key] if key in scratch else find(run, key)
-            arguments[position] = tensor
-            aligned[position] = tensor.data_ptr() % 16 == 0
-        self.kernel.launch(
-            self.grid, arguments, tuple(aligned), run.device, run.capability, run.stream
-        )
-
-
-def find(run: Run, key: Any) -> Any:
-    """The tensor of a value, or the row pointers of a degree."""
-    kind, *rest = key
-    if kind == "array":
-        return run.tensors[rest[0]]
-    assert kind == "degree", f"nothing bound to {key}"
-    return run.walk(*rest).row_ptr
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -101,11 +80,6 @@ class Prepared:
 
     scratch: tuple[Scratch, ...]
     launches: tuple[Launch, ...]
-
-    def go(self, run: Run) -> None:
-        made = {s.key: cuda.empty(s.count, s.dtype, run.device, s.zero) for s in self.scratch}
-        for launch in self.launches:
-            launch.go(run, made)
 
 
 @dataclass(eq=False)
@@ -121,7 +95,8 @@ class RowStep:
     by_walk: WeakKeyDictionary = field(default_factory=WeakKeyDictionary)
     by_extent: dict[Any, Prepared] = field(default_factory=dict)
 
-    def execute(self, run: Run) -> None:
+    def prepared(self, run: Run) -> Prepared:
+        """The launches of the program on the topology of a run, worked out once."""
         program, wide = self.program, self._is_wide(run)
         walk: DeviceWalk | None = None
         known: dict[Any, Prepared] = self.by_extent
@@ -137,7 +112,7 @@ class RowStep:
         if prepared is None:
             tile = self.tile(walk.typical_degree if walk else 1)
             prepared = known[key] = Preparation(self, run, walk, tile, wide).prepare()
-        prepared.go(run)
+        return prepared
 
     def tile(self, degree: int) -> Tile:
         """The tile for rows with about so many edges."""

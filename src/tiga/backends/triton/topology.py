@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.layout import padded
+from tiga.relations.snapshot import Snapshot
 
 CHUNK = 256
 """Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
@@ -62,10 +63,14 @@ class DeviceWalk:
         return self.plan_bytes + sum(array.nbytes for array in arrays if array is not None)
 
 
-def device_walk(graph: Any, side: str, device: Any) -> DeviceWalk:
-    """The walk of a graph on a device, built once per version of its index arrays."""
-    key = ("device walk", side, str(device))
-    return graph.derived(key, lambda csr: _walk(*_rows(csr, side, device)))
+KEY = "device walk"
+"""What the key of a walk among the things derived from a topology starts with."""
+
+
+def device_walk(topology: Snapshot, side: str, device: Any) -> DeviceWalk:
+    """The walk of a topology on a device, built once."""
+    key = (KEY, side, str(device))
+    return topology.get(key, lambda csr: _walk(*_rows(csr, side, device)))
 
 
 def _rows(csr: Any, side: str, device: Any) -> tuple[Any, Any, Any]:
