@@ -61,11 +61,10 @@ class PagedWalk:
 
     def pointers(self, rows: np.ndarray) -> np.ndarray:
         """The row pointers at these rows, ascending, int64."""
-        return self.row_ptr.take(np.unique(rows)).view(np.int64).reshape(-1)[_ranks(rows)]
-
-
-def _ranks(ascending: np.ndarray) -> np.ndarray:
-    return np.unique(ascending, return_inverse=True)[1].reshape(-1)
+        distinct, ranks = np.unique(rows, return_inverse=True)
+        pointers = np.empty((len(distinct), 1), np.int64)
+        self.row_ptr.take(distinct, pointers.view(np.uint8))
+        return pointers.reshape(-1)[ranks.reshape(-1)]
 
 
 class PagedField:

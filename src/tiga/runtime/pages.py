@@ -39,14 +39,20 @@ class Rows(Protocol):
     count: int
     row_bytes: int
 
+    in_file: bool
+
     @property
     def address(self) -> int: ...
 
     def read(self, low: int, high: int) -> np.ndarray:
         """Rows [low, high), contiguous uint8 `[high - low, row_bytes]`; not to be written to."""
 
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        """The rows of ascending, distinct numbers, contiguous uint8 `[len(ids), row_bytes]`."""
+    def read_into(self, low: int, out: np.ndarray) -> None:
+        """Fill contiguous uint8 `[rows, row_bytes]` with the rows from number `low` on."""
+
+    def take(self, ids: np.ndarray, out: np.ndarray) -> None:
+        """Fill `out`, contiguous uint8 `[len(ids), row_bytes]`, with the rows of ascending,
+        distinct numbers."""
 
     def write(self, low: int, block: np.ndarray) -> None:
         """Store rows from number `low` on."""
@@ -57,6 +63,8 @@ class Rows(Protocol):
 
 class MemoryRows:
     """The rows of a numpy array, in any strides."""
+
+    in_file = False
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -70,8 +78,15 @@ class MemoryRows:
     def read(self, low: int, high: int) -> np.ndarray:
         return _bytes(self.array[low:high], self.row_bytes)
 
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        return _bytes(self.array[ids], self.row_bytes)
+    def read_into(self, low: int, out: np.ndarray) -> None:
+        self._typed(out)[...] = self.array[low : low + len(out)]
+
+    def take(self, ids: np.ndarray, out: np.ndarray) -> None:
+        if _is_run(ids):
+            self.read_into(int(ids[0]), out)
+        elif len(ids):
+            # Numbers are in range: "clip" only spares numpy a buffer of its own.
+            np.take(self.array, ids, axis=0, out=self._typed(out), mode="clip")
 
     def write(self, low: int, block: np.ndarray) -> None:
         self._whole()[low : low + len(block)] = block
@@ -79,9 +94,17 @@ class MemoryRows:
     def put(self, ids: np.ndarray, block: np.ndarray) -> None:
         self._whole()[ids] = block
 
+    def _typed(self, block: np.ndarray) -> np.ndarray:
+        shape = (len(block), *self.array.shape[1:])
+        return block.reshape(-1).view(self.array.dtype).reshape(shape)
+
     def _whole(self) -> np.ndarray:
         assert self.array.flags.c_contiguous
         return self.array.view(np.uint8).reshape(self.count, self.row_bytes)
+
+
+def _is_run(ids: np.ndarray) -> bool:
+    return len(ids) > 0 and int(ids[-1]) - int(ids[0]) == len(ids) - 1
 
 
 def _bytes(array: np.ndarray, row_bytes: int) -> np.ndarray:
@@ -91,6 +114,8 @@ def _bytes(array: np.ndarray, row_bytes: int) -> np.ndarray:
 
 class FileRows:
     """Rows in a file from an offset on; `owner` keeps the descriptor open."""
+
+    in_file = True
 
     def __init__(
         self, fd: int, offset: int, count: int, row_bytes: int, traffic: Traffic, owner: Any
@@ -105,14 +130,19 @@ class FileRows:
 
     def read(self, low: int, high: int) -> np.ndarray:
         block = np.empty((high - low, self.row_bytes), np.uint8)
-        pread_into(self.fd, block, self.offset + low * self.row_bytes)
-        self.traffic.read += block.nbytes
+        self.read_into(low, block)
         return block
 
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        block = np.empty((len(ids), self.row_bytes), np.uint8)
+    def read_into(self, low: int, out: np.ndarray) -> None:
+        pread_into(self.fd, out, self.offset + low * self.row_bytes)
+        self.traffic.read += out.nbytes
+
+    def take(self, ids: np.ndarray, out: np.ndarray) -> None:
+        if _is_run(ids):
+            self.read_into(int(ids[0]), out)
+            return
         if not len(ids):
-            return block
+            return
         first, last = int(ids[0]), int(ids[-1]) + 1
         dense = last - first <= SPARSE * len(ids)
         spans = self._pieces(first, last) if dense else self._runs(ids)
@@ -120,9 +150,9 @@ class FileRows:
         for low, high in spans:
             end = at + int(np.searchsorted(ids[at:], high))
             if end > at:
-                np.take(self.read(low, high), ids[at:end] - low, axis=0, out=block[at:end])
+                part = self.read(low, high)
+                np.take(part, ids[at:end] - low, axis=0, out=out[at:end], mode="clip")
             at = end
-        return block
 
     def write(self, low: int, block: np.ndarray) -> None:
         data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)

@@ -44,7 +44,10 @@ class Storage(ABC):
         other._check(0, other.nbytes)
         for offset in range(0, self.nbytes, COPY_PIECE):
             count = min(COPY_PIECE, self.nbytes - offset)
-            other._write(offset, self._read(offset, count))
+            if isinstance(other, HostStorage):
+                self._read_into(other.array[offset : offset + count], offset)
+            else:
+                other._write(offset, self._read(offset, count))
 
     def close(self) -> None:
         """Free the bytes; a second time does nothing."""
@@ -64,6 +67,9 @@ class Storage(ABC):
     @abstractmethod
     def _read(self, offset: int, count: int) -> np.ndarray:
         """uint8 `[count]`; may share the block's memory."""
+
+    def _read_into(self, out: np.ndarray, offset: int) -> None:
+        out[:] = self._read(offset, out.size)
 
     @abstractmethod
     def _write(self, offset: int, data: np.ndarray) -> None: ...
@@ -125,8 +131,11 @@ class DeviceStorage(Storage):
 
     def _read(self, offset: int, count: int) -> np.ndarray:
         block = np.empty(count, np.uint8)
-        self._driver.copy_out(block.ctypes.data, self.address + offset, count)
+        self._read_into(block, offset)
         return block
+
+    def _read_into(self, out: np.ndarray, offset: int) -> None:
+        self._driver.copy_out(out.ctypes.data, self.address + offset, out.size)
 
     def _write(self, offset: int, data: np.ndarray) -> None:
         data = np.ascontiguousarray(data)

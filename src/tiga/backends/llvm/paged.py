@@ -124,6 +124,7 @@ class PagedRun:
             self._launch(step, page, bits, pieces)
             for finish in page.finish:
                 finish()
+            page.release()
         self._totals(step, bits, pieces)
 
     def _rows(self, step: RowStep) -> None:

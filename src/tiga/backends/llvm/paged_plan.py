@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tiga.backends.llvm.paged_stage import WORD, Stage
+from tiga.backends.llvm.paged_stage import DENSE, SPREAD, WORD, Stage
 from tiga.errors import OutOfBudget
-from tiga.runtime.pages import SPARSE, Rows
+from tiga.runtime.pages import SPARSE
 from tiga.runtime.tiers import size_text
 from tiga.trace.node import Node
 
@@ -68,33 +68,42 @@ class PagePlan:
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes per row, per edge and per row of the other end that a page stages."""
+    """Bytes per row, per edge and per row of the other end that a page stages; of those, what is
+    read from files and written to them."""
 
     rows: int
-    row_stores: int
     edges: int
-    edge_stores: int
     others: int
+    read_rows: int
+    read_edges: int
+    read_others: int
+    written_rows: int
+    written_edges: int
 
 
 def costs_of(stage: Stage) -> Costs:
     """What staging takes, array by array: those in memory that kernels address cost nothing."""
 
-    def total(nodes: Iterable[Node]) -> int:
-        return sum(_staged(stage.homes[n]) for n in nodes)
+    def staged(nodes: Iterable[Node]) -> int:
+        homes = (stage.homes[n] for n in nodes)
+        return sum(home.row_bytes for home in homes if not home.address)
 
-    others = stage.roles.others if stage.remaps else ()
+    def from_file(nodes: Iterable[Node]) -> int:
+        homes = (stage.homes[n] for n in nodes)
+        return sum(home.row_bytes for home in homes if home.in_file)
+
+    roles, stores = stage.roles, stage.program.stores
+    others = roles.others if stage.remaps else ()
     return Costs(
-        rows=total(stage.roles.rows),
-        row_stores=total(stage.program.stores),
-        edges=total(stage.roles.edges),
-        edge_stores=total(stage.edge_stores),
+        rows=staged(roles.rows) + staged(stores),
+        edges=staged(roles.edges) + staged(stage.edge_stores),
         others=sum(stage.homes[n].row_bytes for n in others),
+        read_rows=from_file(roles.rows),
+        read_edges=from_file(roles.edges),
+        read_others=from_file(others),
+        written_rows=from_file(stores),
+        written_edges=from_file(stage.edge_stores),
     )
-
-
-def _staged(home: Rows) -> int:
-    return 0 if home.address else home.row_bytes
 
 
 def plan_walk(stage: Stage, limits: Limits) -> list[Span]:
@@ -131,27 +140,31 @@ def _require_fit(span: Span, limits: Limits) -> None:
 
 
 def _span(stage: Stage, costs: Costs, first: int, last: int) -> Span:
-    walk = stage.walk
+    walk, word = stage.walk, stage.walk.dtype.itemsize
     rows = int(walk.tasks[last, 0] - walk.tasks[first, 0])
     edges = int(walk.task_edges[last] - walk.task_edges[first])
-    index = _window(walk.tasks[first:last, 1:3])
-    others = _distinct(index, edges)
-    read = rows * (WORD + costs.rows) + edges * walk.dtype.itemsize
-    held = read + others * costs.others
-    read += _taken(others, index) * costs.others
-    if walk.edge_id is not None and stage.edge_arrays:
-        window = _window(walk.tasks[first:last, 3:5])
-        read += edges * walk.dtype.itemsize + _taken(edges, window) * costs.edges
-        held += edges * (2 * walk.dtype.itemsize + costs.edges + PICK_BYTES)
+    window = _window(walk.tasks[first:last, 1:3])
+    others = window if DENSE * window <= edges else _distinct(window, edges)
+    held = rows * (WORD + costs.rows) + edges * (word + costs.edges) + others * costs.others
+    read = rows * (WORD + costs.read_rows) + edges * word
+    read += _taken(others, window) * costs.read_others
+    if walk.edge_id is None or not stage.edge_arrays:
+        read += edges * costs.read_edges
     else:
-        read += edges * costs.edges
-        held += edges * costs.edges
+        numbers = _window(walk.tasks[first:last, 3:5])
+        held += edges * word + _scratch(numbers, edges, word)
+        read += edges * word + _taken(edges, numbers) * costs.read_edges
     if stage.remaps:
-        sparse = index > 4 * edges
-        held += edges * (PICK_BYTES if sparse else 2 * walk.dtype.itemsize)
-        held += 0 if sparse else index * (1 + walk.dtype.itemsize)
-    written = rows * costs.row_stores + edges * costs.edge_stores
-    return Span(first, last, held + written, read, written)
+        held += _scratch(window, edges, word)
+    written = rows * costs.written_rows + edges * costs.written_edges
+    return Span(first, last, held, read, written)
+
+
+def _scratch(window: int, edges: int, word: int) -> int:
+    """What numbering the rows of a window anew takes for a while; see `paged_stage.pick`."""
+    if window > SPREAD * edges:
+        return edges * PICK_BYTES
+    return edges * 2 * word + window * (1 + word + WORD)
 
 
 def _window(ranges: np.ndarray) -> int:

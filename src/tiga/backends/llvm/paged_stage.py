@@ -66,6 +66,14 @@ class Page:
     def row_ptr_address(self) -> int:
         return self.row_ptr.ctypes.data - self.rows[0] * WORD
 
+    def release(self) -> None:
+        """Drop everything staged, so that the next page finds its memory free."""
+        none = np.empty(0, np.int64)
+        self.held.clear()
+        self.finish.clear()
+        self.row_ptr = self.index = none
+        self.edge_id = None
+
     def hold(self, block: np.ndarray) -> int:
         """Keep a block for the kernel; its address."""
         self.held.append(block)
@@ -129,8 +137,7 @@ class Stage:
         if all(self.homes[n].address for n in self.edge_arrays):
             page.addresses.update((n, self.homes[n].address) for n in self.edge_arrays)
             return
-        picked, page.edge_id = pick(numbers, self.walk.num_edges)
-        page.edge_id = page.edge_id.astype(self.walk.dtype, copy=False)
+        picked, page.edge_id = pick(numbers, 0, exact=True)
         for node in self.edge_arrays:
             self._edges_picked(page, node, picked)
 
@@ -151,7 +158,8 @@ class Stage:
             block = _empty(len(picked), home)
             page.finish.append(lambda: home.put(picked, block))
         else:
-            block = home.take(picked)
+            block = _empty(len(picked), home)
+            home.take(picked, block)
         page.addresses[node] = page.hold(block)
 
     # the other ends
@@ -166,9 +174,8 @@ class Stage:
                 pointers = self.graph.walks[side].row_ptr.read(0, others + 1)
                 page.degrees[relation, side] = page.hold(pointers)
             return
-        picked, places = pick(page.index, others)
         # Numbered after the page's rows: one array serves both where the two ends are one set.
-        page.index = (places + page.rows[1]).astype(self.walk.dtype, copy=False)
+        picked, page.index = pick(page.index, page.rows[1])
         for node in self.roles.others:
             self._others_picked(page, node, picked)
         for relation, side in self.roles.other_degrees:
@@ -179,8 +186,8 @@ class Stage:
         first = page.rows[0] if node in self.roles.rows else page.rows[1]
         rows = page.rows[1] - first
         block = _empty(rows + len(picked), home)
-        block[:rows] = home.read(first, page.rows[1])
-        block[rows:] = home.take(picked)
+        home.read_into(first, block[:rows])
+        home.take(picked, block[rows:])
         page.addresses[node] = page.hold(block) - first * home.row_bytes
 
     def _degrees_picked(
@@ -192,7 +199,8 @@ class Stage:
         first = page.rows[0] if both else page.rows[1]
         own = row_ptr.read(first, page.rows[1] + 1).view(np.int64).reshape(-1) if both else None
         ends = np.unique(np.concatenate((picked, picked + 1)))
-        pointers = row_ptr.take(ends).view(np.int64).reshape(-1)
+        pointers = np.empty(len(ends), np.int64)
+        row_ptr.take(ends, pointers.view(np.uint8).reshape(-1, WORD))
         degrees = (
             pointers[np.searchsorted(ends, picked + 1)] - pointers[np.searchsorted(ends, picked)]
         )
@@ -231,18 +239,32 @@ class Stage:
         page.finish.append(lambda: home.write(low, block))
 
 
-def pick(numbers: np.ndarray, extent: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct numbers in order, int64, and the place of each number among them."""
+DENSE = 2
+"""Where a window's rows are named so many times on average, it is taken whole: few are not."""
+
+SPREAD = 4
+"""Where a window holds so many rows for each time one is named, numbers are sorted."""
+
+
+def pick(numbers: np.ndarray, base: int, exact: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct numbers in order, int64, and for each number `base` plus its place among them.
+
+    Without `exact`, numbers that do not occur may be among them.
+    """
     if not len(numbers):
         return np.empty(0, np.int64), numbers
     low, high = int(numbers.min()), int(numbers.max()) + 1
-    if high - low > 4 * len(numbers):
+    if not exact and DENSE * (high - low) <= len(numbers):
+        return np.arange(low, high), numbers + numbers.dtype.type(base - low)
+    if high - low > SPREAD * len(numbers):
         picked, places = np.unique(numbers, return_inverse=True)
-        return picked.astype(np.int64), places.reshape(-1)
+        places = places.reshape(-1).astype(numbers.dtype) + numbers.dtype.type(base)
+        return picked.astype(np.int64), places
     used = np.zeros(high - low, np.bool_)
-    used[numbers - low] = True
+    used[numbers - numbers.dtype.type(low)] = True
     places = np.cumsum(used, dtype=numbers.dtype)
-    return np.flatnonzero(used) + low, places[numbers - low] - 1
+    places += numbers.dtype.type(base - 1)
+    return np.flatnonzero(used) + low, places[numbers - numbers.dtype.type(low)]
 
 
 def _empty(rows: int, home: Rows) -> np.ndarray:
