@@ -73,7 +73,12 @@ def _indices(graph: Graph) -> list[torch.Tensor]:
     if whole is not None and whole is second._base and whole.dim() == 2 and len(whole) == 2:
         rows = whole.unbind()
         if all(map(_same_place, rows, (first, second))):
-            return [whole.detach()]
+            # Without edges its rows would be one apart, not their length.
+            return [
+                whole.detach()
+                if len(first)
+                else torch.empty_strided((2, 0), (0, 1), dtype=whole.dtype)
+            ]
     return [first.detach(), second.detach()]
 
 
