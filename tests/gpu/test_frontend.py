@@ -68,6 +68,21 @@ def test_attention_and_its_derivatives(where):
         torch.testing.assert_close(got, wanted, rtol=2e-4, atol=2e-4)
 
 
+def test_what_a_kernel_tells_about_its_runs(where):
+    class Difference(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return torch.relu(src.x - dst.x)
+
+    kernel = Difference()
+    src, dst = torch.randint(0, NODES, (2, EDGES), device=where)
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    kernel(graph=graph, ndata={"x": torch.randn(NODES, WIDTH, device=where)})
+    (schedule,) = kernel.schedules
+    assert (schedule.kernel, schedule.over) == ("step0_rows", "rows, and chunks of split rows")
+    assert f"rows of dst on {where}: {NODES} rows, {EDGES} edges, 0 rows split" in kernel.explain()
+    assert "@triton.jit" in kernel.code()
+
+
 @pytest.mark.gpu
 def test_fields_on_another_device_are_refused():
     src, dst = torch.randint(0, NODES, (2, EDGES), device="cuda")

@@ -154,9 +154,12 @@ class MessagePassing:
         """The text of a level of IR, `"domain"`, `"iter"`, `"kernel"` or `"llvm"`, per program."""
         return self._inspected().ir(level)
 
-    def code(self) -> str:
-        """The lowest text of the generated code, per program."""
-        return self._inspected().code()
+    def code(self, kind: str | None = None) -> str:
+        """The generated code, per program: `"llvm"` for the CPU; `"triton"`, and what Triton makes
+        of it, `"ttir"` and `"ptx"`, for GPUs, whether or not this machine has one. Left out: the
+        source for where the program ran.
+        """
+        return self._inspected().code(kind)
 
     @property
     def schedules(self) -> tuple[Any, ...]:

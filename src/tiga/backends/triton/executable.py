@@ -7,8 +7,7 @@ from weakref import WeakKeyDictionary
 
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
-from tiga.backends.triton.launch import ChooseTile, RowStep, Run, Shape
-from tiga.backends.triton.layout import padded
+from tiga.backends.triton.launch import ChooseTile, RowStep, Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.writer import KernelSource
@@ -116,12 +115,9 @@ class Executable:
     def sources(self, mean_degree: int = 16, has_chunks: bool = True) -> Iterator[KernelSource]:
         """The kernels that serve a graph with rows of about so many edges."""
         for step in self.steps:
-            if isinstance(step, LibraryCall):
-                continue
-            walks = step.program.relation is not None
-            tile = step.tile(padded(mean_degree) if walks else 1)
-            for _, source in step.sources(Shape(tile, 32, False, walks and has_chunks)):
-                yield source
+            if isinstance(step, RowStep):
+                for _, source in step.sources(step.typical(mean_degree, has_chunks)):
+                    yield source
 
     def code(self, mean_degree: int = 16) -> str:
         """The Triton source of the kernels that serve a graph of this mean degree."""

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from tiga.backends.triton.compiled import Kernel
 from tiga.backends.triton.kernel import Kernels
-from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.topology import DeviceWalk, device_walk
 from tiga.backends.triton.totals import sum_pieces
@@ -154,6 +154,12 @@ class RowStep:
             found.append(("chunks", kernels.chunks(f"{name}_chunks{phase}", phase)))
             found.append(("hubs", kernels.combine(f"{name}_combine{phase}", phase)))
         return found
+
+    def typical(self, mean_degree: int = 16, has_chunks: bool = True) -> Shape:
+        """What decides the kernels for a graph with rows of about so many edges."""
+        walks = self.program.relation is not None
+        tile = self.choose(self.program, padded(mean_degree) if walks else 1)
+        return Shape(tile, 32, False, walks and has_chunks)
 
     def variant(self, shape: Shape) -> tuple[tuple[str, Kernel], ...]:
         if shape not in self.kernels:

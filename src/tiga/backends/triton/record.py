@@ -7,7 +7,7 @@ arguments from that list.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import itemgetter, or_
 from typing import Any
 
@@ -201,7 +201,7 @@ class Recorder:
         for scratch in wanted:
             start = self._place(scratch.key, scratch.count, scratch.dtype, start)
             if scratch.zero:
-                self.actions.append(lambda piece=self.pieces[-1]: ZeroAction(piece))
+                self.actions.append(partial(ZeroAction, self.pieces[-1]))
 
     def _launch(self, launch: Launch) -> None:
         aligned, sources = list(launch.aligned), list(map(self._fix, launch.arguments))

@@ -40,7 +40,8 @@ def namespaces(
             "pass `ndata` for both ends of a graph, or `src` and `dst`; `ndata` came with "
             f"`{beside[0]}`."
         )
-    if graph.num_src != graph.num_dst:
+    counts = graph if graph.paged else graph.csr()
+    if counts.num_src != counts.num_dst:
         raise InvalidValue(
             f"`ndata` needs one node set, but the graph has {graph.num_src} sources and "
             f"{graph.num_dst} destinations: pass `src` and `dst`."

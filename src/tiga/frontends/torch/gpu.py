@@ -10,6 +10,8 @@ from tiga.backends.triton.executable import Executable, compile_program
 from tiga.errors import InvalidType
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.relations import Graph
+from tiga.relations.snapshot import Snapshot
+from tiga.runtime.cuda import capability
 from tiga.trace.program import Program
 from tiga.types import Space
 
@@ -22,9 +24,16 @@ def device_of(graph: Graph) -> torch.device:
     return _CPU if template is None else template.device
 
 
-def on_gpu(graph: Graph) -> bool:
-    """Whether calls on a graph run on a GPU."""
-    return device_of(graph).type == "cuda"
+def on_gpu(device: torch.device) -> bool:
+    """Whether calls on graphs of this device run on a GPU."""
+    return device.type == "cuda"
+
+
+def gpu_target() -> int:
+    """The compute capability to show code for: this machine's, 90 (for sm_90) without a GPU."""
+    if not torch.cuda.is_available():
+        return 90
+    return capability(torch.device("cuda", torch.cuda.current_device()))
 
 
 @lru_cache(maxsize=1024)
@@ -34,24 +43,31 @@ def gpu_executable(program: Program) -> Executable:
 
 
 def run_on_gpu(
-    program: Program,
-    graph: Graph,
+    executable: Executable,
+    topology: Snapshot,
     values: Sequence[Any],
     outputs: Sequence[torch.Tensor],
+    device: torch.device,
     extents: Mapping[Space, int],
 ) -> None:
     """Compute the outputs from contiguous tensors and Python numbers, on the current stream."""
-    device = device_of(graph)
-    tensors = [
-        value
-        if isinstance(value, torch.Tensor)
-        else torch.full((), value, dtype=torch_dtype(node.type.dtype), device=device)
-        for value, node in zip(values, program.inputs, strict=True)
-    ]
-    strays = {t.device for t in tensors} - {device}
-    if strays:
-        raise InvalidType(
-            f"a tensor that `edge` or `node` reads is on {strays.pop()}, but the graph and its "
-            f"fields are on {device}: move the kernel there, `kernel.to({str(device)!r})`."
-        )
-    gpu_executable(program).run([graph] * len(program.relations), tensors, outputs, extents)
+    tensors = tensors_on(executable, values, device)
+    executable.run([topology] * len(executable.relations), tensors, outputs, extents)
+
+
+def tensors_on(
+    executable: Executable, values: Sequence[Any], device: torch.device
+) -> Sequence[torch.Tensor]:
+    """The values, Python numbers among them as tensors; refuses tensors on other devices."""
+    found = []
+    for i, value in enumerate(values):
+        if not isinstance(value, torch.Tensor):
+            dtype = torch_dtype(executable.plan.inputs[i].type.dtype)
+            value = torch.full((), value, dtype=dtype, device=device)
+        elif value.device != device:
+            raise InvalidType(
+                f"a tensor that `edge` or `node` reads is on {value.device}, but the graph and its "
+                f"fields are on {device}: move the kernel there, `kernel.to({str(device)!r})`."
+            )
+        found.append(value)
+    return found

@@ -3,8 +3,14 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tiga.backends.triton import report
+from tiga.errors import InvalidValue
 from tiga.frontends.torch.call import Variant, state_of
+from tiga.frontends.torch.gpu import gpu_target
 from tiga.frontends.torch.unit import Runnable
+
+KINDS = ("llvm", *report.STAGES)
+"""What `code` shows."""
 
 
 class CacheInfo(NamedTuple):
@@ -52,7 +58,7 @@ class Inspection:
         for what, runnable in self._runnables():
             lines += [
                 f"{what}:",
-                *(f"  {line}" for line in runnable.executable.explain().splitlines()),
+                *(f"  {line}" for line in _explain(runnable).splitlines()),
             ]
         return "\n".join(lines)
 
@@ -60,16 +66,18 @@ class Inspection:
         """The text of one level, a section per program."""
         return self._texts(lambda runnable: runnable.executable.ir(level))
 
-    def code(self) -> str:
-        """The lowest text, a section per program."""
-        return self._texts(lambda runnable: runnable.executable.code())
+    def code(self, kind: str | None = None) -> str:
+        """The text of one kind, a section per program."""
+        if kind not in (None, *KINDS):
+            raise InvalidValue(f"code() takes one of {', '.join(KINDS)}; got {kind!r}.")
+        return self._texts(lambda runnable: _code(runnable, kind))
 
     def _texts(self, text: Any) -> str:
         return "\n".join(f"// {what}\n{text(runnable)}" for what, runnable in self._runnables())
 
     def schedules(self) -> tuple[Any, ...]:
         """The schedules of all row programs."""
-        return tuple(s for _, r in self._runnables() for s in r.executable.schedules)
+        return tuple(s for _, r in self._runnables() for s in _schedules(r))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """One record per program on the bounded path."""
@@ -83,6 +91,26 @@ class Inspection:
 _ADVICE = (
     "runs through torch in destination blocks; rewrite the op, or set strict to make it an error"
 )
+
+
+def _code(runnable: Runnable, kind: str | None) -> str:
+    if kind is None:
+        kind = "triton" if runnable.ran_on_gpu else "llvm"
+    if kind == "llvm":
+        return runnable.executable.code()
+    return report.text(runnable.gpu, kind, gpu_target())
+
+
+def _explain(runnable: Runnable) -> str:
+    if not runnable.ran_on_gpu:
+        return runnable.executable.explain()
+    return f"{runnable.executable.explain()}\non GPUs:\n{report.explain(runnable.gpu)}"
+
+
+def _schedules(runnable: Runnable) -> tuple[Any, ...]:
+    if runnable.ran_on_gpu:
+        return report.schedules(runnable.gpu)
+    return runnable.executable.schedules
 
 
 def _reasons(variant: Variant) -> list[str]:

@@ -10,13 +10,15 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from tiga.backends.triton.executable import Executable as GpuExecutable
 from tiga.compiler import executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.gpu import device_of, on_gpu, run_on_gpu
+from tiga.frontends.torch.gpu import device_of, gpu_executable, on_gpu, run_on_gpu
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
+from tiga.relations.snapshot import Snapshot
 from tiga.runtime.parallel import thread_count
 from tiga.trace.derivatives import Gradient, Rules, gradient, tangent, training
 from tiga.trace.node import Node
@@ -75,13 +77,28 @@ class Runnable:
             for space in spaces
         }
 
+    @cached_property
+    def gpu(self) -> GpuExecutable:
+        """The program compiled for GPUs."""
+        return gpu_executable(self.program)
+
+    @property
+    def ran_on_gpu(self) -> bool:
+        """Whether some call ran it on a GPU."""
+        made = vars(self).get("gpu")
+        return made is not None and bool(made.by_topology or made.by_extents)
+
     def allocate(self, graph: Graph) -> list[torch.Tensor]:
         """Arrays for the outputs."""
-        csr, device = graph.csr(), device_of(graph)
+        return self.allocate_for(graph.snapshot(), device_of(graph))
+
+    def allocate_for(self, topology: Snapshot, device: torch.device) -> list[torch.Tensor]:
+        """As `allocate`, for the topology of a graph."""
         outputs = []
         for layout in self.outputs:
-            lead = () if layout.extent is None else (getattr(csr, layout.extent),)
-            shape = (*lead, *layout.shape)
+            shape = layout.shape
+            if layout.extent is not None:
+                shape = (getattr(topology, layout.extent), *shape)
             outputs.append(torch.empty(shape, dtype=layout.dtype, device=device))
         return outputs
 
@@ -93,10 +110,11 @@ class Runnable:
             return run_on_pages(self, graph, values)
         topology = graph.snapshot()
         csr = topology.csr
-        outputs = self.allocate(graph)
-        if on_gpu(graph):
+        device = device_of(graph)
+        outputs = self.allocate_for(topology, device)
+        if on_gpu(device):
             extents = {s: getattr(csr, e) for s, e in self.extents.items() if e is not None}
-            run_on_gpu(self.program, graph, values, outputs, extents)
+            run_on_gpu(self.gpu, topology, values, outputs, device, extents)
             return outputs
         numbers: list[Any] = []
         addresses: list[int] = []
