@@ -313,6 +313,26 @@ def test_what_is_not_fused_breaks_the_graph_and_fullgraph_says_why():
         torch.compile(compute, fullgraph=True, backend="eager")(X)
 
 
+class Flipped(tg.MessagePassing):
+    """Compiles forward; its gradient holds values too wide for registers."""
+
+    def edge(self, src, dst, edge):
+        return (src.x * dst.x).flip(-1).amax(-1)
+
+
+def test_a_gradient_that_cannot_be_compiled_breaks_the_graph():
+    kernel = Flipped()
+    x = torch.randn(6, 300, requires_grad=True)
+
+    def compute(x):
+        return kernel(graph=GRAPH, ndata={"x": x})
+
+    compiled = torch.compile(compute, backend="aot_eager")
+    (found,) = torch.autograd.grad(compiled(x).sum(), x)
+    (expected,) = torch.autograd.grad(compute(x).sum(), x)
+    torch.testing.assert_close(found, expected)
+
+
 def test_wrong_fields_are_refused_with_what_is_there():
     kernel = Difference()
     compiled, _ = compiled_with_counter(kernel)

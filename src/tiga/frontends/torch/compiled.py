@@ -88,7 +88,9 @@ def call_in_graph(
     if torch.is_grad_enabled():
         wanted = [i for i, t in enumerate(of_kind[library.TENSOR]) if t.requires_grad]
         if wanted:
-            text = _training(text, tuple(wanted))
+            text, why = _training(text, tuple(wanted))
+            if text is None:
+                return _outside(kernel, graph, src, dst, edge, ndata, params, why)
     tensors = [first, second, *of_kind[library.TENSOR]]
     sizes = [num_src, num_dst, *of_kind[library.INTEGER]]
     run = run_transformed if _transforming() else torch.ops.tiga.run
@@ -165,8 +167,16 @@ def _tensor(array: Any) -> torch.Tensor:
 
 
 @torch._dynamo.assume_constant_result
-def _training(text: str, wanted: tuple[int, ...]) -> str:
-    return library.training_text(text, wanted)
+def _training(text: str, wanted: tuple[int, ...]) -> tuple[str | None, str]:
+    """The training form, or why it, or its gradient, cannot be compiled."""
+    try:
+        full = library.training_text(text, wanted)
+        backward = library.backward_of(full, wanted, library.callee(full).floats)
+        for program in (full, backward.text):
+            library.callee(program).unit.plain()
+    except Unfusable as error:
+        return None, f"not fused: {error}"
+    return full, ""
 
 
 @torch._dynamo.assume_constant_result
@@ -191,6 +201,11 @@ def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str
         assert variant.bounded is not None
         return None, f"not fused: {variant.bounded.reason}"
     captured = variant.captured
+    assert variant.unit is not None
+    try:
+        variant.unit.plain()
+    except Unfusable as error:
+        return None, f"not fused: {error}"
     numbers = {name for name, description in given if description[0] == "number"}
     if not numbers.isdisjoint(captured.params):
         return NEEDS_VALUES, tuple(sorted(numbers & captured.params.keys()))
