@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import tiga as tg
-from tiga import knobs
 
 Build = Callable[..., Any]
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -48,13 +47,15 @@ def best(call: Callable[[], Any], repeats: int) -> float:
     return min(times) * 1e3
 
 
-def _native(build: Build, arrays: Sequence[np.ndarray], repeats: int) -> dict[str, Any]:
+def _native(
+    build: Build, arrays: Sequence[np.ndarray], repeats: int, strict: bool
+) -> dict[str, Any]:
     tensors = [tg.from_numpy(array) for array in arrays]
     start = time.perf_counter()
-    first = build(tg, *tensors).realize()
+    first = build(tg, *tensors).realize(strict=strict)
     cold = (time.perf_counter() - start) * 1e3
     found = {
-        "tiga_ms": best(lambda: build(tg, *tensors).realize(), repeats),
+        "tiga_ms": best(lambda: build(tg, *tensors).realize(strict=strict), repeats),
         "tiga_first_call_ms": cold,
         "tiga_compile_ms": first.execution.get("compile_ms", 0.0),
         "backend": first.execution["backend"],
@@ -81,13 +82,18 @@ def _torch(build: Build, arrays: Sequence[np.ndarray], repeats: int, compiled: b
 
 
 def measure(
-    name: str, build: Build, arrays: Sequence[np.ndarray], repeats: int, compiled: bool
+    name: str,
+    build: Build,
+    arrays: Sequence[np.ndarray],
+    repeats: int,
+    compiled: bool,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """One case: how long each library takes, and whether the values agree."""
     with np.errstate(all="ignore"):
         want = build(np, *arrays)
         numpy_ms = best(lambda: build(np, *arrays), repeats)
-    native = _native(build, arrays, repeats)
+    native = _native(build, arrays, repeats, strict)
     got = build(tg, *(tg.from_numpy(array) for array in arrays)).numpy()
     scale = float(np.max(np.abs(want))) or 1.0
     result = {
@@ -181,17 +187,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     x = _random((options.rows, options.cols), options.dtype)
     v, c = _random((options.cols,), options.dtype), _random((options.cols,), options.dtype)
     peers, repeats = options.torch_compile, options.repeats
-    with knobs.scope(relaxed_math=not options.strict):
-        cases = [measure("(x * v + c).sum(1)", _bsum, (x, v, c), repeats, peers)]
-        if options.all:
-            flat = _random((4_000_000,), "float32")
-            cases.append(measure("six ops, arithmetic", _arithmetic, (flat,), repeats, peers))
-            cases.append(measure("six ops, tanh", _tanh, (flat,), repeats, peers))
-            cases.append(
-                measure("sum", _total, (_random((16_000_000,), "float32"),), repeats, peers)
-            )
-            cases.append(layer_norm(options.rows, options.cols, repeats))
-            cases.append(small(repeats))
+    strict = options.strict
+    cases = [measure("(x * v + c).sum(1)", _bsum, (x, v, c), repeats, peers, strict)]
+    if options.all:
+        flat = _random((4_000_000,), "float32")
+        cases.append(measure("six ops, arithmetic", _arithmetic, (flat,), repeats, peers))
+        cases.append(measure("six ops, tanh", _tanh, (flat,), repeats, peers))
+        cases.append(measure("sum", _total, (_random((16_000_000,), "float32"),), repeats, peers))
+        cases.append(layer_norm(options.rows, options.cols, repeats))
+        cases.append(small(repeats))
     print(json.dumps({"strict": options.strict, "cases": cases}, indent=2))
     return 0
 

@@ -71,11 +71,6 @@ _CHECKPOINT = _knob(
 _SPILL = _knob(
     "TIGA_CHECKPOINT_SPILL_BUDGET_BYTES", _budget, "bytes that it may save on disk besides"
 )
-_RELAXED = _knob(
-    "TIGA_RELAXED_MATH",
-    _flag,
-    "let compiled sums of tensors add in lanes and blocks; off: element after element",
-)
 _TENSOR_BACKENDS = ("auto", "native", "python")
 
 
@@ -107,9 +102,8 @@ class Knobs:
     num_threads: int | None = field(default=None, metadata=_THREADS)
     memory_bound: int = field(default=64 * 2**20, metadata=_BOUND)
     tensor_backend: str = field(default="auto", metadata=_TENSOR_BACKEND)
-    relaxed_math: bool = field(default=True, metadata=_RELAXED)
-    checkpoint_budget: int | None = field(default=None, metadata=_CHECKPOINT)
-    checkpoint_spill: int = field(default=0, metadata=_SPILL)
+    checkpoint_budget_bytes: int | None = field(default=None, metadata=_CHECKPOINT)
+    checkpoint_spill_budget_bytes: int = field(default=0, metadata=_SPILL)
 
 
 TABLE = fields(Knobs)

@@ -185,3 +185,13 @@ def test_large_outputs_are_stored_past_the_caches() -> None:
     run = y.prepare()
     y.detach().zero_()
     np.testing.assert_array_equal(run().numpy(), x * 2 + 1)
+
+
+def test_strict_sums_add_in_order() -> None:
+    x = np.random.default_rng(4).standard_normal((5, 300)).astype(np.float32)
+    strict = tg.from_numpy(x).sum(1).realize(strict=True)
+    want = np.zeros(5, np.float32)
+    for column in x.T:
+        want = want + column
+    np.testing.assert_array_equal(strict.numpy(), want)
+    assert not strict.execution["relaxed_math"]

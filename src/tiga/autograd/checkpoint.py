@@ -55,8 +55,8 @@ def decide(program: Program, policy: str) -> CheckpointPlan:
     if policy == "recompute":
         return CheckpointPlan(wanted, (), (), sum(map(work, topological(wanted))))
     settings = knobs.current()
-    budget = -1 if settings.checkpoint_budget is None else settings.checkpoint_budget
-    return plan_checkpoints(program, budget, settings.checkpoint_spill)
+    budget = -1 if settings.checkpoint_budget_bytes is None else settings.checkpoint_budget_bytes
+    return plan_checkpoints(program, budget, settings.checkpoint_spill_budget_bytes)
 
 
 @dataclass
@@ -132,8 +132,8 @@ class GradientPlan:
         return {
             "candidate_count": len(plan.candidates),
             "decisions": decisions,
-            "memory_budget_bytes": knobs.current().checkpoint_budget,
-            "spill_budget_bytes": knobs.current().checkpoint_spill,
+            "memory_budget_bytes": knobs.current().checkpoint_budget_bytes,
+            "spill_budget_bytes": knobs.current().checkpoint_spill_budget_bytes,
             "planned_saved_bytes": plan.saved_bytes,
             "planned_spilled_bytes": plan.spilled_bytes,
             "recompute_ms": plan.recompute * 1e-6,

@@ -145,7 +145,7 @@ def grad(
 
 def _plan(output: Tensor, made: Sequence[Tensor | None], checkpoint: str) -> None:
     """Let the gradients decide what to keep when they are materialised, if that was asked for."""
-    if checkpoint == "auto" and knobs.current().checkpoint_budget is None:
+    if checkpoint == "auto" and knobs.current().checkpoint_budget_bytes is None:
         return
     found = [tensor for tensor in made if tensor is not None and tensor._array is None]
     plan = GradientPlan(output, found, checkpoint)

@@ -239,8 +239,15 @@ class Tensor:
 
     # values
 
-    def realize(self) -> "Tensor":
-        """Compute the value, if it is not there yet; returns the tensor itself."""
+    def realize(self, *, strict: bool = False) -> "Tensor":
+        """Compute the value, if it is not there yet; returns the tensor itself.
+
+        Compiled sums add in lanes and blocks; with `strict`, element after element.
+        """
+        if self._array is None and strict:
+            from tiga.frontends.tensor.evaluate import realize_strictly
+
+            realize_strictly(self)
         if self._array is None:
             from tiga.frontends.tensor.evaluate import realize
 
