@@ -47,6 +47,7 @@ def mark_dynamic(graph: Graph, *fields: torch.Tensor) -> None:
         ...     print(step(graph, x))
         tensor([1., 1., 1.])
         tensor([1.])
+        >>> torch.compiler.reset()
     """
     if not isinstance(graph, Graph):
         raise InvalidType(f"mark_dynamic: expected a tiga Graph, got {type(graph).__name__}.")
