@@ -146,6 +146,40 @@ class MessagePassing:
 
         return call(self, graph, src, dst, edge, ndata, params)
 
+    def prepare(
+        self,
+        *,
+        graph: Any = None,
+        src: Fields | None = None,
+        dst: Fields | None = None,
+        edge: Fields | None = None,
+        ndata: Fields | None = None,
+        **params: Any,
+    ) -> Any:
+        """A call with fixed buffers: takes what a call takes, gives a launch without arguments.
+
+        The launch reads the same tensors each time, whatever they hold by then, and computes into
+        the same results, without gradients, which it returns (also as its `outputs`). It does none
+        of a call's checks but one: that the graph is unchanged.
+
+        Raises:
+            Unfusable: no kernel can run it; everything else as a call does.
+
+        Example:
+            >>> import torch, tiga as tg
+            >>> class Copy(tg.MessagePassing):
+            ...     def edge(self, src, dst, edge):
+            ...         return src.x
+            >>> graph, x = tg.Graph.from_coo([0, 1], [1, 1]), torch.tensor([1.0, 2.0])
+            >>> launch = Copy().prepare(graph=graph, ndata={"x": x})
+            >>> x += 1
+            >>> launch()
+            tensor([0., 5.])
+        """
+        from tiga.frontends.torch.prepared import prepare
+
+        return prepare(self, graph, src, dst, edge, ndata, params)
+
     def explain(self) -> str:
         """What the programs of this kernel were fused into, and what was not fused and why."""
         return self._inspected().explain()

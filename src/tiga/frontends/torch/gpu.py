@@ -1,6 +1,7 @@
 """Programs on NVIDIA GPUs: the same runs, on the tensors whose addresses a CPU run takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from tiga.errors import InvalidType
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
-from tiga.runtime.cuda import capability
+from tiga.runtime.cuda import capability, current_stream, on
 from tiga.trace.program import Program
 from tiga.types import Space
 
@@ -53,6 +54,28 @@ def run_on_gpu(
     """Compute the outputs from contiguous tensors and Python numbers, on the current stream."""
     tensors = tensors_on(executable, values, device)
     executable.run([topology] * len(executable.relations), tensors, outputs, extents)
+
+
+def prepare_on_gpu(
+    executable: Executable,
+    topology: Snapshot,
+    values: Sequence[Any],
+    outputs: Sequence[torch.Tensor],
+    device: torch.device,
+    extents: Mapping[Space, int],
+) -> Callable[[], None]:
+    """A launch of `run_on_gpu` with memory of its own, on the stream that is current then."""
+    tensors = tensors_on(executable, values, device)
+    with on(device):
+        record, frame = executable.bind(
+            [topology] * len(executable.relations), tensors, outputs, extents
+        )
+
+    def launch() -> None:
+        with on(device):
+            record.play(replace(frame, stream=current_stream(device)))
+
+    return launch
 
 
 def tensors_on(

@@ -2,9 +2,9 @@
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,7 +14,13 @@ from tiga.backends.triton.executable import Executable as GpuExecutable
 from tiga.compiler import executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.gpu import device_of, gpu_executable, on_gpu, run_on_gpu
+from tiga.frontends.torch.gpu import (
+    device_of,
+    gpu_executable,
+    on_gpu,
+    prepare_on_gpu,
+    run_on_gpu,
+)
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
@@ -23,7 +29,7 @@ from tiga.runtime.parallel import thread_count
 from tiga.trace.derivatives import Gradient, Rules, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
-from tiga.types import GLOBAL, Type
+from tiga.types import GLOBAL, Space, Type
 
 
 def rules_for(program: Program) -> Rules:
@@ -108,14 +114,31 @@ class Runnable:
             from tiga.frontends.torch.paged import run_on_pages
 
             return run_on_pages(self, graph, values)
-        topology = graph.snapshot()
-        csr = topology.csr
-        device = device_of(graph)
+        topology, device = graph.snapshot(), device_of(graph)
         outputs = self.allocate_for(topology, device)
         if on_gpu(device):
-            extents = {s: getattr(csr, e) for s, e in self.extents.items() if e is not None}
+            extents = self._sizes(topology)
             run_on_gpu(self.gpu, topology, values, outputs, device, extents)
-            return outputs
+        else:
+            self._run_on_cpu(topology, values, outputs)
+        return outputs
+
+    def prepare(
+        self, graph: Graph, values: Sequence[Any], outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        """A launch that computes these outputs from what these values hold then."""
+        topology, device = graph.snapshot(), device_of(graph)
+        if on_gpu(device):
+            extents = self._sizes(topology)
+            return prepare_on_gpu(self.gpu, topology, values, outputs, device, extents)
+        return partial(self._run_on_cpu, topology, values, outputs)
+
+    def _sizes(self, topology: Snapshot) -> dict[Space, int]:
+        return {s: getattr(topology, e) for s, e in self.extents.items() if e is not None}
+
+    def _run_on_cpu(
+        self, topology: Snapshot, values: Sequence[Any], outputs: Sequence[torch.Tensor]
+    ) -> None:
         numbers: list[Any] = []
         addresses: list[int] = []
         for value, c_type in zip(values, self.inputs, strict=True):
@@ -126,14 +149,12 @@ class Runnable:
             numbers.append(number)
             addresses.append(ctypes.addressof(number))
         destinations = [output.data_ptr() for output in outputs]
-        work = self.width * (csr.num_edges + csr.num_src + csr.num_dst)
+        work = self.width * (topology.num_edges + topology.num_src + topology.num_dst)
         threads = thread_count(torch.get_num_threads()) if work >= PARALLEL_ELEMENTS else 1
         if self.program.relations:
             self.executable.run((topology,), addresses, destinations, threads)
         else:
-            extents = {s: getattr(csr, e) for s, e in self.extents.items() if e is not None}
-            self.executable.run((), addresses, destinations, threads, extents)
-        return outputs
+            self.executable.run((), addresses, destinations, threads, self._sizes(topology))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""A call whose buffers are fixed: everything is looked up once, and each launch only computes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tiga.errors import Unfusable, UnsupportedByBackend
+from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.torch.call import (
+    _bind,
+    _field,
+    _orders,
+    _signature,
+    find_variant,
+    state_of,
+)
+from tiga.frontends.torch.capture import FieldSource
+from tiga.frontends.torch.draws import NodeOrder
+from tiga.frontends.torch.fields import namespaces
+from tiga.frontends.torch.messages import EdgeOrder
+from tiga.frontends.torch.tree import tree_map
+from tiga.relations import Graph
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """A buffer that holds a field in another order or layout, and is filled anew at each launch."""
+
+    buffer: torch.Tensor
+    given: torch.Tensor
+    order: torch.Tensor | None
+
+    def __call__(self) -> None:
+        if self.order is None:
+            self.buffer.copy_(self.given)
+        else:
+            torch.index_select(self.given, 0, self.order, out=self.buffer)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A call with fixed buffers, without gradients; see `MessagePassing.prepare`.
+
+    `outputs`: the results, in the structure that the call returns, written by every launch.
+    """
+
+    outputs: Any
+    graph: Graph
+    token: tuple[int, ...]
+    refreshes: tuple[Refresh, ...]
+    launch: Callable[[], None]
+
+    def __call__(self) -> Any:
+        """Compute `outputs` from what the tensors hold now, and return them.
+
+        Raises:
+            StaleTopology: the graph's index arrays were written to.
+        """
+        self.graph.require_unchanged(self.token)
+        for refresh in self.refreshes:
+            refresh()
+        self.launch()
+        return self.outputs
+
+
+def prepare(
+    kernel: MessagePassing, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any,
+    params: Mapping[str, Any],
+) -> Prepared:  # fmt: skip
+    """See `MessagePassing.prepare`."""
+    fields = namespaces(graph, src, dst, edge, ndata)
+    if graph.paged:
+        raise UnsupportedByBackend(
+            "prepare: the graph is in files, whose pages have no fixed buffers; call the kernel."
+        )
+    state = state_of(kernel)
+    variant = find_variant(state, kernel, _signature(graph, fields, params), fields, params)
+    if variant.captured is None or variant.unit is None:
+        assert variant.bounded is not None
+        raise Unfusable(f"prepare: {variant.bounded.reason}. Call the kernel instead.")
+    for bound in variant.captured.bounds:
+        state.checked.require(bound, *_field(bound.source, fields, params))
+    with torch.no_grad():
+        values = [v.detach() if isinstance(v, torch.Tensor) else v
+                  for v in _bind(variant, graph, fields, params, state)]  # fmt: skip
+    runnable = variant.unit.plain()
+    results = runnable.allocate(graph)
+    launch = runnable.prepare(graph, values, results)
+    refreshes = _refreshes(variant.captured.sources, values, fields, params, graph, state)
+    outputs = tree_map(lambda i: results[i], variant.captured.result)
+    made = Prepared(outputs, graph, graph.token(), tuple(refreshes), launch)
+    made()
+    return made
+
+
+def _refreshes(
+    sources: Sequence[Any], values: Sequence[Any], fields: Any, params: Any, graph: Graph,
+    state: Any,
+) -> list[Refresh]:  # fmt: skip
+    """The values that are copies of what the user gave."""
+    found = []
+    for source, value in zip(sources, values, strict=True):
+        is_edge = isinstance(source, FieldSource) and source.namespace == "edge"
+        order = _orders(state, graph)[0] if is_edge and graph.permutes_edges else None
+        given = _field(source, fields, params)[0] if _is_given(source) else None
+        if isinstance(given, torch.Tensor) and given.data_ptr() != value.data_ptr():
+            found.append(Refresh(value, given.detach(), order))
+    return found
+
+
+def _is_given(source: Any) -> bool:
+    """Whether a value is a tensor or number of the user's, and not an order that the graph has."""
+    return not isinstance(source, (EdgeOrder, NodeOrder))
