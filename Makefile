@@ -13,6 +13,9 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
 
+# Tests that compile hundreds of kernels are for `make test`.
+QUICK := $(foreach name,torch_ pyg arithmetic exactness triton_kernels,--ignore-glob='*/unit/test_$(name)*')
+
 .DEFAULT_GOAL := help
 .PHONY: help demo gpu gpu-bench test test-all check format bench golden docs doctor clean
 
@@ -46,12 +49,12 @@ test: $(VENV)/.test ## every test but the slow ones
 test-all: $(VENV)/.test ## every test
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-check: $(VENV)/.test ## format, lint, types, import rule and unit tests: under a minute
+check: $(VENV)/.test ## format, lint, types, import rule and quick unit tests: under a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(RUN) -m pytest -q -m 'not slow and not gpu' tests/unit $(PYTEST_ARGS)
+	$(RUN) -m pytest -q -m 'not slow and not gpu' tests/unit $(QUICK) $(PYTEST_ARGS)
 
 format: $(VENV)/.test ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix-only .

@@ -47,7 +47,8 @@ def _are_native(*fields: Fields | None) -> bool:
     core = sys.modules.get("tiga.frontends.tensor.core")
     if core is None:
         return False
-    return any(isinstance(v, core.Tensor) for named in fields if named for v in named.values())
+    given = [named.values() for named in fields if isinstance(named, Mapping)]
+    return any(isinstance(value, core.Tensor) for values in given for value in values)
 
 
 class MessagePassing:
