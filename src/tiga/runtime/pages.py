@@ -1,5 +1,6 @@
 """Arrays of rows in memory or in a file, read and written by ranges and by row numbers."""
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,6 +25,18 @@ class Traffic:
 
     read: int = 0
     written: int = 0
+
+
+LARGE = 2**20
+
+
+def empty_block(rows: int, row_bytes: int) -> np.ndarray:
+    """Memory for rows, uint8 `[rows, row_bytes]`; a large block is given back to the system as
+    soon as it is freed, where the allocator would keep it and a budget would be exceeded."""
+    nbytes = rows * row_bytes
+    if nbytes < LARGE:
+        return np.empty((rows, row_bytes), np.uint8)
+    return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8).reshape(rows, row_bytes)
 
 
 class Damaged(ValueError):
@@ -129,7 +142,7 @@ class FileRows:
         return 0
 
     def read(self, low: int, high: int) -> np.ndarray:
-        block = np.empty((high - low, self.row_bytes), np.uint8)
+        block = empty_block(high - low, self.row_bytes)
         self.read_into(low, block)
         return block
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiga.passes.roles import Roles
 from tiga.passes.rows import RowProgram
-from tiga.runtime.pages import Damaged, Rows
+from tiga.runtime.pages import Damaged, Rows, empty_block
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation
 
@@ -268,7 +268,7 @@ def pick(numbers: np.ndarray, base: int, exact: bool = False) -> tuple[np.ndarra
 
 
 def _empty(rows: int, home: Rows) -> np.ndarray:
-    return np.empty((rows, home.row_bytes), np.uint8)
+    return empty_block(rows, home.row_bytes)
 
 
 def _require_rising(row_ptr: np.ndarray, edges: int) -> None:
