@@ -36,7 +36,8 @@ def empty_block(rows: int, row_bytes: int) -> np.ndarray:
     nbytes = rows * row_bytes
     if nbytes < LARGE:
         return np.empty((rows, row_bytes), np.uint8)
-    return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8).reshape(rows, row_bytes)
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return np.frombuffer(mmap.mmap(-1, nbytes, private), np.uint8).reshape(rows, row_bytes)
 
 
 class Damaged(ValueError):
@@ -97,9 +98,11 @@ class MemoryRows:
     def take(self, ids: np.ndarray, out: np.ndarray) -> None:
         if _is_run(ids):
             self.read_into(int(ids[0]), out)
-        elif len(ids):
-            # Numbers are in range: "clip" only spares numpy a buffer of its own.
-            np.take(self.array, ids, axis=0, out=self._typed(out), mode="clip")
+            return
+        # Piece by piece: numpy's take would first copy all of an array with gaps.
+        typed, step = self._typed(out), max(1, PIECE // max(1, self.row_bytes))
+        for low in range(0, len(ids), step):
+            typed[low : low + step] = self.array[ids[low : low + step]]
 
     def write(self, low: int, block: np.ndarray) -> None:
         self._whole()[low : low + len(block)] = block

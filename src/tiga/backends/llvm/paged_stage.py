@@ -260,11 +260,14 @@ def pick(numbers: np.ndarray, base: int, exact: bool = False) -> tuple[np.ndarra
         picked, places = np.unique(numbers, return_inverse=True)
         places = places.reshape(-1).astype(numbers.dtype) + numbers.dtype.type(base)
         return picked.astype(np.int64), places
+    shifted = numbers - numbers.dtype.type(low)
     used = np.zeros(high - low, np.bool_)
-    used[numbers - numbers.dtype.type(low)] = True
+    used[shifted] = True
     places = np.cumsum(used, dtype=numbers.dtype)
     places += numbers.dtype.type(base - 1)
-    return np.flatnonzero(used) + low, places[numbers - numbers.dtype.type(low)]
+    picked = np.flatnonzero(used)
+    picked += low
+    return picked, places[shifted]
 
 
 def _empty(rows: int, home: Rows) -> np.ndarray:
