@@ -80,10 +80,12 @@ def _in_registers(program: RowProgram) -> list[Node]:
     return [n for n in nodes if n not in arrays]
 
 
-def _whole(nodes: list[Node]) -> int:
+def _whole(program: RowProgram, nodes: list[Node]) -> int:
     """The one size above 1 that all nodes share if a window of features may be taken, else 0."""
     sizes = {n.type.size for n in nodes} - {1}
-    return sizes.pop() if len(sizes) == 1 and all(map(_is_window_safe, nodes)) else 0
+    # What an earlier step stored is an array to read, whichever op made it.
+    made = set(nodes).difference(program.reads)
+    return sizes.pop() if len(sizes) == 1 and all(map(_is_window_safe, made)) else 0
 
 
 MOVES_BETWEEN = (
@@ -151,7 +153,7 @@ def schedule(program: RowProgram) -> Schedule:
     if by_edges is not None:
         return by_edges
     mixes = program.outer_sums or program.scans
-    whole, window = 0 if mixes else _whole(nodes), WINDOW_BYTES // itemsize
+    whole, window = 0 if mixes else _whole(program, nodes), WINDOW_BYTES // itemsize
     widest = max((n.type.size for n in nodes), default=1)
     prefetch = PREFETCH_DISTANCE if program.relation is not None else 0
     if whole > window:
