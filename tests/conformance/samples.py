@@ -11,8 +11,10 @@ import numpy as np
 
 from tiga.ops import REGISTRY, Op, Pointwise, feature, leaf, message, pointwise
 from tiga.ops.contract import Contract, OuterSum
+from tiga.ops.extremum import RowExtremum
 from tiga.ops.functions import tanh
 from tiga.ops.lookup import IndexSum, Lookup
+from tiga.ops.moments import SquaredDeviations
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.random import RandomBits
 from tiga.ops.scan import ScanAfter, ScanBefore
@@ -49,11 +51,13 @@ HERE = "here"
 
 MODULES = (
     "contract",
+    "extremum",
     "feature",
     "functions",
     "leaf",
     "lookup",
     "message",
+    "moments",
     "pointwise",
     "random",
     "scan",
@@ -199,6 +203,18 @@ def _of_sides(op_class: type[Op], dtypes: Sequence[DType], at_ends: bool) -> lis
     ]
 
 
+def _masked(op_class: type[Op], fields: tuple, dtypes: Sequence[DType]) -> list[Sample]:
+    """An op of the messages that count among those of a row."""
+    return [
+        Sample(
+            f"{op_class.name}[{side}]{list(fields)}{list(shape)}", op_class(EDGES, side, *fields),
+            (Operand(shape, EDGES.edge), Operand(shape, EDGES.edge, bool_)), tuple(dtypes),
+        )
+        for side in ("dst", "src")
+        for shape in SHAPES
+    ]  # fmt: skip
+
+
 def _scans(op_class: type[Op]) -> list[Sample]:
     samples = []
     for dtype in WIDE:
@@ -249,6 +265,10 @@ _SAMPLES = {
     "gather": lambda: _of_sides(message.Gather, ALL, at_ends=True),
     "reduce": _reductions,
     "exclusive_prod": lambda: _of_sides(message.ExclusiveProd, WIDE, at_ends=False),
+    "squared_deviations": lambda: _masked(SquaredDeviations, (), WIDE),
+    "row_extremum": lambda: [
+        *_masked(RowExtremum, ("max", 0.0), NUMBERS), *_masked(RowExtremum, ("min", -1.0), NUMBERS)
+    ],
     "degree": lambda: [
         Sample(f"degree[{side},{dtype}]", message.Degree(EDGES, side, dtype), (), (dtype,))
         for side in ("dst", "src")

@@ -97,8 +97,8 @@ def _eps(dtype: DType) -> float:
 
 
 SUMS = (
-    "reduce", "reduce_all", "exclusive_prod", "feature_sum", "contract", "outer_sum", "scan_before",
-    "scan_after",
+    "reduce", "reduce_all", "exclusive_prod", "squared_deviations", "feature_sum", "contract",
+    "outer_sum", "scan_before", "scan_after",
 )  # fmt: skip
 ZERO_OF_EITHER_SIGN = ("maximum", "minimum", "feature_max", "feature_min")
 """Of two zeros, either is the larger."""

@@ -5,6 +5,7 @@ import pytest
 from tests.unit.test_ir_round_trip import REDUCERS, make_input
 from tiga.ops import feature, functions, message, pointwise
 from tiga.ops.contract import contract, outer_sum
+from tiga.passes.expand import Expand
 from tiga.passes.form import form
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.verify import verify_form
@@ -223,7 +224,8 @@ def test_plans_of_reducers_need_one_walk_forward(reducer) -> None:
     x, y = value("x", SRC, 4), value("y", DST, 4)
     m = functions.tanh(pointwise.add(gather("src", x), gather("dst", y)))
     parts = (feature.feature_sum(m, 0), m) if reducer.arguments == 2 else (m,)
-    plan = plan_of(reducer.rows(Messages(EDGES, parts)))
+    program = Program((x, y), (reducer.rows(Messages(EDGES, parts)),))
+    plan = plan_of(*Expand()(program).outputs)
     walks = [step for step in plan.steps if isinstance(step, RowProgram) and step.relation]
     assert [shape_of(step) for step in walks] == [walk("dst")]
     assert all(node.type.space.kind != "edge" for node in plan.intermediates)

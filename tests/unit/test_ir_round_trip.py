@@ -13,6 +13,8 @@ from tiga.errors import InvalidValue
 from tiga.ir.context import make_context, parse, text_of, verify
 from tiga.ops import REGISTRY, Op, feature, functions, leaf, message, pointwise
 from tiga.ops.contract import Contract, OuterSum
+from tiga.ops.extremum import RowExtremum
+from tiga.ops.moments import SquaredDeviations
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.scan import ScanAfter, ScanBefore
 from tiga.passes.domain import INPUT, gf
@@ -161,6 +163,10 @@ MAKERS = {
     "gather": _message(message.Gather),
     "reduce": _message(message.Reduce, dtypes=st.sampled_from(sorted(MONOIDS))),
     "exclusive_prod": _message(message.ExclusiveProd),
+    "squared_deviations": _message(SquaredDeviations),
+    "row_extremum": lambda draw, x: RowExtremum(
+        EDGES, draw(st.sampled_from(["src", "dst"])), draw(st.sampled_from(["max", "min"])), 0.5
+    ),
     "degree": _message(message.Degree, dtypes=st.sampled_from([float32, float64])),
     "spread": lambda draw, x: message.Spread(draw(st.sampled_from(SPACES[1:]))),
     "reduce_all": lambda draw, x: message.ReduceAll(),
@@ -191,6 +197,8 @@ def _operands(draw, name: str, op, x: Node, pool: list[Node]) -> tuple[Node, ...
         return ()
     if name == "where":
         return make_input("condition", x.type.with_dtype(bool_)), x, x
+    if name in ("squared_deviations", "row_extremum"):
+        return x, make_input("keep", x.type.with_dtype(bool_))
     if name.startswith("scan_"):
         return _scanned(op, x)
     if name == "matmul":

@@ -283,7 +283,10 @@ class Where(Pointwise, name="where"):
         return a
 
     def fold(self, inputs):
-        return inputs[1] if inputs[1] is inputs[2] else None
+        condition, a, b = inputs
+        if condition.op.name == "constant":
+            return a if condition.op.value else b
+        return a if a is b else None
 
     def reference(self, condition, a, b):
         return np.where(condition, a, b)

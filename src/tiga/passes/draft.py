@@ -32,12 +32,16 @@ class DraftPhase:
 
 @dataclass
 class Draft:
-    """A library call, or rows of a space with the phases of a walk."""
+    """A library call, or rows of a space with the phases of a walk.
+
+    `group` is the one size of the values of a step over large global values, 0 for other steps.
+    """
 
     space: Space
     relation: Relation | None = None
     side: str = "dst"
     library: Node | None = None
+    group: int = 0
     phases: dict[int, DraftPhase] = field(default_factory=dict)
     totals: list[Node] = field(default_factory=list)
     stores: dict[Node, None] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from tiga.passes.draft import FREE, Draft
 from tiga.passes.rows import ROW_RESULTS, Plan, ScanLoop, Step
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
-from tiga.types import GLOBAL, Relation, Space
+from tiga.types import GLOBAL, Relation, Space, Type
 
 RECOMPUTE_COST = 4
 """A free value with an op of at least this cost is stored before it is read across edges."""
@@ -164,12 +164,18 @@ class Former:
         self.drafts.append(Draft(relation.end(side), relation, side))
         return len(self.drafts) - 1
 
-    def _rows_step(self, space: Space, bound: int) -> int:
-        """A step with rows of `space` at or after `bound`."""
+    def _rows_step(self, of: Type, bound: int) -> int:
+        """A step at or after `bound` with rows of the space of a value.
+
+        Large global values share a step only with their own size: values of several sizes do not
+        fit windows of features, and are too wide to be taken whole.
+        """
+        group = of.size if of.space == GLOBAL and of.size > IN_REGISTERS else 0
         for index in range(bound, len(self.drafts)):
-            if self.drafts[index].has_rows(space):
+            draft = self.drafts[index]
+            if draft.has_rows(of.space) and draft.group == group:
                 return index
-        self.drafts.append(Draft(space))
+        self.drafts.append(Draft(of.space, group=group))
         return len(self.drafts) - 1
 
     def _edge_phase(self, leaves: tuple[Node, ...], index: int) -> int:
@@ -231,7 +237,7 @@ class Former:
         (value,) = node.inputs
         home = self.home[value]
         if home == FREE or value in self.late or not self.drafts[home].has_rows(value.type.space):
-            home = self._rows_step(value.type.space, home + 1)
+            home = self._rows_step(value.type, home + 1)
         self.drafts[home].totals.append(node)
         self.home[node], self.phase[node] = home, 0
         self.late.add(node)
@@ -245,7 +251,7 @@ class Former:
     def _store(self, node: Node) -> None:
         """Make a free value an array, unless it is an input already."""
         if self.home[node] == FREE and node.op.name != "input":
-            self.home[node] = self._rows_step(node.type.space, 0)
+            self.home[node] = self._rows_step(node.type, 0)
             self.phase[node] = FREE
 
     def _place_row_value(self, node: Node) -> None:
@@ -255,7 +261,7 @@ class Former:
         if bound == FREE:
             self.home[node], self.phase[node] = FREE, FREE
             return
-        index = self._rows_step(node.type.space, self._ready(node.inputs, node.type.space))
+        index = self._rows_step(node.type, self._ready(node.inputs, node.type.space))
         inside = [self.phase[c] for c in node.inputs if self.home[c] == index]
         self.home[node], self.phase[node] = index, max(inside, default=FREE)
 
@@ -277,7 +283,7 @@ class Former:
             index, phase = self._place_edge_values((node,))
             self.drafts[index].phase(phase).stores.append(node)
         elif self.home[node] == FREE:
-            self.home[node] = self._rows_step(node.type.space, 0)
+            self.home[node] = self._rows_step(node.type, 0)
             self.phase[node] = FREE
 
     def _place_edge_sum(self, node: Node) -> None:

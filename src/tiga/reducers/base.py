@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.ops.align import expand_to
-from tiga.ops.leaf import constant, zeros_like
+from tiga.ops.leaf import constant
 from tiga.ops.message import degree, reduce
-from tiga.ops.pointwise import cast, gt, where
+from tiga.ops.pointwise import cast, where
 from tiga.trace.node import Node
-from tiga.types import Relation
+from tiga.types import Relation, bool_
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Messages:
         counted = self.total("sum", ones)
         return expand_to(counted, like.type.shape, like.type.space)
 
-    def unless_empty(self, value: Node, empty: float = 0.0) -> Node:
-        """`value` for rows with an edge that counts, else `empty`."""
-        number = self.count(constant(0, value.type.with_dtype(value.type.dtype.compute)))
-        return where(gt(number, zeros_like(number)), value, constant(empty, value.type))
+    def mask(self, m: Node) -> Node:
+        """Which messages count, as a bool edge value of the shape of `m`."""
+        of = m.type.with_dtype(bool_)
+        return constant(True, of) if self.keep is None else expand_to(self.keep, of.shape, of.space)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from tiga.ops.functions import sqrt
 from tiga.ops.leaf import constant, ones_like, zeros_like
-from tiga.ops.message import gather
-from tiga.ops.pointwise import cast, div, gt, maximum, mul, sub, where
+from tiga.ops.moments import SquaredDeviations
+from tiga.ops.pointwise import cast, div, gt, maximum, sub, where
 from tiga.reducers.base import Messages, Reducer
 from tiga.trace.node import Node
 from tiga.types import DType, int64
@@ -61,9 +61,8 @@ class Var(Reducer):
     def _variance(self, messages: Messages) -> Node:
         (m,) = messages.parts
         wide = cast(m, accumulator(m.type.dtype))
-        mean = gather(messages.relation, messages.side, _mean(messages))
-        distance = sub(wide, mean)
-        squares = messages.total("sum", messages.kept(mul(distance, distance), 0.0))
+        moment = SquaredDeviations(messages.relation, messages.side)
+        squares = moment(wide, messages.mask(wide))
         number = sub(messages.count(squares), constant(self.correction, squares.type))
         return div(squares, maximum(number, ones_like(number)))
 

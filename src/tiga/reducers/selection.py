@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiga.ops.align import expand_to
+from tiga.ops.extremum import RowExtremum
 from tiga.ops.leaf import constant
 from tiga.ops.message import EdgeIndex, gather
 from tiga.ops.monoid import MONOIDS
@@ -22,9 +23,11 @@ class Extremum(Reducer):
 
     def rows(self, messages: Messages) -> Node:
         (m,) = messages.parts
-        fill = MONOIDS[self.kind].identity(m.type.dtype)
-        value = messages.total(self.kind, messages.kept(m, fill))
-        return value if self.empty == "identity" else messages.unless_empty(value)
+        if self.empty == "identity":
+            fill = MONOIDS[self.kind].identity(m.type.dtype)
+            return messages.total(self.kind, messages.kept(m, fill))
+        extremum = RowExtremum(messages.relation, messages.side, self.kind, 0.0)
+        return extremum(m, messages.mask(m))
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,10 @@ class Gradient:
     wanted: tuple[int, ...]
 
 
-COLLECTING = ("reduce", "scan_after", "reduce_all", "contract", "outer_sum", "index_sum")
+COLLECTING = (
+    "reduce", "row_extremum", "squared_deviations", "scan_after", "reduce_all", "contract",
+    "outer_sum", "index_sum",
+)  # fmt: skip
 
 
 def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
