@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tiga.errors import UnsupportedByBackend
 from tiga.passes.roles import Roles
 from tiga.passes.rows import RowProgram
 from tiga.runtime.pages import Damaged, Rows, empty_block
@@ -253,6 +254,11 @@ def pick(numbers: np.ndarray, base: int, exact: bool = False) -> tuple[np.ndarra
     """
     if not len(numbers):
         return np.empty(0, np.int64), numbers
+    if base + len(numbers) > np.iinfo(numbers.dtype).max:
+        raise UnsupportedByBackend(
+            f"rows are numbered beyond {numbers.dtype} in a page that starts at row {base} of a "
+            "graph in a file; use `graph.in_memory()`."
+        )
     low, high = int(numbers.min()), int(numbers.max()) + 1
     if not exact and DENSE * (high - low) <= len(numbers):
         return np.arange(low, high), numbers + numbers.dtype.type(base - low)
