@@ -1,5 +1,6 @@
 """Dense products of node values, and rearranged global values, through torch."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,19 @@ def _rearrange(node: Node, inputs: list[Any], out: Any) -> None:
         reduce = {"add": torch.sum, "maximum": torch.amax, "minimum": torch.amin}[node.op.combine]
         out.view(node.type.shape).copy_(reduce(source, node.op.axis))
         return
+    flat = torch.cat([*(x.reshape(-1) for x in inputs), inputs[0].new_zeros(1)])
+    torch.index_select(flat, 0, _chosen(node, flat.device), out=out.view(-1))
+
+
+@lru_cache(maxsize=1024)
+def _chosen(node: Node, device: Any) -> Any:
+    """The position of every element of a movement's result in its inputs and the zero after them.
+
+    Copied to the device once: a copy from the CPU waits, and no CUDA graph can hold it.
+    """
+    import torch
+
     shapes = [n.type.shape for n in node.inputs]
     lanes = node.op.lanes(shapes) if node.op.arity is None else node.op.lanes(shapes[0])
-    flat = torch.cat([*(x.reshape(-1) for x in inputs), inputs[0].new_zeros(1)])
-    chosen = torch.from_numpy(np.where(lanes >= 0, lanes, len(flat) - 1).ravel())
-    out.view(-1).copy_(flat[chosen.to(flat.device)])
+    zero = sum(n.type.size for n in node.inputs)
+    return torch.from_numpy(np.where(lanes >= 0, lanes, zero).ravel()).to(device)
