@@ -29,8 +29,9 @@ TOTAL_GROUPS = 2048
 OUTER_GROUPS = 256
 """Pieces of a sum of outer products, which are whole matrices."""
 
-PRODUCT_ENTITIES = 64
-"""Edges of a tile whose values meet a matrix."""
+PRODUCT_ENTITIES = 32
+"""Edges of a tile whose values meet a matrix: twice as many spill registers, which takes 15 times
+as long; half as many, and Triton 3.6 cannot compile some kernels."""
 
 MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", "constant")
 
