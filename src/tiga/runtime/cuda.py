@@ -9,6 +9,8 @@ from typing import Any
 
 from tiga.types import DType
 
+_ALREADY = nullcontext()
+
 INTERPRETED = 0
 """The capability of no GPU."""
 
@@ -56,8 +58,9 @@ def on(device: Any) -> AbstractContextManager[Any]:
     """Make a device the current one."""
     import torch
 
-    if device.type != "cuda" or device.index in (None, torch.cuda.current_device()):
-        return nullcontext()
+    # A tensor lies on the device, so that CUDA is up; torch.cuda's own look-up asks for that first.
+    if device.type != "cuda" or device.index == torch._C._cuda_getDevice():
+        return _ALREADY
     return torch.cuda.device(device)
 
 

@@ -167,11 +167,12 @@ def _may_need(value: Any) -> bool:
 
 
 def run(
-    unit: Unit, graph: Graph, token: tuple[int, ...], values: Sequence[Any]
+    unit: Unit, graph: Graph, token: tuple[int, ...] | None, values: Sequence[Any]
 ) -> Sequence[torch.Tensor]:
     """The outputs of a program, with gradients where grad mode is on and inputs require them.
 
-    Values are contiguous tensors, and Python numbers, in the order of the program's inputs.
+    Values are contiguous tensors, and Python numbers, in the order of the program's inputs. With a
+    `token`, gradients are of the graph as it was then.
     """
     wanted: tuple[int, ...] = ()
     watched = transforming()
@@ -180,6 +181,7 @@ def run(
         wanted = tuple([i for i, value in enumerate(values) if needs(value)])
     if not wanted and not watched:
         return unit.plain().run(graph, values)
+    token = graph.token() if token is None else token
     outputs = _apply(Job(unit.training(wanted), graph, token), values)
     return outputs[: len(unit.program.outputs)]
 

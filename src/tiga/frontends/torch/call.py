@@ -298,7 +298,7 @@ def _run(state: State, variant: Variant, graph: Graph, fields: Any, params: Any)
     for bound in variant.captured.bounds:
         state.checked.require(bound, *_field(bound.source, fields, params))
     values = _bind(variant, graph, fields, params, state)
-    outputs = run(variant.unit, graph, graph.token(), values)
+    outputs = run(variant.unit, graph, None, values)
     if variant.single:
         return outputs[0]
     return tree_map(lambda i: outputs[i], variant.captured.result)

@@ -82,6 +82,9 @@ class Runnable:
             space: layout_of(Type(program.order[0].type.dtype, (), space)).extent
             for space in spaces
         }
+        related = {s for r in program.relations for s in (r.src, r.dst, r.edge)}
+        self.is_related = spaces <= related
+        """Whether the relations of the program fix the extents of all its spaces."""
 
     @cached_property
     def gpu(self) -> GpuExecutable:
@@ -134,6 +137,9 @@ class Runnable:
         return partial(self._run_on_cpu, topology, values, outputs)
 
     def _sizes(self, topology: Snapshot) -> dict[Space, int]:
+        """The extents that no relation fixes."""
+        if self.is_related:
+            return {}
         return {s: getattr(topology, e) for s, e in self.extents.items() if e is not None}
 
     def _run_on_cpu(
