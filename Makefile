@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 PYTEST_ARGS ?=
-BENCH ?= weighted_sum edge_difference peak_memory call_overhead first_call
+BENCH ?= weighted_sum edge_difference/sum edge_difference/mean edge_difference/max peak_memory call_overhead first_call
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
