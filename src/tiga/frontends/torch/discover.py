@@ -30,6 +30,9 @@ from tiga.reducers import CustomReducer, Multi, Reducer
 
 PlaceKey = tuple[int, Any]
 
+_PROGRAMS = "tiga._cli"
+"""The demonstration's kernels are written as a user's are, and may change as theirs may."""
+
 _LIBRARIES = frozenset(
     {"torch", "numpy", "tiga", "scipy", "ml_dtypes", "torch_mlir"} | set(sys.stdlib_module_names)
 ) - {"__main__"}
@@ -54,7 +57,8 @@ _ATOMS = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.
 def is_library(value: Any) -> bool:
     """Whether a function, class or module belongs to Python, torch or numpy, and is trusted."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return (name or "builtins").partition(".")[0] in _LIBRARIES
+    name = name or "builtins"
+    return name.partition(".")[0] in _LIBRARIES and not name.startswith(_PROGRAMS)
 
 
 def place_key(place: Place) -> PlaceKey:

@@ -9,13 +9,17 @@ import torch
 import tiga
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(tiga.__file__).parent))
+_PROGRAMS = str(Path(tiga.__file__).parent / "_cli")
+"""The demonstration's kernels are written as a user's are."""
+
 _is_library: dict[str, bool] = {}
 
 
 def _belongs_to_library(filename: str) -> bool:
     known = _is_library.get(filename)
     if known is None:
-        known = filename.startswith((*_LIBRARIES, "<frozen"))
+        library = filename.startswith((*_LIBRARIES, "<frozen"))
+        known = library and not filename.startswith(_PROGRAMS)
         _is_library[filename] = known
     return known
 
