@@ -13,18 +13,15 @@ from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.kernel import Kernels
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
 from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
-from tiga.backends.llvm.node_products import ProductStep, is_small
+from tiga.backends.llvm.node_products import MAX_TASKS, ROWS_PER_TASK, ProductStep, is_small
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
 from tiga.backends.llvm.stages import Stages
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
+from tiga.relations.walk import HUB_DEGREE
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
-
-HUB_DEGREE = 4096
-ROWS_PER_TASK = 256
-MAX_TASKS = 512
 
 
 class Walk(Protocol):

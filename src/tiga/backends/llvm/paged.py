@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.executable import (
-    HUB_DEGREE,
     Executable,
     ProductStep,
     RowStep,
@@ -29,7 +28,7 @@ from tiga.backends.llvm.paged_stage import Page, PagedGraph, Stage
 from tiga.errors import UnsupportedByBackend
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import LibraryCall
-from tiga.relations.walk import plan_rows
+from tiga.relations.walk import HUB_DEGREE, plan_rows
 from tiga.runtime.pages import Rows
 from tiga.runtime.queue import Stream
 from tiga.trace.node import Node

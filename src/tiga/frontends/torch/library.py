@@ -23,7 +23,7 @@ from tiga.errors import InvalidValue
 from tiga.frontends.torch.batching import stacked
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.topologies import Topologies, Topology
-from tiga.frontends.torch.unit import Unit, rules_for, unit_of
+from tiga.frontends.torch.unit import RULES, Unit, unit_of
 from tiga.ir.context import parse
 from tiga.passes.levels import new_context
 from tiga.passes.text import form_text, forms_of
@@ -160,7 +160,7 @@ def training_text(text: str, wanted: tuple[int, ...]) -> str:
     call = callee(text)
     program = call.unit.program
     targets = tuple(call.tensors[i] for i in wanted)
-    full = training(program, targets, rules_for(program))
+    full = training(program, targets, RULES)
     return encode(full, call.graph_kind, call.arguments)
 
 
@@ -179,7 +179,7 @@ def backward_of(text: str, wanted: tuple[int, ...], present: tuple[int, ...]) ->
     """The gradients of some tensors of a call for the outputs that have a cotangent."""
     call = callee(text)
     targets = tuple(call.tensors[i] for i in wanted)
-    found = gradient(call.program, targets, present, rules_for(call.program))
+    found = gradient(call.program, targets, present, RULES)
     kinds = [call.arguments[i] if kind == "input" else TENSOR for kind, i in found.arguments]
     text = encode(found.program, call.graph_kind, kinds)
     return Backward(text, found.arguments, found.wanted)
@@ -191,7 +191,7 @@ def tangent_text(text: str, moving: tuple[int, ...]) -> tuple[str, tuple[int, ..
     call come their tangents. Also says which outputs have a tangent at all."""
     call = callee(text)
     targets = tuple(call.tensors[i] for i in moving)
-    made, live = tangent(call.program, targets, rules_for(call.program))
+    made, live = tangent(call.program, targets, RULES)
     return encode(made, call.graph_kind, (*call.arguments, *(TENSOR for _ in moving))), tuple(live)
 
 

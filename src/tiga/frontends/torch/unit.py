@@ -32,18 +32,11 @@ from tiga.trace.program import Program
 from tiga.types import GLOBAL, Space, Type
 
 
-def rules_for(program: Program) -> Rules:
-    """Rules whose new inputs have labels that no input of `program` has: a second derivative has
-    cotangents and saved outputs beside those of the first."""
-    taken = {node.op.label for node in program.inputs}
+def _make_input(label: str, of: Type) -> Node:
+    return Input(label, of)()
 
-    def make_input(label: str, of: Type) -> Node:
-        while label in taken:
-            label += "'"
-        return Input(label, of)()
 
-    return Rules(add, make_input)
-
+RULES = Rules(add, _make_input)
 
 PARALLEL_ELEMENTS = 32768
 """Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
@@ -177,7 +170,7 @@ class Trained:
 
     def __init__(self, program: Program, wanted: tuple[int, ...]) -> None:
         self.wanted = wanted
-        self.runnable = Runnable(training(program, wanted, rules_for(program)))
+        self.runnable = Runnable(training(program, wanted, RULES))
         full = self.runnable.program
         self.floats = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
         self.whole = tuple(i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float)
@@ -187,7 +180,7 @@ class Trained:
 
     def _gradient(self, present: tuple[int, ...]) -> Gradient:
         program = self.runnable.program
-        return gradient(program, self.wanted, present, rules_for(program))
+        return gradient(program, self.wanted, present, RULES)
 
     @cached_property
     def saved(self) -> tuple[list[int], list[int]]:
@@ -214,7 +207,7 @@ class Trained:
             found = self.tangents.get(moving)
             if found is None:
                 program = self.runnable.program
-                made, live = tangent(program, moving, rules_for(program))
+                made, live = tangent(program, moving, RULES)
                 found = self.tangents[moving] = unit_of(made), live
         return found
 
