@@ -1,46 +1,100 @@
-"""NVIDIA's driver, as far as buffers need it: memory, pinned memory and copies, by ctypes.
+"""NVIDIA's driver, by ctypes: memory, copies, streams, events and kernels of one device.
 
-It uses each device's primary context, the one that other libraries in the process share.
+It uses each device's primary context, the one that other libraries in the process share. Work
+goes to a stream, named by its handle; stream 0 is the device's default stream, torch's as well.
 """
 
 import ctypes
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
-from tiga.errors import UnsupportedByBackend
+from tiga.errors import OutOfBudget, UnsupportedByBackend
 
 _LIBRARIES = ("libcuda.so.1", "libcuda.so")
+
+OUT_OF_MEMORY = 2
+NOT_READY = 600
+INVALID_CONTEXT = (3, 201)
+"""What the driver answers on a thread that has no context, or another device's."""
+
+_CAPABILITY = (75, 76)
+_RELEASE_THRESHOLD = 4
+_NON_BLOCKING = 1
+_NO_TIMING = 2
 
 
 class Driver:
     """One device. Every call makes its context current on the calling thread first."""
 
     def __init__(self, library: Any, device: int) -> None:
-        self._library = library
-        handle, self._context = ctypes.c_int(), ctypes.c_void_p()
-        self._check("cuDeviceGet", ctypes.byref(handle), ctypes.c_int(device))
-        self._check("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), handle)
+        self.library = library
+        self.index = device
+        self._handle, self._context = ctypes.c_int(), ctypes.c_void_p()
+        self._check("cuDeviceGet", ctypes.byref(self._handle), ctypes.c_int(device))
+        self._check("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._handle)
+        self._has_pool = False
+
+    def activate(self) -> None:
+        """Make this device's context the calling thread's."""
+        self._check("cuCtxSetCurrent", self._context)
+
+    def attribute(self, number: int) -> int:
+        """A fact about the device, by its number in the driver's list."""
+        value = ctypes.c_int()
+        self._check("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(number), self._handle)
+        return value.value
+
+    def capability(self) -> int:
+        """The compute capability: 90 for 9.0."""
+        major, minor = map(self.attribute, _CAPABILITY)
+        return 10 * major + minor
 
     def allocate(self, nbytes: int) -> int:
         """The address of device memory."""
         address = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, 1)))
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, 1)))
         return address.value
 
     def free(self, address: int) -> None:
         """Give device memory back."""
-        self._call("cuMemFree_v2", ctypes.c_uint64(address))
+        self.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def allocate_on(self, stream: int, nbytes: int) -> int:
+        """The address of device memory for work on a stream: memory that `free_on` gave back is
+        used again without asking the driver for more, and nothing waits.
+
+        Raises:
+            OutOfBudget: the device has not so much memory left.
+        """
+        if not self._has_pool:
+            self._keep_freed_memory()
+        address = ctypes.c_uint64()
+        count = ctypes.c_size_t(max(nbytes, 1))
+        self.call("cuMemAllocAsync", ctypes.byref(address), count, ctypes.c_void_p(stream))
+        return address.value
+
+    def free_on(self, stream: int, address: int) -> None:
+        """Give memory back once the work that a stream holds by now is done."""
+        self.call("cuMemFreeAsync", ctypes.c_uint64(address), ctypes.c_void_p(stream))
+
+    def _keep_freed_memory(self) -> None:
+        pool = ctypes.c_void_p()
+        self._check("cuDeviceGetDefaultMemPool", ctypes.byref(pool), self._handle)
+        everything = ctypes.c_uint64(2**64 - 1)
+        number = ctypes.c_int(_RELEASE_THRESHOLD)
+        self._check("cuMemPoolSetAttribute", pool, number, ctypes.byref(everything))
+        self._has_pool = True
 
     def allocate_pinned(self, nbytes: int) -> int:
         """The address of host memory that the device can copy from and to directly."""
         address = ctypes.c_void_p()
         count = ctypes.c_size_t(max(nbytes, 1))
-        self._call("cuMemHostAlloc", ctypes.byref(address), count, ctypes.c_uint(0))
+        self.call("cuMemHostAlloc", ctypes.byref(address), count, ctypes.c_uint(0))
         return int(address.value or 0)
 
     def free_pinned(self, address: int) -> None:
         """Give pinned memory back."""
-        self._call("cuMemFreeHost", ctypes.c_void_p(address))
+        self.call("cuMemFreeHost", ctypes.c_void_p(address))
 
     def copy_in(self, device: int, host: int, nbytes: int) -> None:
         """From host to device; done when it returns."""
@@ -50,27 +104,105 @@ class Driver:
         """From device to host; done when it returns."""
         self._copy("cuMemcpyDtoH_v2", ctypes.c_void_p(host), ctypes.c_uint64(device), nbytes)
 
+    def copy_in_on(self, stream: int, device: int, host: int, nbytes: int) -> None:
+        """From host to device, in order with a stream. Pageable memory may be changed when it
+        returns, pinned memory only when the stream has got there."""
+        self._copy_on(stream, "cuMemcpyHtoDAsync_v2", ctypes.c_uint64(device),
+                      ctypes.c_void_p(host), nbytes)  # fmt: skip
+
+    def copy_out_on(self, stream: int, host: int, device: int, nbytes: int) -> None:
+        """From device to host, in order with a stream; `synchronize` before reading."""
+        self._copy_on(stream, "cuMemcpyDtoHAsync_v2", ctypes.c_void_p(host),
+                      ctypes.c_uint64(device), nbytes)  # fmt: skip
+
+    def copy_on(self, stream: int, to: int, source: int, nbytes: int) -> None:
+        """Within the device, in order with a stream."""
+        self._copy_on(stream, "cuMemcpyDtoDAsync_v2", ctypes.c_uint64(to),
+                      ctypes.c_uint64(source), nbytes)  # fmt: skip
+
+    def _copy_on(self, stream: int, name: str, to: Any, source: Any, nbytes: int) -> None:
+        if nbytes:
+            self.call(name, to, source, ctypes.c_size_t(nbytes), ctypes.c_void_p(stream))
+
     def zero(self, address: int, nbytes: int) -> None:
         """Set device memory to zero."""
         if nbytes:
             count = ctypes.c_size_t(nbytes)
-            self._call("cuMemsetD8_v2", ctypes.c_uint64(address), ctypes.c_ubyte(0), count)
+            self.call("cuMemsetD8_v2", ctypes.c_uint64(address), ctypes.c_ubyte(0), count)
+
+    def zero_on(self, stream: int, address: int, nbytes: int) -> None:
+        """Set device memory to zero, in order with a stream."""
+        if nbytes:
+            count, zero = ctypes.c_size_t(nbytes), ctypes.c_ubyte(0)
+            stream_handle = ctypes.c_void_p(stream)
+            self.call("cuMemsetD8Async", ctypes.c_uint64(address), zero, count, stream_handle)
+
+    # streams and events
+
+    def new_stream(self) -> int:
+        """The handle of a stream whose work runs beside that of others."""
+        handle = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(handle), ctypes.c_uint(_NON_BLOCKING))
+        return handle.value or 0
+
+    def close_stream(self, stream: int) -> None:
+        """Free a stream once its work is done."""
+        self.call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Wait until the work that a stream holds is done.
+
+        Raises:
+            UnsupportedByBackend: a kernel failed; the message has the driver's reason.
+        """
+        self.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+
+    def record_event(self, stream: int = 0) -> int:
+        """The handle of an event that happens when a stream has done what it holds by now."""
+        handle = ctypes.c_void_p()
+        self.call("cuEventCreate", ctypes.byref(handle), ctypes.c_uint(_NO_TIMING))
+        self.call("cuEventRecord", handle, ctypes.c_void_p(stream))
+        return handle.value or 0
+
+    def wait_event(self, stream: int, event: int) -> None:
+        """Keep a stream's later work until an event has happened; the host does not wait."""
+        flags = ctypes.c_uint(0)
+        self.call("cuStreamWaitEvent", ctypes.c_void_p(stream), ctypes.c_void_p(event), flags)
+
+    def has_happened(self, event: int) -> bool:
+        """Whether an event has happened."""
+        self.activate()
+        code = self.library.cuEventQuery(ctypes.c_void_p(event))
+        if code not in (0, NOT_READY):
+            self.refuse("cuEventQuery", code)
+        return not code
+
+    def close_event(self, event: int) -> None:
+        """Free an event."""
+        self.call("cuEventDestroy_v2", ctypes.c_void_p(event))
+
+    # calls
 
     def _copy(self, name: str, to: Any, source: Any, nbytes: int) -> None:
         if nbytes:
-            self._call(name, to, source, ctypes.c_size_t(nbytes))
+            self.call(name, to, source, ctypes.c_size_t(nbytes))
 
-    def _call(self, name: str, *arguments: Any) -> None:
-        self._check("cuCtxSetCurrent", self._context)
+    def call(self, name: str, *arguments: Any) -> None:
+        self.activate()
         self._check(name, *arguments)
 
     def _check(self, name: str, *arguments: Any) -> None:
-        code = getattr(self._library, name)(*arguments)
+        code = getattr(self.library, name)(*arguments)
         if code:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorString(ctypes.c_int(code), ctypes.byref(text))
-            reason = (text.value or b"unknown error").decode()
-            raise UnsupportedByBackend(f"the CUDA driver refused {name}: {reason} (code {code}).")
+            self.refuse(name, code)
+
+    def refuse(self, name: str, code: int) -> NoReturn:
+        """Raise for what a call of the driver answered."""
+        text = ctypes.c_char_p()
+        self.library.cuGetErrorString(ctypes.c_int(code), ctypes.byref(text))
+        reason = (text.value or b"unknown error").decode()
+        kind = OutOfBudget if code == OUT_OF_MEMORY else UnsupportedByBackend
+        raise kind(f"the CUDA driver refused {name}: {reason} (code {code}).")
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,97 @@
+"""Compiled kernels on a device, and launches with their arguments laid out beforehand.
+
+A launch takes a few microseconds: every argument of the driver's call is made once, and the
+kernel's arguments are read from slots of 8 bytes, of which only those that change are written.
+"""
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tiga.runtime.driver import INVALID_CONTEXT, Driver
+
+_MAX_DYNAMIC_SHARED = 8
+_STATIC_SHARED = 1
+_LOCAL_BYTES = 3
+_REGISTERS = 4
+_STATIC_LIMIT = 48 * 2**10
+"""Bytes of shared memory that a block has without asking for more."""
+
+_ONE = ctypes.c_uint(1)
+
+
+class Function:
+    """One kernel of a compiled binary, on one device.
+
+    `registers` and `spilled_bytes` are per thread, as the driver reports them.
+    """
+
+    def __init__(self, driver: Driver, binary: bytes, name: str, threads: int, shared: int) -> None:
+        self.driver, self.name = driver, name
+        self.threads, self.shared = threads, shared
+        self._module, self.handle = ctypes.c_void_p(), ctypes.c_void_p()
+        image = ctypes.create_string_buffer(binary, len(binary))
+        driver.call("cuModuleLoadData", ctypes.byref(self._module), image)
+        symbol = ctypes.c_char_p(name.encode())
+        driver.call("cuModuleGetFunction", ctypes.byref(self.handle), self._module, symbol)
+        if shared > _STATIC_LIMIT - self._fact(_STATIC_SHARED):
+            wanted = ctypes.c_int(_MAX_DYNAMIC_SHARED), ctypes.c_int(shared)
+            driver.call("cuFuncSetAttribute", self.handle, *wanted)
+        self.registers = self._fact(_REGISTERS)
+        self.spilled_bytes = self._fact(_LOCAL_BYTES)
+
+    def _fact(self, number: int) -> int:
+        value = ctypes.c_int()
+        what = ctypes.c_int(number)
+        self.driver.call("cuFuncGetAttribute", ctypes.byref(value), what, self.handle)
+        return value.value
+
+
+class Slots:
+    """Arguments of kernels, 8 bytes each: addresses, whole numbers, and bits of floats.
+
+    The first `varying` of them are written anew for every run, the rest stays. A kernel's argument
+    of 4 bytes is the low half of its slot.
+    """
+
+    def __init__(self, varying: int, fixed: Sequence[int]) -> None:
+        self._array = (ctypes.c_uint64 * max(varying + len(fixed), 1))()
+        self._array[varying : varying + len(fixed)] = [number % 2**64 for number in fixed]
+        self._pack = struct.Struct(f"={varying}Q").pack_into
+        self.lock = threading.Lock()
+
+    def fill(self, addresses: Sequence[int]) -> None:
+        """Write the arguments that change. Hold `lock` from here to the last launch."""
+        self._pack(self._array, 0, *addresses)
+
+    def table(self, places: Sequence[int]) -> Any:
+        """What the driver takes for arguments: a pointer to each, in a kernel's order."""
+        base = ctypes.addressof(self._array)
+        return (ctypes.c_void_p * max(len(places), 1))(*(base + 8 * place for place in places))
+
+
+def launcher(
+    function: Function, grid: tuple[int, int, int], slots: Slots, places: Sequence[int]
+) -> Callable[[Any], None]:
+    """A launch over a grid with the arguments at these places of `slots`.
+
+    It takes a stream, as a `ctypes.c_void_p`, and copies the arguments before it returns. The
+    device should be the thread's current one; on a thread that has none it is made current.
+    """
+    driver, table = function.driver, slots.table(places)
+    launch = driver.library.cuLaunchKernel
+    threads, shared = ctypes.c_uint(function.threads), ctypes.c_uint(function.shared)
+    head = (function.handle, *map(ctypes.c_uint, grid), threads, _ONE, _ONE, shared)
+
+    def run(stream: Any) -> None:
+        code = launch(*head, stream, table, None)
+        if code in INVALID_CONTEXT:
+            driver.activate()
+            code = launch(*head, stream, table, None)
+        if code:
+            driver.refuse(f"to launch {function.name}", code)
+
+    run.slots = slots  # type: ignore[attr-defined]  # the table points into it
+    return run

@@ -1,0 +1,108 @@
+"""Launches without torch, against a library that stands for NVIDIA's driver."""
+
+import ctypes
+import struct
+
+import pytest
+
+from tiga.errors import InvalidType, OutOfBudget, UnsupportedByBackend
+from tiga.runtime.driver import Driver
+from tiga.runtime.functions import Function, Slots, launcher
+
+
+class Library:
+    """Answers 0 to everything, writes down launches, and fails where it is told to."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count, self.calls, self.launches = count, [], []
+        self.answers: dict[str, list[int]] = {}
+
+    def __getattr__(self, name: str):
+        def call(*arguments) -> int:
+            self.calls.append(name)
+            if name == "cuLaunchKernel":
+                self.launches.append(self._read(arguments))
+            if name == "cuGetErrorString":
+                arguments[1]._obj.value = b"its reason"
+            answers = self.answers.get(name)
+            return answers.pop(0) if answers else 0
+
+        return call
+
+    def _read(self, arguments) -> tuple:
+        _, *sizes, stream, table, extra = arguments
+        assert extra is None
+        taken = [ctypes.c_uint64.from_address(table[i]).value for i in range(self.count)]
+        return [s.value for s in sizes], stream.value, taken
+
+
+@pytest.fixture
+def library() -> Library:
+    return Library(3)
+
+
+@pytest.fixture
+def function(library) -> Function:
+    return Function(Driver(library, 0), b"machine code", "rows", 128, 1024)
+
+
+def test_arguments_are_read_from_their_slots(library, function):
+    slots = Slots(2, [7, -1])
+    launch = launcher(function, (5, 2, 1), slots, [1, 2, 3])
+    for addresses in ((1000, 2000), (3000, 2**63)):
+        slots.fill(addresses)
+        launch(ctypes.c_void_p(77))
+        sizes, stream, taken = library.launches[-1]
+        assert sizes == [5, 2, 1, 128, 1, 1, 1024]
+        assert stream == 77
+        assert taken == [addresses[1], 7, 2**64 - 1]
+
+
+def test_a_thread_without_a_context_gets_one(library, function):
+    launch = launcher(function, (1, 1, 1), Slots(0, [1, 2, 3]), [0, 1, 2])
+    library.answers["cuLaunchKernel"] = [201]
+    library.calls.clear()
+    launch(ctypes.c_void_p(0))
+    assert library.calls == ["cuLaunchKernel", "cuCtxSetCurrent", "cuLaunchKernel"]
+
+
+def test_what_the_driver_refuses_is_raised_with_its_reason(library, function):
+    launch = launcher(function, (1, 1, 1), Slots(0, [1, 2, 3]), [0, 1, 2])
+    library.answers["cuLaunchKernel"] = [700]
+    with pytest.raises(UnsupportedByBackend, match=r"to launch rows: its reason \(code 700\)"):
+        launch(ctypes.c_void_p(0))
+
+
+def test_no_memory_left_is_a_refusal_of_its_own(library):
+    library.answers["cuMemAllocAsync"] = [2]
+    with pytest.raises(OutOfBudget, match="cuMemAllocAsync"):
+        Driver(library, 0).allocate_on(0, 2**40)
+
+
+def test_much_shared_memory_is_asked_for(library):
+    Function(Driver(library, 0), b"machine code", "rows", 128, 100_000)
+    assert "cuFuncSetAttribute" in library.calls
+
+
+def test_numbers_become_slots():
+    pytest.importorskip("triton")
+    from tiga.backends.triton.device import slot_of
+
+    assert slot_of("*fp32", 2**40) == 2**40
+    assert struct.unpack("<f", struct.pack("<I", slot_of("fp32", 0.5))) == (0.5,)
+    assert struct.unpack("<d", struct.pack("<Q", slot_of("fp64", 0.1))) == (0.1,)
+    with pytest.raises(InvalidType, match="i32"):
+        slot_of("i32", 0.5)
+
+
+def test_hidden_parameters_are_counted_in_the_machine_code():
+    pytest.importorskip("triton")
+    from tests.gpu import programs
+    from tiga.backends.triton.compiled import compile_kernel
+    from tiga.backends.triton.device import hidden_parameters
+    from tiga.backends.triton.executable import compile_program
+    from tiga.types import float32
+
+    for source in compile_program(programs.MAKERS["total"](float32).program).sources():
+        compiled = compile_kernel(source, 90, [p.type.startswith("*") for p in source.parameters])
+        assert hidden_parameters(compiled, source) == 2
