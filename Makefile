@@ -5,36 +5,47 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+NATIVE ?= $(VENV)-native
 PIP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH ?= weighted_sum edge_difference/sum edge_difference/mean edge_difference/max peak_memory call_overhead first_call
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
-INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
+INSTALL = -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
+
+# What runs where torch is not installed; tests of it skip, and killed writers cost 15 seconds.
+NATIVE_TESTS ?= tests/native tests/memory tests/docs --ignore=tests/memory/test_faults.py
 
 # Tests that compile hundreds of kernels are for `make test`.
 QUICK := $(foreach name,torch_ pyg arithmetic exactness triton_kernels,--ignore-glob='*/unit/test_$(name)*')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gpu gpu-bench test test-all check format bench golden docs doctor clean
+.PHONY: help demo gpu gpu-bench test test-all test-native check format bench golden docs doctor clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	bash tools/make_venv.sh $(PYTHON) $(VENV)
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[demo]'
+	$(RUN) $(INSTALL) -e '.[demo]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[test]'
+	$(RUN) $(INSTALL) -e '.[test]'
 	@touch $@ $(VENV)/.demo
 
+$(NATIVE)/bin/python:
+	bash tools/make_venv.sh $(PYTHON) $(NATIVE)
+
+$(NATIVE)/.test: pyproject.toml constraints.txt | $(NATIVE)/bin/python
+	$(NATIVE)/bin/python $(INSTALL) -e '.[test-native]'
+	@touch $@
+
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[docs]'
+	$(RUN) $(INSTALL) -e '.[docs]'
 	@touch $@
 
 demo: $(VENV)/.demo ## train a small graph network and compare it with torch
@@ -43,8 +54,13 @@ demo: $(VENV)/.demo ## train a small graph network and compare it with torch
 doctor: $(VENV)/.demo ## say what Tiga finds on this machine
 	$(RUN) -m tiga
 
-test: $(VENV)/.test ## every test but the slow ones
+test: $(VENV)/.test ## every test but the slow ones, then those of test-native
 	$(RUN) -m pytest -m 'not slow and not gpu' $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory test-native
+
+test-native: $(NATIVE)/.test ## native tensors, memory and documents in an environment without torch
+	! $(NATIVE)/bin/python -c 'import torch' 2>/dev/null
+	$(NATIVE)/bin/python -m pytest -q -m 'not slow and not gpu' $(NATIVE_TESTS)
 
 test-all: $(VENV)/.test ## every test
 	$(RUN) -m pytest $(PYTEST_ARGS)
@@ -76,5 +92,5 @@ docs: $(VENV)/.docs ## build the pages of docs/ into build/site
 	$(BIN)/mkdocs build --strict
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NATIVE) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -177,6 +177,7 @@ def test_a_missing_spill_folder_is_found_at_once(tmp_path: Path) -> None:
 
 
 def test_the_timeline_can_be_plotted(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     with tg.execution() as run:
         tg.ones(10).spill()
     assert max(host for _, host, _ in run.timeline()) == 40

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tiga as tg
 from tiga.errors import (
@@ -18,6 +17,8 @@ from tiga.errors import (
     UnsupportedByBackend,
 )
 from tiga.runtime.tiers import parse_size
+
+torch = pytest.importorskip("torch")
 
 NODES, EDGES, WIDTH = 3000, 60_000, 8
 
