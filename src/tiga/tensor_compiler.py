@@ -61,10 +61,7 @@ class TensorExecutable:
         """After which step which values are not read any more."""
         last: dict[Node, int] = {}
         for number, step in enumerate(self.steps):
-            reads = [load.node for load in step.loads] if isinstance(step, KernelStep) else (
-                step.node.inputs
-            )  # fmt: skip
-            last.update(dict.fromkeys(reads, number))
+            last.update(dict.fromkeys(_reads(step), number))
         kept = {*self.program.outputs, *self.program.inputs, *self.constants}
         released: list[list[Node]] = [[] for _ in self.steps]
         for node, number in last.items():
@@ -73,10 +70,26 @@ class TensorExecutable:
         return released
 
     @cached_property
+    def fresh(self) -> bool:
+        """Whether every output is an array that a kernel made, for this output alone."""
+        made = [node for step in self.kernels for node in step.outputs]
+        outputs = self.program.outputs
+        return len(set(outputs)) == len(outputs) and set(outputs) <= set(made)
+
+    @cached_property
+    def _wiring(self) -> "Wiring":
+        return Wiring.of(self)
+
+    @cached_property
     def templates(self) -> dict[int, Template]:
         """The kernels by the number of their step, compiled."""
         kernels = enumerate(self.steps)
         return {i: template(step) for i, step in kernels if isinstance(step, KernelStep)}
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether its kernels have machine code."""
+        return "templates" in self.__dict__
 
     def compile(self) -> float:
         """Compile what is not compiled yet; milliseconds spent."""
@@ -86,17 +99,7 @@ class TensorExecutable:
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for given inputs."""
-        known: dict[Node, np.ndarray] = dict(zip(self.program.inputs, arrays, strict=True))
-        known.update(self.constants)
-        for number, step in enumerate(self.steps):
-            if isinstance(step, KernelStep):
-                found = run_kernel(self.templates[number], known)
-                known.update(zip(step.outputs, found, strict=True))
-            else:
-                known[step.node] = call_library(step.node, known)
-            for node in self._released[number]:
-                del known[node]
-        return [known[node] for node in self.program.outputs]
+        return self._wiring.run(arrays)
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -104,12 +107,73 @@ class TensorExecutable:
         outputs = set(self.program.outputs)
         live = peak = 0
         for number, step in enumerate(self.steps):
-            written = step.outputs if isinstance(step, KernelStep) else (step.node,)
-            live += sum(n.type.row_bytes for n in written if n not in outputs)
+            live += sum(n.type.row_bytes for n in _writes(step) if n not in outputs)
             peak = max(peak, live)
             gone = (n for n in self._released[number] if n not in outputs)
             live -= sum(n.type.row_bytes for n in gone)
         return peak
+
+
+def _reads(step: TensorStep) -> tuple[Node, ...]:
+    if isinstance(step, KernelStep):
+        return tuple(load.node for load in step.loads)
+    return step.node.inputs
+
+
+def _writes(step: TensorStep) -> tuple[Node, ...]:
+    return step.outputs if isinstance(step, KernelStep) else (step.node,)
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A step by the places of its values: what does it, what it reads, writes, and lets go."""
+
+    work: Template | Node
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    released: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """An executable with numbered values, so that a run looks nothing up: inputs come first, then
+    constants and what the steps compute."""
+
+    wires: tuple[Wire, ...]
+    outputs: tuple[int, ...]
+    rest: tuple[np.ndarray | None, ...]
+
+    @staticmethod
+    def of(executable: TensorExecutable) -> "Wiring":
+        """The wiring of an executable, whose kernels are compiled for it."""
+        program, constants = executable.program, executable.constants
+        place = {node: i for i, node in enumerate((*program.inputs, *constants))}
+        wires = []
+        for number, step in enumerate(executable.steps):
+            for node in _writes(step):
+                place.setdefault(node, len(place))
+            work = executable.templates[number] if isinstance(step, KernelStep) else step.node
+            wires.append(Wire(
+                work, *(tuple(place[n] for n in nodes) for nodes in
+                        (_reads(step), _writes(step), executable._released[number]))
+            ))  # fmt: skip
+        computed = len(place) - len(program.inputs) - len(constants)
+        rest = (*constants.values(), *(None,) * computed)
+        return Wiring(tuple(wires), tuple(place[n] for n in program.outputs), rest)
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs for given inputs."""
+        values: list[Any] = [*arrays, *self.rest]
+        for wire in self.wires:
+            given = [values[i] for i in wire.reads]
+            if isinstance(wire.work, Node):
+                values[wire.writes[0]] = call_library(wire.work, given)
+            else:
+                for place, array in zip(wire.writes, run_kernel(wire.work, given), strict=True):
+                    values[place] = array
+            for place in wire.released:
+                values[place] = None
+        return [values[i] for i in self.outputs]
 
 
 @dataclass(frozen=True)
@@ -139,7 +203,9 @@ def prepare_tensors(
     given = {program.outputs[0]: output}
     for number, step in enumerate(executable.steps):
         if isinstance(step, KernelStep):
-            bound = bind(executable.templates[number], known, given)
+            loaded = [known[load.node] for load in step.loads]
+            places = [given.get(node) for node in step.outputs]
+            bound = bind(executable.templates[number], loaded, places)
             kept.append(bound)
             known.update(_bind_kernel(bound, given, calls))
         else:
@@ -159,8 +225,8 @@ def _refreshed(array: np.ndarray, calls: list[Callable[[], Any]]) -> np.ndarray:
 def _bind_kernel(
     bound: Bound, given: Mapping[Node, np.ndarray], calls: list[Callable[[], Any]]
 ) -> dict[Node, np.ndarray]:
-    outputs = bound.step.outputs
-    if bound.is_plain:
+    outputs = bound.kernel.step.outputs
+    if bound.kernel.plain:
         calls.append(bound.serial or bound.run)
         return dict(zip(outputs, bound.stored, strict=True))
     places = [given[n] if n in given else np.empty(n.type.shape, n.type.dtype.numpy)
@@ -180,7 +246,7 @@ def _bind_library(
     given: Mapping[Node, np.ndarray],
     calls: list[Callable[[], Any]],
 ) -> np.ndarray:
-    inputs = {child: known[child] for child in node.inputs}
+    inputs = [known[child] for child in node.inputs]
     place = given.get(node)
     if place is None:
         place = np.empty(node.type.shape, node.type.dtype.numpy)
@@ -192,12 +258,11 @@ def _bind_library(
     return place
 
 
-def call_library(node: Node, known: dict[Node, np.ndarray]) -> np.ndarray:
+def call_library(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """One op by numpy."""
-    arrays = [known[child][None] for child in node.inputs]
     try:
         with np.errstate(all="ignore"):
-            value = apply_op(node, arrays)
+            value = apply_op(node, [array[None] for array in arrays])
     except IndexError as error:
         raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
     return value.reshape(node.type.shape) if value.size == node.type.size else value[0]

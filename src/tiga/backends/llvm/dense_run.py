@@ -2,7 +2,7 @@
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
@@ -16,7 +16,7 @@ from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
 from tiga.runtime.pool import POOL, staggered
-from tiga.trace.node import Node
+from tiga.types import Shape, Type
 
 TASK_ELEMENTS = 16384
 """Elements per task: enough to hide a launch, few enough to balance threads."""
@@ -78,16 +78,52 @@ def decompose(spec: Spec, rows: int, columns: int) -> Decomposition:
 
 
 @dataclass(frozen=True)
+class Store:
+    """An output of a kernel: the array that the kernel writes, and how it becomes the value."""
+
+    kind: str
+    combine: str
+    memory: Shape
+    dtype: np.dtype
+    value: Type
+
+    def array(self, place: int) -> np.ndarray:
+        """Memory for the kernel to write."""
+        if self.kind in (FULL, ROW):
+            return POOL.array(self.memory, self.dtype)
+        if self.kind == COLUMN:
+            return staggered(self.memory, self.dtype, place)
+        return np.empty(self.memory, self.dtype)
+
+    def finished(self, array: np.ndarray) -> np.ndarray:
+        """The value, its parts combined in their order."""
+        if self.kind in (FULL, ROW):
+            return array
+        if self.combine != "add":
+            combined = _COMBINE[self.combine].reduce(array, axis=0)
+        elif self.kind == TOTAL:
+            combined = array.sum(axis=0, dtype=np.promote_types(array.dtype, np.float64)
+                                 if array.dtype.kind in "fc" else array.dtype)  # fmt: skip
+        else:
+            combined = _added(array)
+        return np.asarray(combined).astype(self.value.dtype.numpy).reshape(self.value.shape)
+
+
+@dataclass(frozen=True)
 class Template:
     """A kernel with everything but the addresses of its arrays: `loads` and `stores` say which
-    slots of the table take which."""
+    slots of the table take which. `serial`: one thread is faster. `plain`: the arrays that it
+    writes are the values."""
 
     step: KernelStep
     code: Code
-    parts: Decomposition
+    tasks: int
     words: tuple[int, ...]
     loads: tuple[tuple[int, int], ...]
     stores: tuple[tuple[int, int], ...]
+    outputs: tuple[Store, ...]
+    serial: bool
+    plain: bool
 
 
 def template(step: KernelStep) -> Template:
@@ -99,11 +135,24 @@ def template(step: KernelStep) -> Template:
         for kind in ("load", "store")
     }
     words = tuple(_words(code.names, step, parts))
-    return Template(step, code, parts, words, places["load"], places["store"])
+    outputs = tuple(_store(step, place, parts) for place in range(len(step.outputs)))
+    serial = step.rows * step.columns < SERIAL_BELOW
+    plain = all(one.kind in (FULL, ROW) for one in outputs)
+    return Template(step, code, parts.tasks, words, places["load"], places["store"], outputs,
+                    serial, plain)  # fmt: skip
 
 
-def run_kernel(kernel: Template, arrays: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
-    """The arrays of the kernel's outputs."""
+def _store(step: KernelStep, place: int, parts: Decomposition) -> Store:
+    one = step.spec.instructions[step.spec.stores[place]]
+    value = step.outputs[place].type
+    if one.kind in (FULL, ROW):
+        return Store(one.kind, one.text, value.shape, value.dtype.numpy, value)
+    memory = (parts.batches, step.columns) if one.kind == COLUMN else (parts.tasks,)
+    return Store(one.kind, one.text, memory, value.dtype.compute.numpy, value)
+
+
+def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arrays of the kernel's outputs, for those of its loads."""
     return bind(kernel, arrays).run()
 
 
@@ -111,48 +160,26 @@ def run_kernel(kernel: Template, arrays: Mapping[Node, np.ndarray]) -> list[np.n
 class Bound:
     """A kernel on given arrays: it may run again on what they hold then."""
 
-    step: KernelStep
-    code: Code
-    parts: Decomposition
+    kernel: Template
     stored: list[np.ndarray]
     table: ctypes.Array
     kept: Sequence[np.ndarray]
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the kernel writes its outputs themselves, with nothing left to combine."""
-        spec = self.step.spec
-        return all(spec.instructions[i].kind in (FULL, ROW) for i in spec.stores)
-
-    @property
     def serial(self) -> Callable[[], None] | None:
         """The kernel as a call without arguments, if one thread runs it all."""
-        if self.step.rows * self.step.columns >= SERIAL_BELOW:
+        if not self.kernel.serial:
             return None
-        return call_of(self.code.address, ctypes.addressof(self.table), self.parts.tasks)
+        return call_of(self.kernel.code.address, ctypes.addressof(self.table), self.kernel.tasks)
 
     def run(self) -> list[np.ndarray]:
         """Compute the outputs."""
-        size = self.step.rows * self.step.columns
-        threads = 1 if size < SERIAL_BELOW else parallel.thread_count()
-        launch(self.code.address, ctypes.addressof(self.table), self.parts.tasks, threads)
-        return [self._finished(place) for place in range(len(self.stored))]
-
-    def _finished(self, place: int) -> np.ndarray:
-        """An output, its parts combined in their order."""
-        spec, array = self.step.spec, self.stored[place]
-        one = spec.instructions[spec.stores[place]]
-        node = self.step.outputs[place]
-        if one.kind not in (COLUMN, TOTAL):
-            return array
-        if one.text != "add":
-            combined = _COMBINE[one.text].reduce(array, axis=0)
-        elif one.kind == TOTAL:
-            combined = array.sum(axis=0, dtype=np.promote_types(array.dtype, np.float64)
-                                 if array.dtype.kind in "fc" else array.dtype)  # fmt: skip
-        else:
-            combined = _added(array)
-        return np.asarray(combined).astype(node.type.dtype.numpy).reshape(node.type.shape)
+        kernel = self.kernel
+        threads = 1 if kernel.serial else parallel.thread_count()
+        launch(kernel.code.address, ctypes.addressof(self.table), kernel.tasks, threads)
+        if kernel.plain:
+            return self.stored
+        return [one.finished(a) for one, a in zip(kernel.outputs, self.stored, strict=True)]
 
 
 def _added(parts: np.ndarray) -> np.ndarray:
@@ -166,46 +193,35 @@ def _added(parts: np.ndarray) -> np.ndarray:
 
 def bind(
     kernel: Template,
-    arrays: Mapping[Node, np.ndarray],
-    given: Mapping[Node, np.ndarray] | None = None,
+    arrays: Sequence[np.ndarray],
+    given: Sequence[np.ndarray | None] = (),
 ) -> Bound:
-    """A kernel on arrays; full and row values go to `given` arrays, or to new ones."""
-    step, parts = kernel.step, kernel.parts
-    kept = [np.ascontiguousarray(arrays[load.node]) for load in step.loads]
-    stored = [_output(step, place, parts, given or {}) for place in range(len(step.outputs))]
-    if step.spec.streaming and not _on_lines(step, stored):
+    """A kernel on the arrays of its loads; full and row values go to `given` arrays, where there
+    are some, else to new ones."""
+    kept = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+    stored = [one.array(place) for place, one in enumerate(kernel.outputs)] if not given else [
+        one.array(place) if array is None or one.kind not in (FULL, ROW) else array
+        for place, (one, array) in enumerate(zip(kernel.outputs, given, strict=True))
+    ]  # fmt: skip
+    step = kernel.step
+    if step.spec.streaming and not _on_lines(kernel, stored):
         plain = replace(step, spec=replace(step.spec, streaming=False))
-        return bind(template(plain), arrays, dict(zip(step.outputs, stored, strict=True)))
+        return bind(template(plain), arrays, stored)
     words = list(kernel.words)
     for slot, which in kernel.loads:
         words[slot] = kept[which].__array_interface__["data"][0]
     for slot, which in kernel.stores:
         words[slot] = stored[which].__array_interface__["data"][0]
     table = (ctypes.c_int64 * len(words))(*words)
-    return Bound(step, kernel.code, parts, stored, table, kept)
+    return Bound(kernel, stored, table, kept)
 
 
-def _on_lines(step: KernelStep, stored: Sequence[np.ndarray]) -> bool:
+def _on_lines(kernel: Template, stored: Sequence[np.ndarray]) -> bool:
     """Whether full values start on cache lines."""
-    kinds = [step.spec.instructions[i].kind for i in step.spec.stores]
     return all(
         array.__array_interface__["data"][0] % CACHE_LINE == 0
-        for array, kind in zip(stored, kinds, strict=True) if kind == FULL
+        for array, one in zip(stored, kernel.outputs, strict=True) if one.kind == FULL
     )  # fmt: skip
-
-
-def _output(
-    step: KernelStep, place: int, parts: Decomposition, given: Mapping[Node, np.ndarray]
-) -> np.ndarray:
-    one = step.spec.instructions[step.spec.stores[place]]
-    node = step.outputs[place]
-    dtype = node.type.dtype
-    if one.kind == COLUMN:
-        return staggered((parts.batches, step.columns), dtype.compute.numpy, place)
-    if one.kind == TOTAL:
-        return np.empty((parts.tasks,), dtype.compute.numpy)
-    assert one.kind in (FULL, ROW)
-    return given[node] if node in given else POOL.array(node.type.shape, dtype.numpy)
 
 
 def _words(names: Sequence[tuple], step: KernelStep, parts: Decomposition) -> list[int]:

@@ -11,20 +11,19 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor, View, share, wrap
-from tiga.frontends.tensor.dtypes import promote_scalar, result_dtype
-from tiga.frontends.tensor.lazy import Cell, LazyNode, here, user_place
+from tiga.frontends.tensor.dtypes import promote, promote_scalar, result_dtype
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, user_place
 from tiga.ops.align import expand_to
 from tiga.ops.base import Op
+from tiga.ops.feature import Broadcast
 from tiga.ops.leaf import constant
-from tiga.ops.pointwise import cast
+from tiga.ops.message import Spread
+from tiga.ops.pointwise import Cast, cast
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Shape, Type, bool_
 
 CHAIN = 256
 """Longest chain of operations that waits for a value: longer ones are computed in pieces."""
-
-LARGE = 1 << 62
-"""What counts as the size of the largest value where it is not known: it has to be looked for."""
 
 SCALARS = (bool, int, float, complex)
 
@@ -54,48 +53,75 @@ def _real(value: Any) -> float:
 
 
 def _check_range(value: Any, dtype: DType) -> None:
-    limits = np.iinfo(dtype.numpy)
-    if not limits.min <= value <= limits.max:
+    low, high = _limits(dtype)
+    if not low <= value <= high:
         raise InvalidValue(
-            f"{value!r} does not fit in {dtype} ({here()}): it holds {limits.min} to {limits.max}."
+            f"{value!r} does not fit in {dtype} ({here()}): it holds {low} to {high}."
         )
+
+
+@lru_cache(maxsize=32)
+def _limits(dtype: DType) -> tuple[int, int]:
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min), int(limits.max)
+
+
+@lru_cache(maxsize=4096)
+def _inferred(op: Op, *types: Type) -> Type:
+    """The type of the op's result: equal types are one object, which compares and hashes fast."""
+    return op.infer(*types)
 
 
 def apply(op: Op, *inputs: Node) -> LazyNode:
     """The node of `op`, its type inferred; nothing is folded."""
-    inferred = op.infer(*[node.type for node in inputs])
-    depth, largest = 0, inferred.size
-    for node in inputs:
-        if not isinstance(node, LazyNode):
-            largest = max(largest, LARGE)
-            continue
-        if node.cell is None and node.depth > depth:
-            depth = node.depth
-        if node.largest > largest:
-            largest = node.largest
-    return LazyNode(op, inputs, inferred, user_place(), depth + 1, largest)
+    inferred = _inferred(op, *[node.type for node in inputs])
+    only = inputs[0] if len(inputs) == 1 else None
+    if isinstance(only, LazyNode):
+        depth, largest = (0 if only.cell is not None else only.depth), only.largest
+    else:
+        depth, largest = extent_of(inputs)
+    return LazyNode(op, inputs, inferred, user_place(), depth + 1, max(largest, inferred.size))
 
 
 def result(node: Node, *sources: Tensor) -> Tensor:
     """The tensor of a node that was built from `sources`."""
-    grad = any(source._grad for source in sources) and node.type.dtype.is_differentiable
-    if not isinstance(node, LazyNode):
-        node = relabel(node, *sources)
-    made = Tensor(node, grad)
-    if node.cell is None and node.depth > CHAIN:
+    grad = node.type.dtype.is_differentiable and any(source._grad for source in sources)
+    lazy = node if isinstance(node, LazyNode) else relabel(node)
+    made = Tensor(lazy, grad)
+    if lazy.cell is None and lazy.depth > CHAIN:
         made.realize()
     return made
 
 
-COMPOSED = 8
-"""Links of a chain that a composed function counts as."""
+COMPOSED = 64
+"""Plain nodes that a composed function may have: derivatives, which have more, are large."""
 
 
-def relabel(node: Node, *sources: Tensor) -> LazyNode:
-    """A plain node, built from `sources`, as a tensor's."""
-    waiting = [s._node.depth for s in sources if s._node.cell is None]
-    depth = max(waiting, default=0) + COMPOSED
-    return LazyNode(node.op, node.inputs, node.type, user_place(), depth, LARGE)
+def relabel(node: Node) -> LazyNode:
+    """A plain node as a tensor's."""
+    depth, largest = extent_of(node.inputs)
+    largest = max(largest, node.type.size)
+    return LazyNode(node.op, node.inputs, node.type, user_place(), depth + 1, largest)
+
+
+def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
+    """The length of the longest chain that waits below `nodes`, and the size of the largest value
+    there; LARGE if it takes long to find out."""
+    depth, largest, left = 0, 0, COMPOSED
+    stack = [(node, 0) for node in nodes]
+    while stack:
+        node, above = stack.pop()
+        if isinstance(node, LazyNode):
+            below = node.depth if node.cell is None else 0
+            largest = max(largest, node.largest)
+        else:
+            left -= 1
+            below = 0
+            largest = max(largest, node.type.size if left > 0 else LARGE)
+            if left > 0:
+                stack.extend([(child, above + 1) for child in node.inputs])
+        depth = max(depth, above + below)
+    return depth, largest
 
 
 def as_tensor(value: Any, what: str = "an operand") -> Tensor:
@@ -139,6 +165,39 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         ) from None
 
 
+@lru_cache(maxsize=4096)
+def _fitting(x: Type, y: Type) -> tuple[tuple[tuple[Op, Type], ...], ...]:
+    """For either of two types the ops, with their results' types, that bring a value to the type
+    that both promote and broadcast to."""
+    shape = broadcast_shapes(x.shape, y.shape)
+    dtype = promote(x.dtype, y.dtype)
+    space = y.space if x.space == GLOBAL else x.space
+    return tuple(_steps(given, Type(dtype, shape, space)) for given in (x, y))
+
+
+def _steps(given: Type, target: Type) -> tuple[tuple[Op, Type], ...]:
+    steps: list[Op] = []
+    if given.dtype != target.dtype:
+        steps.append(Cast(target.dtype))
+    if given.space != target.space:
+        steps.append(Spread(target.space))
+    if given.shape != target.shape:
+        steps.append(Broadcast(target.shape))
+    typed: list[tuple[Op, Type]] = []
+    for op in steps:
+        given = op.infer(given)
+        typed.append((op, given))
+    return tuple(typed)
+
+
+def _fitted(node: LazyNode, steps: tuple[tuple[Op, Type], ...]) -> LazyNode:
+    for op, kind in steps:
+        depth = 1 if node.cell is not None else node.depth + 1
+        largest = node.largest if node.largest > kind.size else kind.size
+        node = LazyNode(op, (node,), kind, node.place, depth, largest)
+    return node
+
+
 def operands(*values: Any, dtype: DType | None = None) -> tuple[list[Node], list[Tensor]]:
     """Values as nodes of one shape and one dtype (by promotion unless given), and the tensors."""
     known = [v if isinstance(v, SCALARS) else as_tensor(v) for v in values]
@@ -166,7 +225,11 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
         kind = x.type.dtype.kind
         if b.__class__ is Tensor:
             y = b._node
-            if x.type == y.type and (kinds is None or kind in kinds):
+            if x.type is not y.type and x.type != y.type:
+                first, second = _fitting(x.type, y.type)
+                x, y = _fitted(x, first), _fitted(y, second)
+                kind = x.type.dtype.kind
+            if kinds is None or kind in kinds:
                 return _made(op, x, y, a._grad or b._grad)
         elif kind == _WEAK.get(b.__class__) and (kinds is None or kind in kinds):
             return _made(op, x, number(b, x.type), a._grad)
@@ -184,7 +247,7 @@ def _made(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
     if y.cell is None and y.depth > depth:
         depth = y.depth
     largest = x.largest if x.largest > y.largest else y.largest
-    type_ = op.infer(x.type, y.type) if op.exact else x.type
+    type_ = _inferred(op, x.type, y.type) if op.exact else x.type
     node = LazyNode(op, (x, y), type_, user_place(), depth + 1, largest)
     made = Tensor(node, grad and type_.dtype.is_differentiable)
     if depth > CHAIN:
@@ -204,7 +267,7 @@ def _check_kind(op: Op, dtype: DType, kinds: str | None) -> None:
 
 def unary(op: Op, x: Any, kinds: str | None = None, *, floats: bool = False) -> Tensor:
     """A pointwise op on one operand; `floats` converts integers to the default float type."""
-    tensor = as_tensor(x)
+    tensor = x if x.__class__ is Tensor else as_tensor(x)
     node: Node = tensor._node
     if floats and node.type.dtype.kind not in "fc":
         node = cast(node, promote_scalar(node.type.dtype, float))

@@ -1,10 +1,9 @@
 """Values through compiled kernels."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,36 +20,61 @@ class Entry:
     inputs: tuple[int, ...]
 
 
-CACHE: OrderedDict[Any, Entry] = OrderedDict()
-"""Compiled expressions by their structure, the last used at the end."""
+CACHE: dict[Any, Entry] = {}
+"""Compiled expressions by their structure, the oldest first."""
 
 MOST_ENTRIES = 1024
 
 
-def structure(roots: Sequence[Node]) -> tuple[Any, list[Node]]:
-    """What tells expressions from others but the values in memory, and the nodes in order."""
-    places: dict[int, int] = {}
-    order: list[Node] = []
-    parts: list[Any] = []
-    stack = list(reversed(roots))
-    tops = {id(root) for root in roots}
-    while stack:
-        node = stack[-1]
-        if id(node) in places:
-            stack.pop()
+class Run(NamedTuple):
+    """How values were computed; times in seconds."""
+
+    executable: TensorExecutable
+    cache_hit: bool
+    relaxed: bool
+    compile_ms: float
+    launch: float
+    total: float
+
+    def report(self) -> dict[str, Any]:
+        """As `Tensor.execution` tells it."""
+        return {
+            "backend": self.executable.backend,
+            "semantic_hash": self.executable.semantic_hash,
+            "cache_hit": self.cache_hit,
+            "compile_ms": self.compile_ms,
+            "launch_ms": self.launch * 1e3,
+            "materialize_ms": self.total * 1e3,
+            "kernels": len(self.executable.kernels),
+            "library_calls": self.executable.calls,
+            "saved_bytes": 0,
+            "relaxed_math": self.relaxed,
+        }
+
+
+def structure(roots: Sequence[Node]) -> tuple[tuple[Any, ...], list[Node]]:
+    """What tells expressions from others but the values in memory, and the nodes in order.
+
+    Of every node its op (None: a value in memory), its type and the places of its inputs.
+    """
+    order: list[Node] = list({id(root): root for root in roots}.values())
+    places = {id(root): place for place, root in enumerate(order)}
+    tops = len(order)
+    parts: list[Any] = [places[id(root)] for root in roots]
+    for place, node in enumerate(order):
+        op = node.op
+        given = place >= tops and getattr(node, "cell", None) is not None
+        if given and op.name != "constant":
+            parts += (None, node.type)
             continue
-        given = getattr(node, "cell", None) is not None and id(node) not in tops
-        waiting = () if given else [c for c in node.inputs if id(c) not in places]
-        if waiting:
-            stack.extend(reversed(waiting))
-            continue
-        stack.pop()
-        places[id(node)] = len(order)
-        order.append(node)
-        op = node.op if not given or node.op.name == "constant" else None
-        reads = () if given else tuple([places[id(c)] for c in node.inputs])
-        parts.append((op, node.type, reads))
-    return (tuple(parts), tuple([places[id(root)] for root in roots])), order
+        parts += (op, node.type)
+        for child in node.inputs:
+            found = places.get(id(child))
+            if found is None:
+                found = places[id(child)] = len(order)
+                order.append(child)
+            parts.append(found)
+    return tuple(parts), order
 
 
 def _entry(
@@ -66,13 +90,13 @@ def _entry(
     if lasting:
         CACHE[key] = entry
     if len(CACHE) > MOST_ENTRIES:
-        CACHE.popitem(last=False)
+        del CACHE[next(iter(CACHE))]
     return entry
 
 
 def run_compiled(
     roots: Sequence[Node], native: bool = False, relaxed: bool = True
-) -> tuple[list[np.ndarray], dict]:
+) -> tuple[list[np.ndarray], Run]:
     """Values of `roots`, and how they were computed."""
     start = perf_counter()
     shape, order = structure(roots)
@@ -81,27 +105,14 @@ def run_compiled(
     hit = entry is not None
     if entry is None:
         entry = _entry(roots, key, order, native, relaxed)
-    else:
-        CACHE.move_to_end(key)
     executable = entry.executable
     given = [order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
-    compile_ms = executable.compile()
+    compile_ms = 0.0 if executable.is_compiled else executable.compile()
     launched = perf_counter()
     arrays = executable.run(given)
     done = perf_counter()
-    execution: dict[str, Any] = {
-        "backend": executable.backend,
-        "semantic_hash": executable.semantic_hash,
-        "cache_hit": hit,
-        "compile_ms": compile_ms,
-        "launch_ms": (done - launched) * 1e3,
-        "materialize_ms": (done - start) * 1e3,
-        "kernels": len(executable.kernels),
-        "library_calls": executable.calls,
-        "saved_bytes": 0,
-        "relaxed_math": relaxed,
-    }
-    return _own(arrays, given), execution
+    how = Run(executable, hit, relaxed, compile_ms, done - launched, done - start)
+    return (arrays if executable.fresh else _own(arrays, given)), how
 
 
 def _own(arrays: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -211,11 +211,8 @@ class Tensor:
     @property
     def execution(self) -> dict[str, Any] | None:
         """How the value was computed; None for given values, views and what is not computed yet."""
-        if isinstance(self._execution, tuple):
-            backend, seconds = self._execution
-            self._execution = {
-                "backend": backend, "materialize_ms": seconds * 1e3, "saved_bytes": 0,
-            }  # fmt: skip
+        if self._execution is not None and not isinstance(self._execution, dict):
+            self._execution = self._execution.report()
         return self._execution
 
     @property

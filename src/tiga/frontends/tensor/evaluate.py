@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -12,7 +12,7 @@ from tiga import knobs
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex
 from tiga.frontends.tensor.core import Tensor, give_array, share
-from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, leaf
 from tiga.ops.base import Pointwise
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
@@ -20,6 +20,17 @@ from tiga.types import bfloat16, float16
 
 COMPILE_FROM = 32768
 """Elements of a program's largest value from which it is compiled."""
+
+
+class Evaluation(NamedTuple):
+    """How values were computed by numpy."""
+
+    seconds: float
+
+    def report(self) -> dict[str, Any]:
+        """As `Tensor.execution` tells it."""
+        total = self.seconds * 1e3
+        return {"backend": "python-oracle", "materialize_ms": total, "saved_bytes": 0}
 
 
 def call(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -90,7 +101,7 @@ def _small(root: LazyNode) -> np.ndarray:
 def _recursive(node: Node, known: dict[int, np.ndarray]) -> np.ndarray:
     arrays = []
     for child in node.inputs:
-        cell = child.cell  # type: ignore[attr-defined]
+        cell = getattr(child, "cell", None)
         if cell is not None:
             arrays.append(cell.array)
             continue
@@ -146,18 +157,30 @@ def realize_all(tensors: Sequence[Tensor]) -> None:
 
 
 def _realize_all(tensors: Sequence[Tensor]) -> None:
-    if len(tensors) == 1 and _is_small(tensors[0]._node):
-        _realize_small(tensors[0])
+    mode = knobs.read("tensor_backend")
+    if len(tensors) == 1 and tensors[0]._array is None and tensors[0]._node.cell is None:
+        _realize_one(tensors[0], mode)
         return
     waiting = [t for t in tensors if t._array is None]
     roots = list({id(t._node): t._node for t in waiting if t._node.cell is None}.values())
-    arrays, execution = run(roots) if roots else ([], {})
+    arrays, how = run(roots, mode) if roots else ([], None)
     fresh = dict(zip(map(id, roots), arrays, strict=True))
     for tensor in waiting:
         node = tensor._node
         array = fresh.pop(id(node), None)
         # A second tensor of the same value gets memory of its own: it may be written in place.
-        _settle(tensor, np.array(_known(node)) if array is None else array, execution)
+        _settle(tensor, np.array(_known(node)) if array is None else array, how)
+
+
+def _realize_one(tensor: Tensor, mode: str) -> None:
+    node = tensor._node
+    if mode != "native" and node.largest < COMPILE_FROM and node.depth <= SHORT:
+        start = perf_counter()
+        array = _small(node)
+        _settle(tensor, array, Evaluation(perf_counter() - start))
+        return
+    (array,), how = run((node,), mode)
+    _settle(tensor, array, how)
 
 
 _OWN_REFERENCES = 3
@@ -167,29 +190,17 @@ SHORT = 32
 """Links of the longest chain that is evaluated by recursion."""
 
 
-def _is_small(node: LazyNode) -> bool:
-    if node.largest >= COMPILE_FROM or node.depth > SHORT or node.cell is not None:
-        return False
-    return knobs.read("tensor_backend") != "native"
-
-
-def _realize_small(tensor: Tensor) -> None:
-    start = perf_counter()
-    array = _small(tensor._node)
-    _settle(tensor, array, ("python-oracle", perf_counter() - start))
-
-
 def _known(node: LazyNode) -> np.ndarray:
     assert node.cell is not None
     return node.cell.array
 
 
-def _settle(tensor: Tensor, array: np.ndarray, execution: Any) -> None:
+def _settle(tensor: Tensor, array: np.ndarray, how: Any) -> None:
     """Store a value. A tensor without derivatives forgets how it was computed, but for
     inspection, so that a long loop keeps no history."""
     node = tensor._node
     give_array(tensor, array)
-    tensor._execution = execution or None
+    tensor._execution = how
     if node.cell is None:
         node.cell = Cell(array)
     if tensor._grad:
@@ -202,18 +213,22 @@ def _settle(tensor: Tensor, array: np.ndarray, execution: Any) -> None:
         tensor._buffer.nodes.append((ref(node), ref(array)))
 
 
-def run(roots: Sequence[Node]) -> tuple[list[np.ndarray], Any]:
+def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
     """Values of `roots`, and how they were computed."""
-    mode = knobs.read("tensor_backend")
-    large = any(root.type.size >= COMPILE_FROM for root in roots)
-    order = [] if large and mode == "auto" else pending(roots)
+    large = mode == "auto" and any(map(_is_surely_large, roots))
+    order = [] if large or mode == "native" else pending(roots)
     if mode == "native" or (mode == "auto" and (large or _is_large(order))):
         from tiga.frontends.tensor.compiled import run_compiled
 
         return run_compiled(roots, mode == "native")
     start = perf_counter()
     arrays = evaluate_numpy(order, roots)
-    return arrays, ("python-oracle", perf_counter() - start)
+    return arrays, Evaluation(perf_counter() - start)
+
+
+def _is_surely_large(root: Node) -> bool:
+    """Whether a value of the expression is large, as far as that was noted when it was built."""
+    return COMPILE_FROM <= getattr(root, "largest", 0) < LARGE or root.type.size >= COMPILE_FROM
 
 
 def realize_strictly(tensor: Tensor) -> None:
@@ -221,8 +236,8 @@ def realize_strictly(tensor: Tensor) -> None:
     from tiga.frontends.tensor.compiled import run_compiled
 
     if tensor._source is None and tensor._plan is None and tensor._node.cell is None:
-        (array,), execution = run_compiled([tensor._node], True, False)
-        _settle(tensor, array, execution)
+        (array,), how = run_compiled([tensor._node], True, False)
+        _settle(tensor, array, how)
 
 
 def _is_large(order: Sequence[Node]) -> bool:

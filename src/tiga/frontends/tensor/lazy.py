@@ -24,6 +24,9 @@ _OWN = frozenset(
     for path in (Path(__file__).parents[2] / folder).rglob("*.py")
 ) | {str(Path(__file__).parents[2] / "functions.py")}
 
+LARGE = 1 << 62
+"""What counts as the size of the largest value where it is not known: it has to be looked for."""
+
 Place = tuple[CodeType, int]
 
 

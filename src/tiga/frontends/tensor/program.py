@@ -115,5 +115,5 @@ def run_program(program: Program, arrays: Sequence[np.ndarray]) -> tuple[list[np
     known = dict(zip(program.inputs, arrays, strict=True))
     for node in program.order:
         if node not in known:
-            known[node] = call_library(node, known)
+            known[node] = call_library(node, [known[child] for child in node.inputs])
     return [known[node] for node in program.outputs], "python-oracle"
