@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from tiga.ops.leaf import Constant
 from tiga.passes.tensor_fusable import (
+    CPU,
     MOVES,
     REDUCTIONS,
+    Target,
     boundary,
     fits,
     is_pointwise,
@@ -36,6 +38,12 @@ CACHE_LINE = 64
 STREAMED_FROM = 12 * 2**20
 """Bytes of outputs from which they are stored past the caches."""
 
+BLOCK_ROWS = 4
+"""Rows that are walked together where they share what they read."""
+
+SHARING_VALUES = 8
+"""Full values per row up to which those of so many rows fit in registers."""
+
 STASH_COLUMNS = 8192
 MAX_INSTRUCTIONS = 200
 
@@ -47,6 +55,7 @@ class Group:
     rows: int
     columns: int
     flat: bool
+    target: Target = CPU
     instructions: list[Instruction] = field(default_factory=list)
     index: dict[Node, int] = field(default_factory=dict)
     loads: list[Load] = field(default_factory=list)
@@ -79,9 +88,9 @@ class Group:
             return False
         if node.op.name in MOVES:
             return self._accepts_move(node)
-        if is_reduction(node):
+        if is_reduction(node, self.target):
             return self._accepts_reduction(node)
-        return is_pointwise(node) and self._pointwise_kind(node) is not None
+        return is_pointwise(node, self.target) and self._pointwise_kind(node) is not None
 
     def _is_full(self, shape: Shape) -> bool:
         if math.prod(shape) != self.size:
@@ -164,7 +173,7 @@ class Group:
         """Add the node, which is accepted."""
         if node.op.name in MOVES:
             self._join_move(node)
-        elif is_reduction(node):
+        elif is_reduction(node, self.target):
             self._join_reduction(node)
         else:
             kind = self._pointwise_kind(node)
@@ -252,6 +261,7 @@ class Group:
         )
         streaming = not ordered and self._streams(spec, outputs)
         spec = replace(spec, stashed=self._stashed(spec), streaming=streaming)
+        spec = replace(spec, block=_block(spec))
         return KernelStep(
             spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments), tuple(outputs)
         )
@@ -310,3 +320,13 @@ class Group:
                 continue
             phases[i].add(phase)
             stack.extend(self.instructions[i].inputs)
+
+
+def _block(spec: Spec) -> int:
+    """How many rows go together: several if each ends in a reduction and they share values."""
+    kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
+    full = sum(one.kind == FULL for one in spec.instructions)
+    stored = any(spec.instructions[i].kind == FULL for i in spec.stores)
+    if kinds != {ROW} or stored or spec.stashed or not spec.common or full > SHARING_VALUES:
+        return 1
+    return BLOCK_ROWS

@@ -44,7 +44,8 @@ class Spec:
     """A kernel: its instructions, which of them are stored, and how many columns go together.
 
     `ordered`: sums add element after element. `streaming`: full values are stored past the
-    caches, to whole cache lines.
+    caches, to whole cache lines. `block`: rows that are walked together, so that what they share
+    is read once.
     """
 
     flat: bool
@@ -54,6 +55,22 @@ class Spec:
     stashed: tuple[int, ...] = ()
     ordered: bool = False
     streaming: bool = False
+    block: int = 1
+
+    @property
+    def common(self) -> frozenset[int]:
+        """Full values that are the same in every row."""
+        found: set[int] = set()
+        for i, one in enumerate(self.instructions):
+            if one.kind != FULL:
+                continue
+            fixed = one.opcode == "load" and one.moves and not one.dims
+            inner = one.opcode == "apply" and all(
+                j in found or self.instructions[j].kind == SCALAR for j in one.inputs
+            )
+            if not self.flat and (fixed or inner):
+                found.add(i)
+        return frozenset(found)
 
     def level(self, index: int) -> int:
         """How many row reductions come before the value: the phase that computes it."""

@@ -77,6 +77,7 @@ class _Kernel:
         for i, one in enumerate(spec.instructions):
             if one.kind == SCALAR and one.opcode != "apply":
                 self.scalars[i] = self._scalar(one)
+        self.common = spec.common
         self.scratch = {i: self._allocate(spec.instructions[i]) for i in spec.stashed}
 
     def _word(self, slot: int) -> ir.Value:
@@ -87,7 +88,7 @@ class _Kernel:
 
     def _scalar(self, one: Instruction) -> Value:
         if one.opcode == "constant":
-            return dv.filled(_number(one), one.dtype, 1)
+            return dv.filled(dv.number(one.text, one.dtype), one.dtype, 1)
         if one.opcode == "load":
             return dv.load(self.pointers["load", int(one.text)], one.dtype, i64(0), 1, None)
         word = self.words["argument", one.dims]
@@ -154,10 +155,7 @@ class _Kernel:
         widths = [self._total_lanes(i) for i in self.totals]
         start = [self._identity(i, w) for i, w in zip(self.totals, widths, strict=True)]
 
-        def row(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            return _flat(self._row(position, self._totals(carried)))
-
-        ended = self._totals(loop(first, last, 1, _flat(start), row))
+        ended = self._totals(self._rows(first, last, dv.flat(start)))
         for i, value, width in zip(self.totals, ended, widths, strict=True):
             one = self.spec.instructions[i]
             result = dv.across_lanes(one.text, one.dtype, value, width)
@@ -230,21 +228,43 @@ class _Kernel:
 
     # rows
 
-    def _row(self, position: ir.Value, totals: list[Value]) -> list[Value]:
-        row = Row(position)
-        self._locate(row)
+    def _rows(
+        self, first: ir.Value, last: ir.Value, carried: Sequence[ir.Value]
+    ) -> Sequence[ir.Value]:
+        """The loop over rows: `spec.block` of them together, while there are so many."""
+
+        def together(count: int) -> Callable[..., Sequence[ir.Value]]:
+            return lambda at, values: dv.flat(self._block(at, count, self._totals(values)))
+
+        count = self.spec.block
+        if count > 1:
+            blocks = arith.divui(arith.subi(last, first), i64(count))
+            whole = arith.addi(first, arith.muli(blocks, i64(count)))
+            carried = loop(first, whole, count, carried, together(count))
+            first = whole
+        return loop(first, last, 1, carried, together(1))
+
+    def _block(self, position: ir.Value, count: int, totals: list[Value]) -> list[Value]:
+        rows = [Row(position if k == 0 else arith.addi(position, i64(k))) for k in range(count)]
         current = dict(zip(self.totals, totals, strict=True))
+        for row in rows:
+            self._locate(row)
         for phase in range(self.last + 1):
-            self._phase(row, phase, current)
+            self._phase(rows, phase, current)
+        for row in rows:
+            self._end(row, current)
+        return [current[i] for i in self.totals]
+
+    def _end(self, row: Row, totals: dict[int, Value]) -> None:
+        """Store a row's values, and combine them with reductions over rows."""
         for i in self.totals:
             if self._source(i).kind == ROW:
                 one = self.spec.instructions[i]
                 value = self.row_value(row, one.inputs[0])
-                current[i] = dv.combine(one.text, one.dtype, current[i], value)
+                totals[i] = dv.combine(one.text, one.dtype, totals[i], value)
         for i in dict.fromkeys(self.spec.stores):
             if self.spec.instructions[i].kind == ROW:
-                self._store_at(i, self.row_value(row, i), position)
-        return [current[i] for i in self.totals]
+                self._store_at(i, self.row_value(row, i), row.index)
 
     def _locate(self, row: Row) -> None:
         """Where every load starts in this row."""
@@ -303,7 +323,7 @@ class _Kernel:
     def dtypes(self, one: Instruction) -> list[DType]:
         return [self.spec.instructions[j].dtype for j in one.inputs]
 
-    def _phase(self, row: Row, phase: int, totals: dict[int, Value]) -> None:
+    def _phase(self, rows: Sequence[Row], phase: int, totals: dict[int, Value]) -> None:
         reductions = self._ends(ROW, phase)
         sums = [i for i in self._ends(TOTAL, phase) if self._source(i).kind == FULL]
         columns = self._ends(COLUMN, phase)
@@ -312,36 +332,41 @@ class _Kernel:
             return
         wanted = [*(self.spec.instructions[i].inputs[0] for i in (*reductions, *sums, *columns)),
                   *stores]  # fmt: skip
-        self._prepare(row, wanted)
-        carried = [*reductions, *sums]
+        for row in rows:
+            self._prepare(row, wanted)
+        width = len(reductions)
+        carried = [*reductions * len(rows), *sums]
+        dtypes = [self.spec.instructions[i].dtype for i in carried]
         start = [
-            *(self._identity(i, self.spec.lanes) for i in reductions),
+            *(self._identity(i, self.spec.lanes) for i in reductions * len(rows)),
             *(totals[i] for i in sums),
         ]
 
         def body(
             column: ir.Value, lanes: int, mask: ir.Value | None, values: Sequence[ir.Value]
         ) -> Sequence[ir.Value]:
-            lanes_of = Lanes(self, row, column, lanes, mask, phase)
-            states = _unflat(values, [self.spec.instructions[i].dtype for i in carried])
-            states = [lanes_of.reduced(i, s) for i, s in zip(carried, states, strict=True)]
-            for i in columns:
-                lanes_of.add_to_column(i)
-            for i in stores:
-                offset = arith.addi(arith.muli(row.index, self._size("columns")), column)
-                self.store_lanes(i, lanes_of.value(i), offset, lanes, mask)
-            return _flat(states)
+            states, common = dv.grouped(values, dtypes), {}
+            for place, row in enumerate(rows):
+                lanes_of = Lanes(self, row, column, lanes, mask, phase, common)
+                own = range(width * place, width * (place + 1))
+                for at in (*own, *range(len(carried) - len(sums), len(carried))):
+                    states[at] = lanes_of.reduced(carried[at], states[at])
+                for i in columns:
+                    lanes_of.add_to_column(i)
+                for i in stores:
+                    offset = arith.addi(arith.muli(row.index, self._size("columns")), column)
+                    self.store_lanes(i, lanes_of.value(i), offset, lanes, mask)
+            return dv.flat(states)
 
-        ended = _unflat(
-            self._columns(body, _flat(start)), [self.spec.instructions[i].dtype for i in carried]
-        )
-        for i, value in zip(carried, ended, strict=True):
+        ended = dv.grouped(self._columns(body, dv.flat(start)), dtypes)
+        for at, value in enumerate(ended):
+            i = carried[at]
             if i in sums:
                 totals[i] = value
                 continue
             one = self.spec.instructions[i]
             result = dv.across_lanes(one.text, one.dtype, value, self.spec.lanes)
-            row.values[i] = _rounded(result, one)
+            rows[at // width].values[i] = dv.rounded(result, one.dtype)
 
     def _prepare(self, row: Row, wanted: Sequence[int]) -> None:
         """Make the row values that the full values of a phase read, before its loop."""
@@ -356,29 +381,3 @@ class _Kernel:
                 self.row_value(row, i)
             else:
                 stack.extend(one.inputs)
-
-
-def _flat(values: Sequence[Value]) -> list[ir.Value]:
-    return [part for value in values for part in value]
-
-
-def _unflat(values: Sequence[ir.Value], dtypes: Sequence[DType]) -> list[Value]:
-    found, at = [], 0
-    for dtype in dtypes:
-        found.append(tuple(values[at : at + dv.parts(dtype)]))
-        at += dv.parts(dtype)
-    return found
-
-
-def _number(one: Instruction) -> complex | float | int:
-    if one.dtype.is_complex:
-        return complex(*map(float.fromhex, one.text.split(",")))
-    if one.dtype.is_float:
-        return float.fromhex(one.text)
-    return int(one.text)
-
-
-def _rounded(value: Value, one: Instruction) -> Value:
-    if one.dtype == one.dtype.compute:
-        return value
-    return (dv.round_to(value[0], one.dtype),)

@@ -22,7 +22,7 @@ class Row:
 
 @dataclass
 class Lanes:
-    """Full values at a run of columns."""
+    """Full values at a run of columns; `common` are those that all rows share."""
 
     kernel: Any
     row: Row
@@ -30,13 +30,15 @@ class Lanes:
     lanes: int
     mask: ir.Value | None
     phase: int
+    common: dict[int, Value]
     values: dict[int, Value] = field(default_factory=dict)
 
     def value(self, i: int) -> Value:
         """One instruction's lanes."""
-        if i not in self.values:
-            self.values[i] = self._make(i)
-        return self.values[i]
+        known = self.common if i in self.kernel.common else self.values
+        if i not in known:
+            known[i] = self._make(i)
+        return known[i]
 
     def _make(self, i: int) -> Value:
         kernel = self.kernel

@@ -49,6 +49,32 @@ def filled(number: complex | float | int, dtype: DType, lanes: int) -> Value:
     return (constant_of(number, type_),)
 
 
+def number(text: str, dtype: DType) -> complex | float | int:
+    """The number that a constant's text stands for."""
+    if dtype.is_complex:
+        return complex(*map(float.fromhex, text.split(",")))
+    return float.fromhex(text) if dtype.is_float else int(text)
+
+
+def flat(values: Sequence[Value]) -> list[ir.Value]:
+    """The parts of values, as loops carry them."""
+    return [part for value in values for part in value]
+
+
+def grouped(parts_: Sequence[ir.Value], dtypes: Sequence[DType]) -> list[Value]:
+    """Values of their parts."""
+    found, at = [], 0
+    for dtype in dtypes:
+        found.append(tuple(parts_[at : at + parts(dtype)]))
+        at += parts(dtype)
+    return found
+
+
+def rounded(value: Value, dtype: DType) -> Value:
+    """A value rounded to a 16-bit type."""
+    return value if dtype == dtype.compute else (round_to(value[0], dtype),)
+
+
 def spread(value: Value, lanes: int) -> Value:
     """A scalar in every lane."""
     if lanes == 1:

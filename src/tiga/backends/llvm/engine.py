@@ -66,8 +66,9 @@ def compile_module(
     verify: bool = False,
     dump: Dump | None = None,
     keep_llvm_ir: bool = False,
+    opt_level: int = 3,
 ) -> Library:
-    """Lower `module` in place and compile it with LLVM at its highest level.
+    """Lower `module` in place and compile it with LLVM.
 
     Args:
         module: functions (`func.func` or `llvm.func`) over the dialects that PIPELINE lowers.
@@ -75,6 +76,7 @@ def compile_module(
         verify: run the native verifier after each pass.
         dump: called with (stage, text) before the first pass and after each; slower.
         keep_llvm_ir: keep the text for `Library.llvm_ir`.
+        opt_level: LLVM's, 0 to 3; code that does little is sooner there at a low one.
 
     Returns:
         The library; every public function that the module defines has an address.
@@ -102,7 +104,7 @@ def compile_module(
             text = str(llvm.translate_module_to_llvmir(module.operation))
         if dump is not None:
             dump(LLVM_IR_STAGE, str(text))
-        engine = ExecutionEngine(module, opt_level=3)
+        engine = ExecutionEngine(module, opt_level=opt_level)
     for name, address in (symbols or {}).items():
         engine.raw_register_runtime(name, ctypes.c_void_p(address))
     addresses = _read_addresses(engine, names)

@@ -130,7 +130,7 @@ class _Loops:
 @lru_cache(maxsize=1)
 def _loops() -> _Loops:
     with ir.Context():
-        library = compile_module(ir.Module.parse(_MODULE))
+        library = compile_module(ir.Module.parse(_MODULE), opt_level=0)
     return _Loops(
         library,
         _PARALLEL_FOR(library.address("parallel_for")),
