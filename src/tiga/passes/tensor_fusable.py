@@ -1,6 +1,7 @@
 """Which ops of whole-tensor programs compiled kernels take, and over which parts of a shape."""
 
 import math
+from dataclasses import dataclass
 
 from tiga.ops.base import Pointwise
 from tiga.trace.node import Node
@@ -19,32 +20,50 @@ MOVES = ("broadcast", "reshape")
 REDUCTIONS = {"sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum"}
 
 
-def _has_lowering(op: object) -> bool:
+@dataclass(frozen=True)
+class Target:
+    """What a backend's kernels compute: `functions` are pointwise ops that it has beside those
+    with a lowering, `complex_ops` those that it has on complex numbers; `unsigned` says that it
+    tells unsigned integers from signed ones."""
+
+    functions: frozenset[str] = frozenset()
+    complex_ops: frozenset[str] = COMPLEX_OPS
+    unsigned: bool = False
+
+
+CPU = Target()
+
+
+def _has_lowering(op: object, target: Target) -> bool:
     return isinstance(op, Pointwise) and (
-        type(op).lower is not Pointwise.lower or op.name in ("cast", *COMPLEX_OPS)
+        type(op).lower is not Pointwise.lower
+        or op.name in ("cast", *target.complex_ops)
+        or op.name in target.functions
     )
 
 
-def is_pointwise(node: Node) -> bool:
+def is_pointwise(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this pointwise op on its operands' types."""
     op = node.op
-    if not _has_lowering(op):
+    if not _has_lowering(op, target):
         return False
     types = [node.type.dtype, *(child.type.dtype for child in node.inputs)]
     if any(d.is_complex for d in types):
-        return op.name in COMPLEX_OPS
+        return op.name in target.complex_ops
     if op.name in ("conj", "real", "imag", "make_complex"):
         return False
     if op.name == "cast":
         return True
     # uint8 in registers would be taken for signed.
-    return uint8 not in types and (op.name not in FLOAT_OPS or types[-1].is_float)
+    signed = target.unsigned or uint8 not in types
+    return signed and (op.name not in FLOAT_OPS or types[-1].is_float)
 
 
-def is_reduction(node: Node) -> bool:
+def is_reduction(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this reduction."""
     dtype = node.type.dtype
-    known = node.op.name in REDUCTIONS and dtype != uint8 and dtype.kind != "b"
+    known = node.op.name in REDUCTIONS and dtype.kind != "b"
+    known &= target.unsigned or dtype != uint8
     return known and not (dtype.is_complex and node.op.name != "sum_axes")
 
 

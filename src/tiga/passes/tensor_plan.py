@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tiga.passes.tensor_fusable import (
+    CPU,
     MOVES,
+    Target,
     is_pointwise,
     is_reduction,
     moving_columns,
@@ -26,16 +28,17 @@ LIBRARY_BELOW = 2048
 """Domains so small that numpy computes them faster than a launch."""
 
 
-def _domain(node: Node) -> Shape:
+def _domain(node: Node, target: Target) -> Shape:
     """The shape that a kernel for the node has to walk."""
-    return node.inputs[0].type.shape if is_reduction(node) else node.type.shape
+    return node.inputs[0].type.shape if is_reduction(node, target) else node.type.shape
 
 
-def _votes(nodes: Sequence[Node], size: int) -> Counter:
+def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
     """Which numbers of columns the nodes on a domain of this size ask for."""
     votes: Counter = Counter()
     for node in nodes:
-        if is_reduction(node) and node.inputs[0].type.size == size and node.type.size > 1:
+        reduces = is_reduction(node, target) and node.type.size > 1
+        if reduces and node.inputs[0].type.size == size:
             shape, axes = node.inputs[0].type.shape, node.op.axes
             for columns in (suffix(shape, axes), prefix(shape, axes)):
                 if columns is not None:
@@ -47,41 +50,45 @@ def _votes(nodes: Sequence[Node], size: int) -> Counter:
     return votes
 
 
-def _open(node: Node, waiting: Sequence[Node]) -> Group:
-    size = math.prod(_domain(node))
-    votes = _votes(waiting, size)
+def _open(node: Node, waiting: Sequence[Node], target: Target) -> Group:
+    size = math.prod(_domain(node, target))
+    votes = _votes(waiting, size, target)
     usable = {c: n for c, n in votes.items() if 0 < c < size or (c == size and len(votes) == 1)}
     if not usable:
-        return Group(1, size, True)
+        return Group(1, size, True, target)
     columns = max(usable, key=lambda c: (usable[c], c))
-    return Group(size // columns, columns, False)
+    return Group(size // columns, columns, False, target)
 
 
-def _can_start(node: Node, native: bool) -> bool:
-    size = math.prod(_domain(node))
+def _can_start(node: Node, native: bool, target: Target) -> bool:
+    size = math.prod(_domain(node, target))
     if size == 0 or (not native and size < LIBRARY_BELOW):
         return False
-    return is_pointwise(node) or is_reduction(node) or _is_readable_move(node)
+    computed = is_pointwise(node, target) or is_reduction(node, target)
+    return computed or _is_readable_move(node)
 
 
 def _is_readable_move(node: Node) -> bool:
     return node.op.name == "broadcast" and node.inputs[0].op.name != "constant"
 
 
-def plan(program: Program, native: bool = False, relaxed: bool = True) -> tuple[TensorStep, ...]:
+def plan(
+    program: Program, native: bool = False, relaxed: bool = True, target: Target = CPU
+) -> tuple[TensorStep, ...]:
     """The steps of a whole-tensor program, in an order that computes every value before its use.
 
-    `native` compiles domains of any size; without `relaxed`, sums add element after element.
+    `native` compiles domains of any size; without `relaxed`, sums add element after element;
+    `target` says what kernels compute.
     """
-    planner = _Planner(program, native, relaxed)
+    planner = _Planner(program, native, relaxed, target)
     while planner.waiting:
         planner.step()
     return tuple(planner.steps)
 
 
 class _Planner:
-    def __init__(self, program: Program, native: bool, relaxed: bool) -> None:
-        self.native, self.relaxed = native, relaxed
+    def __init__(self, program: Program, native: bool, relaxed: bool, target: Target) -> None:
+        self.native, self.relaxed, self.target = native, relaxed, target
         order = program.order
         self.done = {n for n in order if not n.inputs}
         self.waiting = [n for n in order if n.inputs]
@@ -104,18 +111,18 @@ class _Planner:
         self._kernel(self._first(start))
 
     def _starts(self, node: Node) -> bool:
-        if not _can_start(node, self.native):
+        if not _can_start(node, self.native, self.target):
             return False
-        group = _open(node, self.waiting)
+        group = _open(node, self.waiting, self.target)
         return group.accepts(node)
 
     def _first(self, start: Node) -> Node:
         """The ready node with the largest domain, so that small values join large kernels."""
         ready = [n for n in self.waiting if self._ready(n)]
-        return max(ready, key=lambda n: math.prod(_domain(n)), default=start)
+        return max(ready, key=lambda n: math.prod(_domain(n, self.target)), default=start)
 
     def _kernel(self, start: Node) -> None:
-        group = _open(start, self.waiting)
+        group = _open(start, self.waiting, self.target)
         inside: list[Node] = []
         progress = True
         while progress:
