@@ -9,6 +9,9 @@ from tiga.errors import InvalidType, OutOfBudget, UnsupportedByBackend
 from tiga.runtime.driver import Driver
 from tiga.runtime.functions import Function, Slots, launcher
 
+SHARED = 200_000
+"""Bytes of shared memory that a block can have."""
+
 
 class Library:
     """Answers 0 to everything, writes down launches, and fails where it is told to."""
@@ -24,6 +27,8 @@ class Library:
                 self.launches.append(self._read(arguments))
             if name == "cuGetErrorString":
                 arguments[1]._obj.value = b"its reason"
+            if name == "cuDeviceGetAttribute":
+                arguments[0]._obj.value = SHARED
             answers = self.answers.get(name)
             return answers.pop(0) if answers else 0
 
@@ -84,6 +89,11 @@ def test_much_shared_memory_is_asked_for(library):
     assert "cuFuncSetAttribute" in library.calls
 
 
+def test_more_shared_memory_than_there_is_is_refused(library):
+    with pytest.raises(UnsupportedByBackend, match="needs 300000 bytes of shared memory"):
+        Function(Driver(library, 0), b"machine code", "rows", 128, 300_000)
+
+
 def test_numbers_become_slots():
     pytest.importorskip("triton")
     from tiga.backends.triton.device import slot_of
@@ -99,8 +109,8 @@ def test_hidden_parameters_are_counted_in_the_machine_code():
     pytest.importorskip("triton")
     from tests.gpu import programs
     from tiga.backends.triton.compiled import compile_kernel
-    from tiga.backends.triton.device import hidden_parameters
     from tiga.backends.triton.executable import compile_program
+    from tiga.backends.triton.loaded import hidden_parameters
     from tiga.types import float32
 
     for source in compile_program(programs.MAKERS["total"](float32).program).sources():

@@ -31,7 +31,7 @@ def test_code_for_gpus_after_a_call_on_the_cpu(kernel):
 
 def test_code_for_another_gpu(kernel):
     ((_, runnable),) = Inspection(kernel)._runnables()
-    assert ".target sm_80" in report.text(runnable.gpu, "ptx", 80)
+    assert ".target sm_80" in report.text(runnable.gpu_runs.executable, "ptx", 80)
 
 
 def test_code_of_a_kind_that_does_not_exist(kernel):
@@ -41,7 +41,7 @@ def test_code_of_a_kind_that_does_not_exist(kernel):
 
 def test_schedules_of_kernels_that_no_graph_needed_yet(kernel):
     ((_, runnable),) = Inspection(kernel)._runnables()
-    first, second = report.schedules(runnable.gpu)
+    first, second = report.schedules(runnable.gpu_runs.executable)
     assert (first.kernel, first.tile.edges) == ("step0_rows", 8)
     assert "16 elements" in first.why
     assert "split rows" in second.over

@@ -49,8 +49,8 @@ class Input(Protocol):
         """The arrays and tensors that the input keeps alive itself."""
 
 
-def _first(*templates: Any) -> Any:
-    return next((template for template in templates if template is not None), None)
+def _first(template: Any, other: Any) -> Any:
+    return other if template is None else template
 
 
 class Sorted:

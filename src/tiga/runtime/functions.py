@@ -10,12 +10,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tiga.errors import UnsupportedByBackend
 from tiga.runtime.driver import INVALID_CONTEXT, Driver
 
 _MAX_DYNAMIC_SHARED = 8
 _STATIC_SHARED = 1
 _LOCAL_BYTES = 3
 _REGISTERS = 4
+_MOST_SHARED = 97
 _STATIC_LIMIT = 48 * 2**10
 """Bytes of shared memory that a block has without asking for more."""
 
@@ -32,6 +34,12 @@ class Function:
         self.driver, self.name = driver, name
         self.threads, self.shared = threads, shared
         self._module, self.handle = ctypes.c_void_p(), ctypes.c_void_p()
+        most = driver.attribute(_MOST_SHARED)
+        if shared > most:
+            raise UnsupportedByBackend(
+                f"kernel {name} needs {shared} bytes of shared memory, and a block of this device "
+                f"has {most}"
+            )
         image = ctypes.create_string_buffer(binary, len(binary))
         driver.call("cuModuleLoadData", ctypes.byref(self._module), image)
         symbol = ctypes.c_char_p(name.encode())

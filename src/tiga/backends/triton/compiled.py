@@ -2,7 +2,6 @@
 
 import linecache
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -65,44 +64,3 @@ def compile_kernel(source: KernelSource, capability: int, aligned: Sequence[bool
 
 
 WARP = 32
-
-
-@dataclass
-class Kernel:
-    """A kernel with the forms loaded so far, by device and alignment of its pointers."""
-
-    source: KernelSource
-    forms: dict[tuple[Any, tuple[bool, ...]], Any]
-
-    @staticmethod
-    def of(source: KernelSource) -> "Kernel":
-        return Kernel(source, {})
-
-    def form(self, device: Any, capability: int, aligned: tuple[bool, ...]) -> Any:
-        """What runs on `device`, the current one, with pointers of these alignments: `run(*grid,
-        stream, function, packed_metadata, None, None, None, *arguments)` is the launcher that
-        `form[grid]` wraps, without its look-ups. Pointers may be given as numbers."""
-        form = self.forms.get((device, aligned))
-        if form is None:
-            form = self.forms[device, aligned] = self._form(capability, aligned)
-        return form
-
-    def _form(self, capability: int, aligned: tuple[bool, ...]) -> Any:
-        if is_interpreted():
-            form: Any = Interpreted(function(self.source))
-        else:
-            form = compile_kernel(self.source, capability, aligned)
-            form._init_handles()
-        return form
-
-
-@dataclass(frozen=True)
-class Interpreted:
-    """An interpreted kernel that is launched like a compiled one."""
-
-    kernel: Any
-    function: None = None
-    packed_metadata: None = None
-
-    def run(self, x: int, y: int, z: int, *rest: Any) -> None:
-        self.kernel[x, y, z](*rest[6:])

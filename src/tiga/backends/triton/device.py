@@ -21,10 +21,11 @@ from contextvars import ContextVar
 from functools import lru_cache
 
 from tiga.backends.triton.compiled import compile_kernel
+from tiga.backends.triton.loaded import DeviceKernel
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import InvalidType
 from tiga.runtime.driver import driver
-from tiga.runtime.functions import Function, Slots, launcher
+from tiga.runtime.functions import Slots, launcher
 
 Number = int | float
 
@@ -78,7 +79,7 @@ class Device:
 
     # kernels
 
-    def kernel(self, source: KernelSource) -> "DeviceKernel":
+    def kernel(self, source: KernelSource) -> DeviceKernel:
         """A kernel compiled for this device and loaded, once. Pointers that it is given must be
         multiples of 16.
 
@@ -88,7 +89,7 @@ class Device:
         return _kernel(self.index, source)
 
     def launch(
-        self, kernel: "DeviceKernel", grid: tuple[int, int, int], arguments: Sequence[Number]
+        self, kernel: DeviceKernel, grid: tuple[int, int, int], arguments: Sequence[Number]
     ) -> None:
         """Run a kernel over a grid on the current stream, with an address or a number for each
         parameter, in order. For launches that repeat, see `tiga.runtime.functions.launcher`."""
@@ -136,15 +137,6 @@ class Device:
         self.driver.synchronize(self.stream)
 
 
-class DeviceKernel:
-    """A compiled kernel on a device. `hidden` counts parameters that Triton adds after the
-    kernel's own: pointers to scratch, which none of ours uses."""
-
-    def __init__(self, source: KernelSource, compiled: object, function: Function) -> None:
-        self.source, self.compiled, self.function = source, compiled, function
-        self.hidden = hidden_parameters(compiled, source)
-
-
 def slot_of(type_: str, argument: Number) -> int:
     """The 8 bytes of an argument of a type in a kernel's signature.
 
@@ -160,25 +152,8 @@ def slot_of(type_: str, argument: Number) -> int:
     return argument
 
 
-def hidden_parameters(compiled: object, source: KernelSource) -> int:
-    """How many parameters the machine code has beside the text's own."""
-    ptx: str = compiled.asm["ptx"]  # type: ignore[attr-defined]
-    entry = ptx[ptx.index(f".entry {source.name}") :]
-    signature = entry[: entry.index(")")]
-    return signature.count(".param") - len(source.parameters)
-
-
-def load(index: int, compiled: object) -> Function:
-    """A compiled kernel on a device."""
-    facts = compiled.metadata  # type: ignore[attr-defined]
-    assert not facts.global_scratch_size, f"{facts.name} wants scratch memory"
-    binary: bytes = compiled.asm["cubin"]  # type: ignore[attr-defined]
-    threads = facts.num_warps * facts.warp_size
-    return Function(driver(index), binary, facts.name, threads, facts.shared)
-
-
 @lru_cache(maxsize=4096)
 def _kernel(index: int, source: KernelSource) -> DeviceKernel:
     aligned = [p.type.startswith("*") for p in source.parameters]
     compiled = compile_kernel(source, Device(index).capability, aligned)
-    return DeviceKernel(source, compiled, load(index, compiled))
+    return DeviceKernel.load(source, compiled, index)

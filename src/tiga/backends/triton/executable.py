@@ -40,6 +40,11 @@ class Executable:
     )
     by_extents: dict[Any, Record] = field(default_factory=dict)
 
+    @property
+    def has_run(self) -> bool:
+        """Whether it was bound to anything yet."""
+        return bool(self.by_topology or self.by_extents)
+
     def run(
         self,
         graphs: Sequence[Graph | Snapshot],

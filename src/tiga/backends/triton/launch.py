@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tiga.backends.triton.compiled import Kernel
 from tiga.backends.triton.kernel import Kernels
 from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.loaded import Kernel
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.topology import DeviceWalk, device_walk
 from tiga.backends.triton.totals import sum_pieces
@@ -163,7 +163,7 @@ class RowStep:
 
     def variant(self, shape: Shape) -> tuple[tuple[str, Kernel], ...]:
         if shape not in self.kernels:
-            self.kernels[shape] = tuple((o, Kernel.of(s)) for o, s in self.sources(shape))
+            self.kernels[shape] = tuple((o, Kernel(s)) for o, s in self.sources(shape))
         return self.kernels[shape]
 
 

@@ -1,21 +1,24 @@
 """A plan bound to a topology: which kernels run with what, so that a run only fills in addresses.
 
 What a run gives, its inputs and outputs, comes first in a flat list of addresses; pieces of one
-arena (values between steps, scratch) follow, then all that the topology fixes. A launch picks its
-arguments from that list.
+arena (values between steps, scratch) follow, then all that the topology fixes. A launch takes its
+arguments from that list: on a GPU from the slots that hold it, interpreted as tensors.
 """
 
+import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from operator import itemgetter, or_
+from operator import or_
 from typing import Any
 
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.launch import Launch, Prepared, RowStep, Run, Scratch
 from tiga.backends.triton.library import call_library
+from tiga.backends.triton.loaded import Interpreted
 from tiga.passes.rows import LibraryCall
 from tiga.runtime import cuda
+from tiga.runtime.functions import Slots, launcher
 from tiga.trace.node import Node
 from tiga.types import DType
 
@@ -32,34 +35,42 @@ class Piece:
     dtype: DType
 
 
-@dataclass
+@dataclass(slots=True)
 class Frame:
-    """What actions of one run read: given tensors, the arena (None if empty), all addresses."""
+    """What actions of one run read: given tensors, the arena (None if empty), the addresses of
+    both, and the stream."""
 
     given: Sequence[Any]
     arena: Any
     addresses: Sequence[Any]
-    stream: int
+    stream: ctypes.c_void_p
 
 
 Action = Callable[[Frame], None]
 
 
 @dataclass(frozen=True)
-class LaunchAction:
-    """A kernel with the places of its arguments in the list of addresses."""
+class DeviceAction:
+    """A kernel on a GPU: its arguments are in the record's slots."""
 
-    run: Callable[..., None]
-    grid: tuple[int, int, int]
-    function: Any
-    metadata: Any
-    pick: Callable[[Sequence[Any]], tuple[Any, ...]]
+    launch: Callable[[ctypes.c_void_p], None]
 
     def __call__(self, frame: Frame) -> None:
-        arguments = self.pick(frame.addresses)
-        self.run(
-            *self.grid, frame.stream, self.function, self.metadata, None, None, None, *arguments
-        )
+        self.launch(frame.stream)
+
+
+@dataclass(frozen=True)
+class InterpretedAction:
+    """An interpreted kernel, with its arguments: numbers among the addresses of a run, or fixed."""
+
+    kernel: Callable[..., Any]
+    grid: tuple[int, int, int]
+    places: tuple[int, ...]
+    fixed: Sequence[Any]
+
+    def __call__(self, frame: Frame) -> None:
+        known = (*frame.addresses, *self.fixed)
+        self.kernel[self.grid](*(known[place] for place in self.places))  # type: ignore[index]
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,10 @@ class ZeroAction:
 
     def __call__(self, frame: Frame) -> None:
         cuda.view(frame.arena, self.piece.offset, self.piece.count, self.piece.dtype).zero_()
+
+
+def _clearing(piece: Piece, slots: Slots) -> Action:
+    return ZeroAction(piece)
 
 
 @dataclass(frozen=True)
@@ -93,12 +108,12 @@ class LibraryAction:
 class Record:
     """All launches of a plan on a topology, for tensors of these alignments on one device.
 
-    `keep` holds what the fixed addresses point to.
+    `slots` hold the arguments of kernels on a GPU; `keep` what the fixed ones point to.
     """
 
     pieces: tuple[Piece, ...]
     nbytes: int
-    fixed: tuple[Any, ...]
+    slots: Slots
     actions: tuple[Action, ...]
     device: Any
     keep: tuple[Any, ...]
@@ -106,9 +121,10 @@ class Record:
     def bind(self, given: Sequence[Any], addresses: Sequence[Any], stream: int) -> Frame:
         """A frame for these tensors and their addresses, with memory for what lies between."""
         if not self.nbytes:
-            return Frame(given, None, (*addresses, *self.fixed), stream)
+            return Frame(given, None, addresses, ctypes.c_void_p(stream))
         arena = cuda.arena(self.nbytes, self.device)
-        return Frame(given, arena, (*addresses, *self._places(arena), *self.fixed), stream)
+        places = (*addresses, *self._places(arena))
+        return Frame(given, arena, places, ctypes.c_void_p(stream))
 
     def _places(self, arena: Any) -> list[Any]:
         base = cuda.address(arena)
@@ -117,22 +133,22 @@ class Record:
         return [cuda.view(arena, p.offset, p.count, p.dtype) for p in self.pieces]
 
     def play(self, frame: Frame) -> None:
-        """Launch everything."""
-        for action in self.actions:
-            action(frame)
+        """Launch everything; the record's device is the current one."""
+        if self.device.type != "cuda":
+            for action in self.actions:
+                action(frame)
+            return
+        # Kernels take their arguments when they are launched: threads that share a record take
+        # turns until then.
+        with self.slots.lock:
+            self.slots.fill(frame.addresses)
+            for action in self.actions:
+                action(frame)
 
 
 def is_aligned(addresses: Sequence[Any]) -> bool:
     """Whether all addresses are multiples of the widest access."""
     return reduce(or_, addresses, 0) % ALIGNMENT == 0
-
-
-def picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Picks the items at these indices, as a tuple however many they are."""
-    if len(indices) == 1:
-        (index,) = indices
-        return lambda items: (items[index],)
-    return itemgetter(*indices)
 
 
 @dataclass
@@ -150,7 +166,7 @@ class Recorder:
     places: dict[Hashable, int] = field(default_factory=dict)
     fixed: list[Any] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
-    actions: list[Callable[[], Action]] = field(default_factory=list)
+    actions: list[Callable[[Slots], Action]] = field(default_factory=list)
     base: int = 0
     nbytes: int = 0
 
@@ -166,11 +182,12 @@ class Recorder:
             else:
                 self._launches(step.prepared(self.run))
         # The number of pieces, and with it the place of what is fixed, is known only now.
-        actions = tuple(make() for make in self.actions)
+        numbers = self.fixed if self.run.device.type == "cuda" else ()
+        slots = Slots(self.count + len(self.pieces), numbers)
+        actions = tuple(make(slots) for make in self.actions)
         return Record(
-            tuple(self.pieces), self.nbytes, tuple(self.fixed), actions, self.run.device,
-            tuple(self.keep),
-        )  # fmt: skip
+            tuple(self.pieces), self.nbytes, slots, actions, self.run.device, tuple(self.keep)
+        )
 
     def _place(self, key: Hashable, count: int, dtype: DType, start: int | None = None) -> int:
         """Take a piece; the bytes after it."""
@@ -183,7 +200,7 @@ class Recorder:
 
     def _library(self, node: Node) -> None:
         operands = tuple(self._operand(n) for n in (*node.inputs, node))
-        self.actions.append(lambda: LibraryAction(node, operands))
+        self.actions.append(lambda slots: LibraryAction(node, operands))
 
     def _operand(self, node: Node) -> int | Piece:
         if node in self.given:
@@ -201,18 +218,27 @@ class Recorder:
         for scratch in wanted:
             start = self._place(scratch.key, scratch.count, scratch.dtype, start)
             if scratch.zero:
-                self.actions.append(partial(ZeroAction, self.pieces[-1]))
+                self.actions.append(partial(_clearing, self.pieces[-1]))
 
     def _launch(self, launch: Launch) -> None:
-        aligned, sources = list(launch.aligned), list(map(self._fix, launch.arguments))
-        for position, key in launch.slots:
-            sources[position], aligned[position] = self._source(key)
+        aligned, bound = list(launch.aligned), dict(launch.slots)
+        sources = []
+        for position, argument in enumerate(launch.arguments):
+            if position in bound:
+                source, aligned[position] = self._source(bound[position])
+            else:
+                source = self._fix(argument)
+            sources.append(source)
         form = launch.kernel.form(self.run.device, self.run.capability, tuple(aligned))
 
-        def made() -> Action:
+        def made(slots: Slots) -> Action:
             starts = {"given": 0, "piece": self.count, "fixed": self.count + len(self.pieces)}
-            pick = picker([starts[kind] + number for kind, number in sources])
-            return LaunchAction(form.run, launch.grid, form.function, form.packed_metadata, pick)
+            places = [starts[kind] + number for kind, number in sources]
+            if isinstance(form, Interpreted):
+                return InterpretedAction(form.launch, launch.grid, tuple(places), self.fixed)
+            # Scratch that Triton might ask for is not there: any address will do.
+            places += [0] * form.hidden
+            return DeviceAction(launcher(form.function, launch.grid, slots, places))
 
         self.actions.append(made)
 

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 from tiga.frontends.torch.batching import is_batched, per_sample
 from tiga.frontends.torch.unit import Trained, Unit
 from tiga.relations import Graph
+from tiga.relations.snapshot import Snapshot
 
 _transforms_active = torch._C._are_functorch_transforms_active
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -167,12 +168,17 @@ def _may_need(value: Any) -> bool:
 
 
 def run(
-    unit: Unit, graph: Graph, token: tuple[int, ...] | None, values: Sequence[Any]
+    unit: Unit,
+    graph: Graph,
+    token: tuple[int, ...] | None,
+    values: Sequence[Any],
+    topology: Snapshot | None = None,
 ) -> Sequence[torch.Tensor]:
     """The outputs of a program, with gradients where grad mode is on and inputs require them.
 
     Values are contiguous tensors, and Python numbers, in the order of the program's inputs. With a
-    `token`, gradients are of the graph as it was then.
+    `token`, gradients are of the graph as it was then. `topology` is the graph's snapshot, where
+    the caller has just taken it.
     """
     wanted: tuple[int, ...] = ()
     watched = transforming()
@@ -180,7 +186,7 @@ def run(
         needs = _may_need if watched else _requires_grad
         wanted = tuple([i for i, value in enumerate(values) if needs(value)])
     if not wanted and not watched:
-        return unit.plain().run(graph, values)
+        return unit.plain().run(graph, values, topology)
     token = graph.token() if token is None else token
     outputs = _apply(Job(unit.training(wanted), graph, token), values)
     return outputs[: len(unit.program.outputs)]

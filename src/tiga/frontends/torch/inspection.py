@@ -98,18 +98,19 @@ def _code(runnable: Runnable, kind: str | None) -> str:
         kind = "triton" if runnable.ran_on_gpu else "llvm"
     if kind == "llvm":
         return runnable.executable.code()
-    return report.text(runnable.gpu, kind, gpu_target())
+    return report.text(runnable.gpu_runs.executable, kind, gpu_target())
 
 
 def _explain(runnable: Runnable) -> str:
     if not runnable.ran_on_gpu:
         return runnable.executable.explain()
-    return f"{runnable.executable.explain()}\non GPUs:\n{report.explain(runnable.gpu)}"
+    on_gpus = report.explain(runnable.gpu_runs.executable)
+    return f"{runnable.executable.explain()}\non GPUs:\n{on_gpus}"
 
 
 def _schedules(runnable: Runnable) -> tuple[Any, ...]:
     if runnable.ran_on_gpu:
-        return report.schedules(runnable.gpu)
+        return report.schedules(runnable.gpu_runs.executable)
     return runnable.executable.schedules
 
 

@@ -1,6 +1,7 @@
 """Programs ready to run on torch tensors, with their derivative programs, made when first asked."""
 
 import ctypes
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,10 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from tiga.backends.triton.executable import Executable as GpuExecutable
 from tiga.compiler import executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.gpu import (
-    device_of,
-    gpu_executable,
-    on_gpu,
-    prepare_on_gpu,
-    run_on_gpu,
-)
+from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
@@ -53,6 +47,12 @@ class Layout:
     extent: str | None
     shape: tuple[int, ...]
 
+    def of(self, topology: Snapshot) -> tuple[int, ...]:
+        """The shape of the whole value on a graph."""
+        if self.extent is None:
+            return self.shape
+        return (getattr(topology, self.extent), *self.shape)
+
 
 def layout_of(of: Type) -> Layout:
     """The layout of values of a type."""
@@ -80,15 +80,15 @@ class Runnable:
         """Whether the relations of the program fix the extents of all its spaces."""
 
     @cached_property
-    def gpu(self) -> GpuExecutable:
-        """The program compiled for GPUs."""
-        return gpu_executable(self.program)
+    def gpu_runs(self) -> GpuRuns:
+        """The runs on GPUs."""
+        return GpuRuns(gpu_executable(self.program))
 
     @property
     def ran_on_gpu(self) -> bool:
         """Whether some call ran it on a GPU."""
-        made = vars(self).get("gpu")
-        return made is not None and bool(made.by_topology or made.by_extents)
+        runs = vars(self).get("gpu_runs")
+        return runs is not None and runs.executable.has_run
 
     def allocate(self, graph: Graph) -> list[torch.Tensor]:
         """Arrays for the outputs."""
@@ -96,27 +96,37 @@ class Runnable:
 
     def allocate_for(self, topology: Snapshot, device: torch.device) -> list[torch.Tensor]:
         """As `allocate`, for the topology of a graph."""
-        outputs = []
-        for layout in self.outputs:
-            shape = layout.shape
-            if layout.extent is not None:
-                shape = (getattr(topology, layout.extent), *shape)
-            outputs.append(torch.empty(shape, dtype=layout.dtype, device=device))
-        return outputs
+        return [
+            torch.empty(layout.of(topology), dtype=layout.dtype, device=device)
+            for layout in self.outputs
+        ]
 
-    def run(self, graph: Any, values: Sequence[Any]) -> list[torch.Tensor]:
-        """Compute the outputs from contiguous tensors and Python numbers; `graph` may be paged."""
+    def run(
+        self, graph: Any, values: Sequence[Any], topology: Snapshot | None = None
+    ) -> list[torch.Tensor]:
+        """Compute the outputs from contiguous tensors and Python numbers; `graph` may be paged.
+        `topology` is its snapshot, where the caller has just taken it."""
         if graph.paged:
             from tiga.frontends.torch.paged import run_on_pages
 
             return run_on_pages(self, graph, values)
-        topology, device = graph.snapshot(), device_of(graph)
-        outputs = self.allocate_for(topology, device)
+        topology = graph.snapshot() if topology is None else topology
+        device = device_of(graph)
         if on_gpu(device):
-            extents = self._sizes(topology)
-            run_on_gpu(self.gpu, topology, values, outputs, device, extents)
-        else:
-            self._run_on_cpu(topology, values, outputs)
+            return self._run_on_gpu(topology, values, device)
+        outputs = self.allocate_for(topology, device)
+        self._run_on_cpu(topology, values, outputs)
+        return outputs
+
+    def _run_on_gpu(
+        self, topology: Snapshot, values: Sequence[Any], device: torch.device
+    ) -> list[torch.Tensor]:
+        try:
+            outputs = self.allocate_for(topology, device)
+            self.gpu_runs.run(topology, values, outputs, device, self._sizes(topology))
+        except torch.OutOfMemoryError as error:
+            nbytes = sum(math.prod(o.of(topology)) * o.dtype.itemsize for o in self.outputs)
+            raise self.gpu_runs.out_of_memory(topology, device, nbytes) from error
         return outputs
 
     def prepare(
@@ -126,7 +136,7 @@ class Runnable:
         topology, device = graph.snapshot(), device_of(graph)
         if on_gpu(device):
             extents = self._sizes(topology)
-            return prepare_on_gpu(self.gpu, topology, values, outputs, device, extents)
+            return self.gpu_runs.prepare(topology, values, outputs, device, extents)
         return partial(self._run_on_cpu, topology, values, outputs)
 
     def _sizes(self, topology: Snapshot) -> dict[Space, int]:

@@ -1,0 +1,79 @@
+"""A call like the one before it: one pass over its arguments instead of a signature."""
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tiga.relations.snapshot import Snapshot
+
+Fields = tuple[tuple[str, torch.dtype, torch.Size], ...] | None
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+NO_FIELDS: Mapping[str, Any] = {}
+
+
+def settings() -> tuple[Any, ...]:
+    """The settings of torch that change what a program computes."""
+    return (
+        torch.get_default_dtype(),
+        torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+        torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
+    )
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What a call looked like that a variant served: names, dtypes and shapes of its fields.
+
+    Another call that looks the same on the same topology passes every check that the first one
+    passed. `given` holds `src`, `dst`, `edge` and `ndata`, None for what was left out.
+    """
+
+    topology: "weakref.ref[Snapshot]"
+    given: tuple[Fields, ...]
+    device: torch.device
+    settings: tuple[Any, ...]
+    variant: Any
+
+    @staticmethod
+    def of(
+        topology: Snapshot, given: Sequence[Any], device: torch.device, variant: Any
+    ) -> "Repeat | None":
+        """What to remember of a call that passed its checks; None if it has to be checked anew."""
+        if not all(fields is None or type(fields) is dict for fields in given):
+            return None
+        if not all(type(v) in _PLAIN for fields in given for v in (fields or NO_FIELDS).values()):
+            return None
+        kinds = tuple(
+            None if fields is None else tuple((n, v.dtype, v.shape) for n, v in fields.items())
+            for fields in given
+        )
+        return Repeat(weakref.ref(topology), kinds, device, settings(), variant)
+
+    def serves(self, topology: Snapshot, given: Sequence[Any]) -> bool:
+        """Whether a call without parameters looks the same."""
+        if self.topology() is not topology:
+            return False
+        for fields, known in zip(given, self.given, strict=True):
+            if fields is None or known is None:
+                if fields is not known:
+                    return False
+            elif type(fields) is not dict or not self._alike(fields, known):
+                return False
+        return self.settings == settings() and bool(self.variant.fits(NO_FIELDS))
+
+    def _alike(self, fields: Mapping[str, Any], known: Any) -> bool:
+        if len(fields) != len(known):
+            return False
+        for name, dtype, shape in known:
+            value: Any = fields.get(name)
+            if type(value) not in _PLAIN:
+                return False
+            if value.dtype is not dtype or value.shape != shape or value.device != self.device:
+                return False
+            if value.layout is not torch.strided:
+                return False
+        return True
