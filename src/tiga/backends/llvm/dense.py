@@ -345,7 +345,8 @@ class _Kernel:
         def body(
             column: ir.Value, lanes: int, mask: ir.Value | None, values: Sequence[ir.Value]
         ) -> Sequence[ir.Value]:
-            states, common = dv.grouped(values, dtypes), {}
+            states = dv.grouped(values, dtypes)
+            common: dict[int, Value] = {}
             for place, row in enumerate(rows):
                 lanes_of = Lanes(self, row, column, lanes, mask, phase, common)
                 own = range(width * place, width * (place + 1))

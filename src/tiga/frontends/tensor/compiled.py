@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiga.frontends.tensor.program import program_of
+from tiga.frontends.tensor.recipe import Recipe, structure
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
 
@@ -29,6 +30,7 @@ MOST_ENTRIES = 1024
 class Run(NamedTuple):
     """How values were computed; times in seconds."""
 
+    recipe: Recipe
     executable: TensorExecutable
     cache_hit: bool
     relaxed: bool
@@ -50,31 +52,6 @@ class Run(NamedTuple):
             "saved_bytes": 0,
             "relaxed_math": self.relaxed,
         }
-
-
-def structure(roots: Sequence[Node]) -> tuple[tuple[Any, ...], list[Node]]:
-    """What tells expressions from others but the values in memory, and the nodes in order.
-
-    Of every node its op (None: a value in memory), its type and the places of its inputs.
-    """
-    order: list[Node] = list({id(root): root for root in roots}.values())
-    places = {id(root): place for place, root in enumerate(order)}
-    tops = len(order)
-    parts: list[Any] = [places[id(root)] for root in roots]
-    for place, node in enumerate(order):
-        op = node.op
-        given = place >= tops and getattr(node, "cell", None) is not None
-        if given and op.name != "constant":
-            parts += (None, node.type)
-            continue
-        parts += (op, node.type)
-        for child in node.inputs:
-            found = places.get(id(child))
-            if found is None:
-                found = places[id(child)] = len(order)
-                order.append(child)
-            parts.append(found)
-    return tuple(parts), order
 
 
 def _entry(
@@ -111,7 +88,8 @@ def run_compiled(
     launched = perf_counter()
     arrays = executable.run(given)
     done = perf_counter()
-    how = Run(executable, hit, relaxed, compile_ms, done - launched, done - start)
+    recipe = Recipe(len(roots), shape, order)
+    how = Run(recipe, executable, hit, relaxed, compile_ms, done - launched, done - start)
     return (arrays if executable.fresh else _own(arrays, given)), how
 
 

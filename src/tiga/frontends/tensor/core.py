@@ -11,7 +11,6 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.runtime.buffer import READY, Buffer, Event
 from tiga.runtime.scope import active
-from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
 
 View = Callable[[np.ndarray], np.ndarray]
@@ -92,7 +91,7 @@ class Tensor:
     _source: tuple["Tensor", View] | None
     _viewers: "list[ref[Tensor]] | None"
     _execution: Any
-    _expression: Node | None
+    _expression: Any
     _plan: Any
 
     def __init__(self, node: LazyNode, grad: bool) -> None:

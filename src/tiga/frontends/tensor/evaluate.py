@@ -13,6 +13,7 @@ from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, leaf
+from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
@@ -165,26 +166,33 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
     roots = list({id(t._node): t._node for t in waiting if t._node.cell is None}.values())
     arrays, how = run(roots, mode) if roots else ([], None)
     fresh = dict(zip(map(id, roots), arrays, strict=True))
+    numbers = {id(root): number for number, root in enumerate(roots)}
+    del roots
     for tensor in waiting:
-        node = tensor._node
-        array = fresh.pop(id(node), None)
+        number = numbers.get(id(tensor._node), 0)
+        array = fresh.pop(id(tensor._node), None)
         # A second tensor of the same value gets memory of its own: it may be written in place.
-        _settle(tensor, np.array(_known(node)) if array is None else array, how)
+        _settle(tensor, np.array(_known(tensor._node)) if array is None else array, how, number)
 
 
 def _realize_one(tensor: Tensor, mode: str) -> None:
-    node = tensor._node
+    node: LazyNode | None = tensor._node
+    assert node is not None
     if mode != "native" and node.largest < COMPILE_FROM and node.depth <= SHORT:
         start = perf_counter()
         array = _small(node)
-        _settle(tensor, array, Evaluation(perf_counter() - start))
-        return
-    (array,), how = run((node,), mode)
-    _settle(tensor, array, how)
+        how: Any = Evaluation(perf_counter() - start)
+    else:
+        (array,), how = run((node,), mode)
+    node = None  # `_settle` counts who refers to it
+    _settle(tensor, array, how, 0)
 
 
-_OWN_REFERENCES = 3
-"""References to an expression that only its tensor has: the tensor's, a variable, the count's."""
+_OWN_REFERENCES = 2
+"""References to a node that nobody else has: a variable and the count's argument."""
+
+FEW = 1024
+"""Elements up to which a value may keep its operands alive, so that its expression can be shown."""
 
 SHORT = 32
 """Links of the longest chain that is evaluated by recursion."""
@@ -195,9 +203,9 @@ def _known(node: LazyNode) -> np.ndarray:
     return node.cell.array
 
 
-def _settle(tensor: Tensor, array: np.ndarray, how: Any) -> None:
-    """Store a value. A tensor without derivatives forgets how it was computed, but for
-    inspection, so that a long loop keeps no history."""
+def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
+    """Store value number `number` of a run. A tensor without derivatives forgets its operands, so
+    that a long loop keeps no history; how it was computed can still be shown."""
     node = tensor._node
     give_array(tensor, array)
     tensor._execution = how
@@ -205,10 +213,15 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any) -> None:
         node.cell = Cell(array)
     if tensor._grad:
         return
-    tensor._expression = node
     tensor._node = leaf(array, node.type, node.place)
-    if sys.getrefcount(node) > _OWN_REFERENCES:
-        # Other expressions read the value too: a write in place has to know of it.
+    # Other expressions read the value too: a write in place has to know of it.
+    shared = sys.getrefcount(node) > _OWN_REFERENCES
+    if node.largest <= FEW:
+        tensor._expression = node
+    else:
+        recipe = getattr(how, "recipe", None)
+        tensor._expression = made_by(node) if recipe is None else Made(recipe, number)
+    if shared:
         assert tensor._buffer is not None
         tensor._buffer.nodes.append((ref(node), ref(array)))
 
@@ -237,7 +250,7 @@ def realize_strictly(tensor: Tensor) -> None:
 
     if tensor._source is None and tensor._plan is None and tensor._node.cell is None:
         (array,), how = run_compiled([tensor._node], True, False)
-        _settle(tensor, array, how)
+        _settle(tensor, array, how, 0)
 
 
 def _is_large(order: Sequence[Node]) -> bool:

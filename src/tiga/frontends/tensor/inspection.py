@@ -4,12 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.recipe import Made
 from tiga.trace.node import Node, topological
 
 
-def shown_node(x: Tensor) -> Node:
-    """The expression that gave, or will give, the tensor's value."""
-    return x._node if x._expression is None else x._expression
+def shown_node(x: Tensor, *, alive: bool = False) -> Node:
+    """The expression that gave, or will give, the tensor's value; `alive`: with its operands.
+
+    Raises:
+        InvalidValue: `alive` was asked for, and an operand is gone.
+    """
+    found = x._expression
+    if found is None:
+        return x._node
+    return found.node(alive=alive) if isinstance(found, Made) else found
 
 
 def expression(x: Tensor) -> str:

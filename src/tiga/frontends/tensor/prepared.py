@@ -14,9 +14,10 @@ def prepared(x: Tensor) -> Callable[[], Tensor]:
     """A function that computes `x` again into its own storage and returns it.
 
     Raises:
-        InvalidValue: the tensor is a given value, or a view of another.
+        InvalidValue: the tensor is a given value, a view of another, or was computed from
+            operands that are gone.
     """
-    node = shown_node(x)
+    node = shown_node(x, alive=True)
     if not node.inputs or x._source is not None:
         raise InvalidValue(f"prepare() expected a computed tensor, got a given one ({here()}).")
     bundle = program_of([node], cut=False)
