@@ -1,7 +1,8 @@
 """Reducers: how the messages of a row combine."""
 
 from tiga.reducers.base import Bound, Messages, Reducer
-from tiga.reducers.custom import CustomReducer, Fold, fold
+from tiga.reducers.custom import CustomReducer
+from tiga.reducers.fold import Fold
 from tiga.reducers.moments import Mean, Std, Sum, Var
 from tiga.reducers.multi import Multi
 from tiga.reducers.selection import ArgMax, ArgMin, Max, Min, Prod
@@ -15,7 +16,7 @@ argmax, argmin, multi = ArgMax, ArgMin, Multi
 
 __all__ = [
     "ArgMax", "ArgMin", "Bound", "CustomReducer", "Fold", "LogSumExp", "Max", "Mean", "Messages",
-    "Min", "Multi", "Prod", "Reducer", "Softmax", "Std", "Sum", "Var", "argmax", "argmin", "fold",
+    "Min", "Multi", "Prod", "Reducer", "Softmax", "Std", "Sum", "Var", "argmax", "argmin",
     "logsumexp", "max", "mean", "min", "multi", "online_softmax", "prod", "softmax", "std", "sum",
     "var",
 ]  # fmt: skip

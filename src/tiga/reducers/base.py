@@ -5,11 +5,12 @@ from typing import Any, ClassVar
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.ops.align import expand_to
+from tiga.ops.feature import reshape
 from tiga.ops.leaf import constant
 from tiga.ops.message import degree, reduce
 from tiga.ops.pointwise import cast, where
 from tiga.trace.node import Node
-from tiga.types import Relation, bool_
+from tiga.types import Relation, Type, bool_
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,19 @@ class Messages:
 
     def kept(self, m: Node, fill: float) -> Node:
         """`m` where the edge counts, elsewhere `fill`."""
-        if self.keep is None:
-            return m
-        keep = expand_to(self.keep, m.type.shape, m.type.space)
-        return where(keep, m, constant(fill, m.type))
+        return self.kept_or(m, constant(fill, m.type))
+
+    def kept_or(self, m: Node, other: Node) -> Node:
+        """`m` where the edge counts, elsewhere `other`."""
+        return m if self.keep is None else where(self._fitted(self.keep, m.type), m, other)
+
+    @staticmethod
+    def _fitted(keep: Node, like: Type) -> Node:
+        """A mask for messages of a type: one of more axes ends in axes of extent 1."""
+        rank = len(like.shape)
+        if len(keep.type.shape) > rank and not set(keep.type.shape[rank:]) - {1}:
+            keep = reshape(keep, keep.type.shape[:rank])
+        return expand_to(keep, like.shape, like.space)
 
     def total(self, kind: str, m: Node) -> Node:
         """The row reduction of `m`, which must already hold the identity where masked."""
@@ -42,14 +52,13 @@ class Messages:
         if self.keep is None:
             return expand_to(degree(self.relation, self.side, like.type.dtype), like.type.shape,
                              like.type.space)  # fmt: skip
-        ones = cast(self.keep, like.type.dtype)
-        counted = self.total("sum", ones)
-        return expand_to(counted, like.type.shape, like.type.space)
+        counted = self.total("sum", cast(self.keep, like.type.dtype))
+        return self._fitted(counted, like.type)
 
     def mask(self, m: Node) -> Node:
         """Which messages count, as a bool edge value of the shape of `m`."""
         of = m.type.with_dtype(bool_)
-        return constant(True, of) if self.keep is None else expand_to(self.keep, of.shape, of.space)
+        return constant(True, of) if self.keep is None else self._fitted(self.keep, of)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,17 @@ from tiga.ops.feature import reshape
 from tiga.ops.functions import abs_, exp, log
 from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
 from tiga.ops.message import gather
-from tiga.ops.pointwise import add, cast, div, eq, gt, mul, sub, where
+from tiga.ops.pointwise import add, cast, div, eq, gt, mul, ne, sub, where
 from tiga.reducers.base import Messages, Reducer
 from tiga.trace.node import Node
 
 INFINITY = float("inf")
+
+
+def finite_shift(peak: Node) -> Node:
+    """An extremum of scores as what they are shifted by: 0 where it is infinite."""
+    infinite = eq(abs_(peak), constant(INFINITY, peak.type))
+    return where(infinite, zeros_like(peak), peak)
 
 
 def _shifted(messages: Messages, score: Node) -> tuple[Node, Node, Node]:
@@ -21,9 +27,7 @@ def _shifted(messages: Messages, score: Node) -> tuple[Node, Node, Node]:
     The shift cancels in every result, so no derivative flows through it.
     """
     score = messages.kept(cast(score, score.type.dtype.compute), -INFINITY)
-    peak = stop_gradient(messages.total("max", score))
-    infinite = eq(abs_(peak), constant(INFINITY, peak.type))
-    shift = where(infinite, zeros_like(peak), peak)
+    shift = finite_shift(stop_gradient(messages.total("max", score)))
     weight = exp(sub(score, gather(messages.relation, messages.side, shift)))
     return weight, messages.total("sum", weight), shift
 
@@ -35,7 +39,7 @@ class LogSumExp(Reducer):
     def rows(self, messages: Messages) -> Node:
         (m,) = messages.parts
         _, total, shift = _shifted(messages, m)
-        some = gt(total, zeros_like(total))
+        some = ne(total, zeros_like(total))  # NaN stays
         value = add(log(where(some, total, ones_like(total))), shift)
         return cast(where(some, value, constant(-INFINITY, value.type)), m.type.dtype)
 

@@ -61,7 +61,7 @@ class Captured:
     `result` holds positions of outputs; `params` are values of parameters that the program
     depends on; `numbers` are the inputs that stand for Python numbers; `rows` is the tree
     of what `node` is given, with dtype and feature shape of each leaf; None without a `node`;
-    `bounds` are those of fields that index tables.
+    `bounds` are those of fields that index tables; `notes` say what was recognised.
     """
 
     program: Program
@@ -72,6 +72,7 @@ class Captured:
     numbers: frozenset[Node]
     rows: Any = None
     bounds: tuple[Bound, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ class Attempt:
         numbers = frozenset(o.trace for o in self.operands.values())
         return Captured(
             program, tuple(inputs.values()), guards, numbered(result), self.params, numbers,
-            self.rows, bounds_of(self.recorder.bounds, inputs),
+            self.rows, bounds_of(self.recorder.bounds, inputs), tuple(self.recorder.notes),
         )  # fmt: skip
 
     def _trace(self, clone: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
+from tiga.frontends.torch.agreement import agree
 from tiga.frontends.torch.claims import check_claims, method_line, shaped
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
 from tiga.frontends.torch.intercept import recording
@@ -17,11 +18,13 @@ from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.feature import feature_sum, reshape
-from tiga.ops.leaf import Input
+from tiga.ops.leaf import Input, is_constant
 from tiga.ops.message import spread
 from tiga.ops.pointwise import cast, mul
-from tiga.reducers import CustomReducer, Fold, Messages, fold
-from tiga.trace.node import Node, rewrite, topological
+from tiga.reducers import CustomReducer, Fold, Messages
+from tiga.reducers.recognise import Forms, recognise, shifts_without_effect
+from tiga.reducers.rows import RowStates
+from tiga.trace.node import Node, rewrite, substitute, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Space, Type
 
@@ -62,8 +65,35 @@ class TracedReducer:
         rule = self.fold(shape, start, types)
         if current().verify:
             check_claims(self, wide, types, rule)
-        states = fold(Messages(relation, tuple(lifted), messages.keep, messages.side), rule)
-        return self.finalize(shape, states)
+        forms = recognise(rule)
+        if not agree(rule, forms):
+            forms = {}
+        self.note(rule, forms)
+        end = relation.end(messages.side)
+        holes = [Input(f"state{i}", t.with_space(end))() for i, t in enumerate(types)]
+        states = Messages(relation, tuple(lifted), messages.keep, messages.side)
+        ones = [i for i, m in enumerate(lifted) if is_constant(m, 1.0)]
+
+        def filled(result: Node) -> Node:
+            still = shifts_without_effect(forms, result, holes, ones)
+            found = RowStates(states, rule, forms, still)
+            needed = set(topological([result]))
+            given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}
+            return substitute([result], given)[0]
+
+        return tree_map(filled, self.finalize(shape, holes))
+
+    def note(self, rule: Fold, forms: Forms) -> None:
+        """Say in `explain()` how each component is computed."""
+        order = "folded in edge order"
+        if self.reducer.associative:
+            order += ", long rows in chunks"
+        else:
+            order += ", each row by one thread: `associative` is not claimed"
+        scanned = rule.closure([i for i in range(rule.width) if i not in forms])
+        each = [order if i in scanned else str(forms[i]) for i in range(rule.width)]
+        parts = each if rule.width == 1 else [f"component {i}: {t}" for i, t in enumerate(each)]
+        self.recorder.notes.append(f"reducer {self.name}: {'; '.join(parts)}")
 
     # -- methods of the user -----------------------------------------------------------------
 

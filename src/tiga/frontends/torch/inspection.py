@@ -55,6 +55,8 @@ class Inspection:
         lines = [f"{self.name}: {len(self.state.all())} program(s)"]
         for i, variant in enumerate(self.state.all()):
             lines += [f"program {i}: not fused: {text}; {_ADVICE}" for text in _reasons(variant)]
+            if variant.captured is not None:
+                lines += [f"program {i}: {text}" for text in variant.captured.notes]
         for what, runnable in self._runnables():
             lines += [
                 f"{what}:",
@@ -104,8 +106,9 @@ def _code(runnable: Runnable, kind: str | None) -> str:
 def _explain(runnable: Runnable) -> str:
     if not runnable.ran_on_gpu:
         return runnable.executable.explain()
-    on_gpus = report.explain(runnable.gpu_runs.executable)
-    return f"{runnable.executable.explain()}\non GPUs:\n{on_gpus}"
+    return (
+        f"{runnable.executable.explain()}\non GPUs:\n{report.explain(runnable.gpu_runs.executable)}"
+    )
 
 
 def _schedules(runnable: Runnable) -> tuple[Any, ...]:

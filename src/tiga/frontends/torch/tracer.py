@@ -99,6 +99,7 @@ class Recorder:
     relation: Relation | None = None
     streams: int = 0
     bounds: list[tuple[Node, int, int, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         spaces = (self.edge_space, self.node_space)

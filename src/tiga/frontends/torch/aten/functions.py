@@ -331,10 +331,13 @@ def _largest(x: Node) -> float:
 @aten("logaddexp")
 def _logaddexp(call: Call, a: Node, b: Node) -> Node:
     def logaddexp(x: Node, y: Node) -> Node:
-        infinite = p.logical_and(p.eq(x, y), p.eq(f.abs_(x), const(x, math.inf)))
+        first = p.gt(x, y)
+        # Selected, not a maximum, whose derivatives would be wrong where x is y.
+        large, small = p.where(first, x, y), p.where(first, y, x)
+        infinite = p.eq(f.abs_(large), const(x, math.inf))
         zero = zeros_like(x)
-        gap = p.sub(p.where(infinite, zero, y), p.where(infinite, zero, x))
-        return p.where(infinite, x, p.add(x, softplus(gap)))
+        gap = p.sub(p.where(infinite, zero, small), p.where(infinite, zero, large))
+        return p.where(infinite, large, p.add(large, f.log1p(f.exp(gap))))
 
     return arithmetic(call, logaddexp, a, b)
 

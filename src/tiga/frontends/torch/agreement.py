@@ -1,0 +1,107 @@
+"""Whether what was recognised in a reducer computes what its fold computes: on random states."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tiga.backends.reference import EdgeList, evaluate
+from tiga.ops.leaf import Input, constant
+from tiga.ops.pointwise import cast
+from tiga.reducers import Fold, Messages
+from tiga.reducers.recognise import Forms
+from tiga.reducers.rows import RowStates
+from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.program import Program
+from tiga.types import Relation, Space, Type, float64
+
+DEGREES = (0, 1, 2, 4, 7)
+RELATION = Relation("sample", Space("sample_src", "node"), Space("sample_dst", "node"))
+RARE = 0.2
+"""How often a state of the second and third sample is infinite, or no number."""
+
+
+def agree(rule: Fold, forms: Forms) -> bool:
+    """Whether both ways give the same states in float64, for finite, infinite and NaN states.
+
+    Where the fold itself gives NaN from infinite states, anything is right.
+    """
+    if not forms:
+        return True
+    parts = [
+        Input(f"state{i}", _wide(n.type).with_space(RELATION.edge))()
+        for i, n in enumerate(rule.left)
+    ]
+    wide = _widened(rule)
+    messages = Messages(RELATION, tuple(parts))
+    folded, formed = (RowStates(messages, wide, f).all() for f in ({}, forms))
+    inputs = tuple(n for n in topological((*folded, *formed)) if n.op.name == "input")
+    program = Program(inputs, (*folded, *formed))
+    edges = np.repeat(np.arange(len(DEGREES)), DEGREES)
+    topology = {RELATION: EdgeList(np.zeros_like(edges), edges, 1, len(DEGREES))}
+    for arrays, nan_counts in _samples(inputs, len(edges)):
+        found = evaluate(program, arrays, topology)
+        pairs = zip(found[: rule.width], found[rule.width :], strict=True)
+        if not all(_same(want, got, nan_counts) for want, got in pairs):
+            return False
+    return True
+
+
+def _same(want: np.ndarray, got: np.ndarray, nan_counts: bool) -> bool:
+    close = np.isclose(got, want, 1e-8, 1e-10, equal_nan=True)
+    return bool(np.all(close if nan_counts else close | (want != want)))
+
+
+def _wide(of: Type) -> Type:
+    return of.with_dtype(float64) if of.dtype.is_float else of
+
+
+def _widened(rule: Fold) -> Fold:
+    """The rule with every float value in float64."""
+
+    def widen(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if not node.type.dtype.is_float:
+            return None
+        if node.op.name == "constant":
+            return constant(node.op.value, _wide(node.type))
+        if node.op.name == "input":
+            return Input(node.op.label, _wide(node.type))()
+        return cast(inputs[0], float64) if node.op.name == "cast" else None
+
+    nodes = (*rule.combine.inputs, *rule.combine.outputs, *rule.identity, *rule.read)
+    wide = iter(rewrite(nodes, widen))
+
+    def taken(old: Sequence[Node]) -> tuple[Node, ...]:
+        return tuple(next(wide) for _ in old)
+
+    combine = Program(taken(rule.combine.inputs), taken(rule.combine.outputs))
+    return replace(rule, combine=combine, identity=taken(rule.identity), read=taken(rule.read))
+
+
+def _samples(inputs: Sequence[Node], edges: int) -> Iterator[tuple[list[np.ndarray], bool]]:
+    """Arrays for the inputs, and whether a NaN in the fold's result must be one in the other."""
+    rng = np.random.default_rng(0)
+    rare: Mapping[bool, Callable[..., np.ndarray]] = {
+        False: lambda shape: rng.choice([-np.inf, np.inf], shape),
+        True: lambda shape: np.full(shape, np.nan),
+    }
+    draws = [_drawn(rng, n.type, edges) for n in inputs]
+    yield draws, False
+    for nan_counts, special in rare.items():
+        yield [_mixed(rng, n, a, special) for n, a in zip(inputs, draws, strict=True)], nan_counts
+
+
+def _drawn(rng: np.random.Generator, of: Type, edges: int) -> np.ndarray:
+    shape = (edges, *of.shape) if of.space == RELATION.edge else of.shape
+    if of.dtype.is_float:
+        return rng.standard_normal(shape)
+    return rng.integers(0, 2 if of.dtype.kind == "b" else 5, shape).astype(of.dtype.numpy)
+
+
+def _mixed(
+    rng: np.random.Generator, node: Node, array: np.ndarray, special: Callable[..., np.ndarray]
+) -> np.ndarray:
+    """The array with some states replaced; what `combine` reads beside states stays finite."""
+    if node.type.space != RELATION.edge or not node.type.dtype.is_float:
+        return array
+    return np.where(rng.random(array.shape) < RARE, special(array.shape), array)

@@ -1,0 +1,117 @@
+"""A traced reducer as a rule on states, and its fold in edge order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tiga.ops.align import expand_to
+from tiga.ops.feature import concat, reshape, take
+from tiga.ops.leaf import Input
+from tiga.ops.message import spread
+from tiga.ops.pointwise import cast
+from tiga.ops.scan import ScanAfter, inline, region
+from tiga.reducers.base import Messages
+from tiga.trace.node import Node, topological
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, DType, Type, float64
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A traced reducer: `combine` takes the left components, the right ones, and what it reads.
+
+    `identity` are numbers' or tensors' values per component, and `read` what `combine` reads
+    beside the states, all as global nodes.
+    """
+
+    combine: Program
+    identity: tuple[Node, ...]
+    read: tuple[Node, ...] = ()
+
+    @property
+    def width(self) -> int:
+        return len(self.identity)
+
+    @property
+    def left(self) -> tuple[Node, ...]:
+        return self.combine.inputs[: self.width]
+
+    @property
+    def right(self) -> tuple[Node, ...]:
+        return self.combine.inputs[self.width : 2 * self.width]
+
+    @property
+    def holes(self) -> tuple[Node, ...]:
+        """The inputs of `combine` that stand for what it reads."""
+        return self.combine.inputs[2 * self.width :]
+
+    def closure(self, wanted: Sequence[int]) -> list[int]:
+        """The components that a scan of the wanted ones must carry."""
+        needed: set[int] = set()
+        stack = list(wanted)
+        while stack:
+            component = stack.pop()
+            if component in needed:
+                continue
+            needed.add(component)
+            read = set(topological([self.combine.outputs[component]]))
+            pairs = enumerate(zip(self.left, self.right, strict=True))
+            stack += [i for i, pair in pairs if not read.isdisjoint(pair)]
+        return sorted(needed)
+
+
+def element(messages: Messages, rule: Fold, component: int) -> Node:
+    """The lifted component, the identity where the edge does not count."""
+    lifted = messages.parts[component]
+    return messages.kept_or(lifted, given_to(rule.identity[component], lifted.type))
+
+
+def given_to(value: Node, like: Type) -> Node:
+    """A global value for every entity of a type's space."""
+    return expand_to(value, like.shape, like.space)
+
+
+def scanned(messages: Messages, rule: Fold, needed: Sequence[int]) -> list[Node]:
+    """The components folded in edge order, packed into one carry."""
+    elements = [element(messages, rule, i) for i in needed]
+    types = [e.type for e in elements]
+    carry = _carry(types)
+    end = messages.relation.end(messages.side)
+    starts = [
+        given_to(rule.identity[i], t.with_space(end)) for i, t in zip(needed, types, strict=True)
+    ]
+    step = _packed_step(rule, needed, types, carry)
+    scan = ScanAfter(messages.relation, messages.side, False, step)
+    read = [spread(node, messages.relation.edge) for node in rule.read]
+    return _unpack(scan(_pack(starts, carry), _pack(elements, carry), *read), types)
+
+
+def _packed_step(rule: Fold, needed: Sequence[int], types: Sequence[Type], carry: DType) -> Program:
+    """`combine` on packed states."""
+    packed = Type(carry, (sum(t.size for t in types),), GLOBAL)
+    left, right = Input("left", packed)(), Input("right", packed)()
+    holes = [Input(f"read{i}", node.type)() for i, node in enumerate(rule.read)]
+    inputs = [side[i] for side in (rule.left, rule.right) for i in needed]
+    arguments = [*_unpack(left, types), *_unpack(right, types), *holes]
+    part = Program((*inputs, *rule.holes), tuple(rule.combine.outputs[i] for i in needed))
+    return region([_pack(inline(part, arguments, GLOBAL), carry)], [left, right, *holes])
+
+
+def _carry(types: Sequence[Type]) -> DType:
+    """The dtype that holds all components: their own, or float64 if they differ."""
+    dtypes = {t.dtype for t in types}
+    return dtypes.pop() if len(dtypes) == 1 else float64
+
+
+def _pack(parts: Sequence[Node], carry: DType) -> Node:
+    """All components after one another in one vector."""
+    return concat(0, *(reshape(cast(p, carry), (p.type.size,)) for p in parts))
+
+
+def _unpack(packed: Node, types: Sequence[Type]) -> list[Node]:
+    parts, start = [], 0
+    for of in types:
+        stop = start + of.size
+        part = reshape(take(packed, 0, tuple(range(start, stop))), of.shape)
+        parts.append(cast(part, of.dtype))
+        start = stop
+    return parts
