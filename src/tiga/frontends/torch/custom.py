@@ -18,13 +18,13 @@ from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.feature import feature_sum, reshape
-from tiga.ops.leaf import Input, is_constant
+from tiga.ops.leaf import Input, is_constant, ones_like
 from tiga.ops.message import spread
-from tiga.ops.pointwise import cast, mul
+from tiga.ops.pointwise import cast, div, mul
 from tiga.reducers import CustomReducer, Fold, Messages
 from tiga.reducers.recognise import Forms, recognise, shifts_without_effect
 from tiga.reducers.rows import RowStates
-from tiga.trace.node import Node, rewrite, substitute, topological
+from tiga.trace.node import Node, rewrite, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Space, Type
 
@@ -79,7 +79,7 @@ class TracedReducer:
             found = RowStates(states, rule, forms, still)
             needed = set(topological([result]))
             given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}
-            return substitute([result], given)[0]
+            return rewrite([result], _reciprocals, given)[0]
 
         return tree_map(filled, self.finalize(shape, holes))
 
@@ -213,6 +213,18 @@ def _state_type(message: Type, start: Node) -> Type:
     """The type of a component, from an edge's state and the identity."""
     shape = np.broadcast_shapes(message.shape, start.type.shape)
     return Type(start.type.dtype, tuple(map(int, shape)), message.space)
+
+
+def _reciprocals(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    """Divisions by a value of fewer elements as products with its reciprocal: edges recompute the
+    derivative of a product from what rows keep already, that of a quotient would be kept."""
+    if node.op.name != "div" or inputs[1].op.name != "broadcast":
+        return None
+    (narrow,) = inputs[1].inputs
+    if narrow.type.size == node.type.size or not node.type.dtype.is_float:
+        return None
+    share = div(ones_like(narrow), narrow)
+    return mul(inputs[0], expand_to(share, node.type.shape, node.type.space))
 
 
 def _products(node: Node, inputs: tuple[Node, ...]) -> Node | None:
