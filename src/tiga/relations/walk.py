@@ -22,7 +22,7 @@ MAX_TASKS = 512
 """Enough tasks to balance any number of threads, few enough for per-task partial results."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The fixed decomposition of a walk's work; see `Walk` for the arrays."""
 
@@ -34,7 +34,7 @@ class Plan:
     chunk_hi: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Walk(Plan):
     """One orientation of a relation: CSR rows and the fixed decomposition of work.
 

@@ -1,10 +1,12 @@
 """Run a plan: bind arrays to kernels' slots and launch step by step."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from torch_mlir import ir
@@ -76,11 +78,39 @@ class Variant:
         return self.library.address(f"step_{name}")
 
 
+class Counts(NamedTuple):
+    """Into how many pieces a walk is cut, and how many nodes are at its other end."""
+
+    tasks: int
+    hubs: int = 0
+    chunks: int = 0
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A row program on one walk: everything about a launch but where arrays are.
+
+    `fixed` are the first slots; `states` the bytes of partial results, and whether they start at
+    zero; `kernels` addresses and numbers of tasks; `tasks` an array whose address is a slot.
+    """
+
+    fixed: tuple[int, ...]
+    states: tuple[tuple[int, bool], ...]
+    kernels: tuple[tuple[int, int], ...]
+    tasks: np.ndarray
+
+
+def _state_bytes(node: Node, pieces: int) -> int:
+    return pieces * node.type.size * node.type.dtype.compute.itemsize
+
+
 @dataclass
 class RowStep:
     """A row program with its schedule and the variants compiled so far.
 
-    `number` is its place in the plan; `stages` says how variants are compiled.
+    `number` is its place in the plan; `stages` says how variants are compiled, `bound` what was
+    worked out for each walk.
     """
 
     program: RowProgram
@@ -89,12 +119,70 @@ class RowStep:
     number: int = 0
     stages: Stages = field(default_factory=Stages)
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
+    bound: WeakKeyDictionary[Walk, "Bound"] = field(default_factory=WeakKeyDictionary)
 
     def variant(self, index_bits: int, hub_degree: int) -> Variant:
         key = (index_bits, hub_degree)
         if key not in self.variants:
             self.variants[key] = self._compile(index_bits, hub_degree)
         return self.variants[key]
+
+    def bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "Bound":
+        """The program over so many rows without edges."""
+        tasks = row_tasks(extent)
+        walk = [0, 0, 0, tasks.ctypes.data]
+        sizes = [extent, 0, len(tasks) - 1, 0, 0, 0, 0]
+        fixed = [*walk, *(0 for _ in HUB_SLOTS), *sizes, *self._degrees(graphs)]
+        return self._bound(self.variant(32, 0), fixed, Counts(len(tasks) - 1), tasks)
+
+    def bind(self, walk: Walk, graphs: Mapping[Relation, Graph], others: int) -> "Bound":
+        """The program on a walk; kept as long as the walk lives."""
+        program = self.program
+        splits = not program.scans  # a scan goes through a row in order, however long it is
+        hubs, chunks = (len(walk.hub_rows), walk.num_chunks) if splits else (0, 0)
+        bits = walk.index.dtype.itemsize * 8
+        variant = self.variant(bits, HUB_DEGREE if hubs else 0)
+        at, task_ptr = dict(walk.addresses), walk.task_ptr
+        if program.outer_sums:
+            task_ptr = joined_tasks(task_ptr)
+            at["task_ptr"] = task_ptr.ctypes.data
+        counts = Counts(len(task_ptr) - 1, hubs, chunks, others)
+        sizes = [walk.num_rows, walk.num_edges, counts.tasks, hubs, chunks, others]
+        fixed = [at[n] for n in (*WALK_SLOTS, *HUB_SLOTS)] + [*sizes, walk.max_degree]
+        fixed += self._degrees(graphs)
+        bound = self._bound(variant, fixed, counts, task_ptr)
+        if all(relation == program.relation for relation, _ in self.slots.degrees):
+            self.bound[walk] = bound
+        return bound
+
+    def _degrees(self, graphs: Mapping[Relation, Graph]) -> list[int]:
+        ends = [graphs[relation].walk(side) for relation, side in self.slots.degrees]
+        return [end.addresses["row_ptr"] for end in ends]
+
+    def _bound(self, variant: Variant, fixed: list[int], counts: "Counts", tasks: Any) -> "Bound":
+        kernels = [(variant.address(n), self._count(n, counts)) for n in variant.functions]
+        return Bound(tuple(fixed), tuple(self._states(counts)), tuple(kernels), tasks)
+
+    def _count(self, function: str, counts: "Counts") -> int:
+        """How many tasks a kernel of the program has."""
+        known = {
+            "rows": SCATTER_GROUPS if self.program.scatters else counts.tasks,
+            "totals": 1,
+            "scatters": -(-counts.others // SCATTER_ROWS),
+        }
+        return known.get(function, counts.chunks if function[0] == "c" else counts.hubs)
+
+    def _states(self, counts: "Counts") -> Iterator[tuple[int, bool]]:
+        """Bytes of each array of partial results, and whether it starts at zero."""
+        program, reductions = self.program, self.slots.reductions
+        pieces = [(n, counts.tasks + counts.hubs) for n in program.totals]
+        pieces += [(n, counts.tasks + counts.chunks) for n in program.outer_sums]
+        yield from ((_state_bytes(n, count), False) for n, count in pieces)
+        groups = SCATTER_GROUPS * counts.others
+        yield from ((_state_bytes(n, groups), True) for n in program.scatters)
+        if counts.hubs:
+            yield from ((_state_bytes(n, counts.chunks), False) for n in reductions)
+            yield from ((_state_bytes(n, counts.hubs), False) for n in reductions)
 
     def module(self, index_bits: int, hub_degree: int) -> tuple[ir.Module, tuple[str, ...]]:
         """The kernels as a module of upstream dialects, in a context of its own."""
@@ -150,71 +238,28 @@ class Run:
         step.run(left, right, out, vectors, self.threads, self.allocate)
 
     def _rows(self, step: RowStep) -> None:
-        extent = self.extents[step.program.space]
-        tasks = row_tasks(extent)
-        count = len(tasks) - 1
-        walk = [0, 0, 0, tasks.ctypes.data]
-        sizes = [extent, 0, count, 0, 0, 0, 0]
-        self._launch(step, step.variant(32, 0), walk, [0] * len(HUB_SLOTS), sizes)
+        self._launch(step, step.bind_rows(self.graphs, self.extents[step.program.space]))
 
     def _walk(self, step: RowStep) -> None:
-        program = step.program
-        assert program.relation is not None
-        walk = self.graphs[program.relation].walk(program.side)
-        splits = not program.scans  # a scan goes through a row in order, however long it is
-        hubs, chunks = (len(walk.hub_rows), walk.num_chunks) if splits else (0, 0)
-        bits = walk.index.dtype.itemsize * 8
-        variant = step.variant(bits, HUB_DEGREE if hubs else 0)
-        at = dict(walk.addresses)
-        tasks = walk.num_tasks
-        if program.outer_sums:
-            joined = joined_tasks(walk.task_ptr)
-            self.scratch.append(joined)
-            at["task_ptr"], tasks = joined.ctypes.data, len(joined) - 1
-        sizes = [walk.num_rows, walk.num_edges, tasks, hubs, chunks]
-        sizes += [self.extents[program.other_space], walk.max_degree]
-        self._launch(step, variant, [at[n] for n in WALK_SLOTS], [at[n] for n in HUB_SLOTS], sizes)
+        relation, side = step.program.relation, step.program.side
+        assert relation is not None
+        walk = self.graphs[relation].walk(side)
+        bound = step.bound.get(walk)
+        if bound is None:
+            bound = step.bind(walk, self.graphs, self.extents[step.program.other_space])
+        self._launch(step, bound)
 
-    def _launch(
-        self,
-        step: RowStep,
-        variant: Variant,
-        walk: list[int],
-        hub_slots: list[int],
-        sizes: list[int],
-    ) -> None:
-        program = step.program
-        _, _, tasks, hubs, chunks, others, _ = sizes
-        values = [*walk, *hub_slots, *sizes]
-        for relation, side in step.slots.degrees:
-            values.append(self.graphs[relation].walk(side).addresses["row_ptr"])
-        values += [self.addresses[n] for n in step.slots.nodes]
-        values += [self._state(n, tasks + hubs) for n in program.totals]
-        values += [self._state(n, tasks + chunks) for n in program.outer_sums]
-        values += [self._state(n, SCATTER_GROUPS * others, True) for n in program.scatters]
-        if hubs and program.phases:
-            values += [self._state(n, chunks) for n in step.slots.reductions]
-            values += [self._state(n, hubs) for n in step.slots.reductions]
-        table = (ctypes.c_int64 * len(values))(*values)
-        counts = {
-            "rows": SCATTER_GROUPS if program.scatters else tasks,
-            "totals": 1,
-            "finish": hubs,
-            "scatters": -(-others // SCATTER_ROWS),
-        }
-        pointer = ctypes.addressof(table)
-        if len(variant.functions) == 1:
-            launch(variant.address("rows"), pointer, tasks, self.threads)
+    def _launch(self, step: RowStep, bound: Bound) -> None:
+        slots = [*bound.fixed, *[self.addresses[n] for n in step.slots.nodes]]
+        slots += [self.allocate(nbytes, zeroed) for nbytes, zeroed in bound.states]
+        table = array("q", slots)
+        pointer, _ = table.buffer_info()
+        kernels = bound.kernels
+        if len(kernels) == 1:
+            launch(kernels[0][0], pointer, kernels[0][1], self.threads)
             return
-        launches = [
-            Launch(variant.address(n), pointer, counts.get(n, chunks if n[0] == "c" else hubs))
-            for n in variant.functions
-        ]
+        launches = [Launch(address, pointer, count) for address, count in kernels]
         launch_sequence(sequence_records(launches), len(launches), self.threads)
-
-    def _state(self, node: Node, pieces: int, zeroed: bool = False) -> int:
-        nbytes = pieces * node.type.size * node.type.dtype.compute.itemsize
-        return self.allocate(nbytes, zeroed)
 
 
 @dataclass
