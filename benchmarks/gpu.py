@@ -8,6 +8,7 @@ of launching. `--sweep` tries other tiles and prints the best beside the chosen 
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -23,9 +24,11 @@ import torch
 import triton.testing
 
 from benchmarks.gpu_cases import GRAPHS, NODES, RULES, R, edges_of, peers, uniform, weighted_sum
+from tiga.backends.triton.choice import choose, edge_tile
 from tiga.backends.triton.executable import Executable, compile_program
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.schedule import choose_tile
+from tiga.backends.triton.topology import NO_EDGES, Degrees
 from tiga.passes.rows import RowProgram
 from tiga.relations import Graph
 from tiga.trace.derivatives import gradient, training
@@ -60,11 +63,13 @@ class Choice:
         self.change = change
         self.chosen: list[Tile] = []
 
-    def __call__(self, program: RowProgram, mean: int) -> Tile:
-        tile = choose_tile(program, mean)
-        if self.change is not None and program.relation is not None:
-            tile = self.change(tile)
-        if mean > 1 and tile not in self.chosen:
+    def __call__(self, program: RowProgram, degrees: Degrees) -> Tile:
+        tile = choose(program, degrees)
+        if degrees == NO_EDGES:
+            return tile
+        if self.change is not None:
+            tile = self.change(choose_tile(program, degrees.typical))
+        if tile not in self.chosen:
             self.chosen.append(tile)
         return tile
 
@@ -164,22 +169,34 @@ HEAD = f"{'case':34s} {'peer':14s} {'peer ms':>8s} {'ours':>8s} {'call':>8s}   r
 WARPS = (1, 2, 4)
 
 
-def candidates(width: int) -> Iterator[dict[str, Any]]:
-    """Tiles worth trying for values of this padded width."""
+def _replaced(tile: Tile, _: Tile) -> Tile:
+    return tile
+
+
+def _reshaped(shape: dict[str, Any], tile: Tile) -> Tile:
+    return replace(tile, **shape)
+
+
+def candidates(width: int) -> Iterator[tuple[str, Callable[[Tile], Tile]]]:
+    """Tiles worth trying for values of this padded width, by what they are made of."""
+    if width == 1:
+        for edges, warps in itertools.product((256, 512, 1024, 2048, 4096), (1, 2, 4, 8)):
+            if 4 <= edges // (32 * warps) <= 32:
+                yield f"edges {edges, warps}", partial(_replaced, edge_tile(edges, warps))
     for warps in WARPS:
         for elements in (8, 16, 32):
             entities = max(1, 32 * warps * elements // width)
             for edges in (8, 16, 32) if width == 1 else (1, 2, 4, 8):
                 if 1 <= entities // edges <= 256:
-                    yield {"rows": entities // edges, "edges": edges, "warps": warps}
+                    shape = {"rows": entities // edges, "edges": edges, "warps": warps}
+                    yield f"rows {(*shape.values(),)}", partial(_reshaped, shape)
 
 
 def sweep(program: Program, graph: Graph, inputs: list, make=Bound.of) -> list:
     """The fastest tiles, best first."""
     width = max(1, min(128, max(n.type.size for n in program.inputs)))
     built = []
-    for shape in candidates(width):
-        change = lambda t, s=shape: replace(t, **s)  # noqa: E731
+    for shape, change in candidates(width):
         built.append((shape, make(program, graph, inputs, Choice(change))))
 
     def prepare(item: tuple) -> bool:
@@ -194,7 +211,7 @@ def sweep(program: Program, graph: Graph, inputs: list, make=Bound.of) -> list:
         good = list(pool.map(prepare, built))
     torch.cuda.synchronize()
     times = [
-        (replayed(bound, 8), tuple(shape.values()))
+        (replayed(bound, 8), shape)
         for (shape, bound), fine in zip(built, good, strict=True)
         if fine
     ]

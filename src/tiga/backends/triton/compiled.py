@@ -39,9 +39,12 @@ def function(source: KernelSource) -> Any:
         from tiga.backends.triton import math_interpreted as math
     else:
         from tiga.backends.triton import math_compiled as math  # type: ignore[no-redef]
+    from tiga.backends.triton import math_segmented
+
     file = f"<tiga kernel {next(_serial)}: {source.name}>"
     linecache.cache[file] = (len(source.text), None, source.text.splitlines(True), file)
-    names = {name: value for name, value in vars(math).items() if not name.startswith("_")}
+    known = {**vars(math_segmented), **vars(math)}
+    names = {name: value for name, value in known.items() if not name.startswith("_")}
     names |= {"triton": triton, "tl": triton.language, "__name__": "tiga.backends.triton.kernels"}
     exec(compile(source.text, file, "exec"), names)
     return names[source.name]

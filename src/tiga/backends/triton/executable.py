@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from tiga.backends.triton.choice import Choose
+from tiga.backends.triton.choice import choose as choose_by_cost
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
-from tiga.backends.triton.launch import ChooseTile, RowStep, Run
+from tiga.backends.triton.launch import RowStep, Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
-from tiga.backends.triton.schedule import choose_tile
+from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import UnsupportedByBackend
 from tiga.passes.canonicalize import canonicalize
@@ -135,7 +137,7 @@ def _is_aligned(address: int) -> bool:
 
 
 def prepare(
-    plan: Plan, relations: tuple[Relation, ...], choose: ChooseTile = choose_tile
+    plan: Plan, relations: tuple[Relation, ...], choose: Choose = choose_by_cost
 ) -> Executable:
     """The executable of a plan; its kernels are written and compiled when they are needed.
 
@@ -148,14 +150,14 @@ def prepare(
     return Executable(plan, relations, steps)
 
 
-def compile_program(program: Program, choose: ChooseTile = choose_tile) -> Executable:
+def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
     normal = canonicalize(hoist(canonicalize(Expand()(program))))
     return prepare(form(normal), program.relations, choose)
 
 
 def _step(
-    step: Step, ordered: frozenset[Node], number: int, choose: ChooseTile
+    step: Step, ordered: frozenset[Node], number: int, choose: Choose
 ) -> RowStep | LibraryCall:
     if isinstance(step, LibraryCall):
         return step
@@ -164,5 +166,5 @@ def _step(
             "a reducer that walks a row's edges in order (a user's own combine) does not run on "
             "GPUs yet; use a reducer made of sums, products, maxima and minima, or the CPU"
         )
-    choose(step, 1)  # refuses what no tile holds
+    choose(step, NO_EDGES)  # refuses what no tile holds
     return RowStep(step, ordered, number, choose)

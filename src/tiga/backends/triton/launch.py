@@ -1,16 +1,18 @@
 """The launches of one row program on a graph: what is fixed is prepared once, tensors per run."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from tiga.backends.triton.choice import Choose, choose
+from tiga.backends.triton.edge_tiles import EdgeTile, EdgeTiles, edge_tiles
 from tiga.backends.triton.kernel import Kernels
 from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.loaded import Kernel
-from tiga.backends.triton.schedule import choose_tile
-from tiga.backends.triton.topology import DeviceWalk, device_walk
+from tiga.backends.triton.segments import joined, segments
+from tiga.backends.triton.topology import NO_EDGES, Degrees, DeviceWalk, device_walk
 from tiga.backends.triton.totals import sum_pieces
 from tiga.backends.triton.writer import KernelSource
 from tiga.passes.rows import RowProgram
@@ -20,14 +22,11 @@ from tiga.types import DType, Relation, Space, int32, int64
 
 LIMIT = 2**31
 
-MOST_EDGES = 1024
-"""Tiles do not differ beyond this degree."""
+MOST_TILES = 256
+"""Tiles are kept for so many kinds of graphs."""
 
 MOST_EXTENTS = 64
 """Launches over rows without edges are kept for so many numbers of rows."""
-
-ChooseTile = Callable[[RowProgram, int], Tile]
-"""The tile of a row program whose rows have about so many edges."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,8 @@ class RowStep:
     program: RowProgram
     ordered: frozenset[Node]
     number: int
-    choose: ChooseTile = choose_tile
-    tiles: dict[int, Tile] = field(default_factory=dict)
+    choose: Choose = choose
+    tiles: dict[Degrees, Tile] = field(default_factory=dict)
     kernels: dict[Shape, tuple[tuple[str, Kernel], ...]] = field(default_factory=dict)
     by_walk: WeakKeyDictionary = field(default_factory=WeakKeyDictionary)
     by_extent: dict[Any, Prepared] = field(default_factory=dict)
@@ -110,16 +109,17 @@ class RowStep:
             known = self.by_walk.setdefault(walk, {})
         prepared = known.get(key)
         if prepared is None:
-            tile = self.tile(walk.typical_degree if walk else 1)
+            tile = self.tile(walk.degrees if walk else NO_EDGES)
             prepared = known[key] = Preparation(self, run, walk, tile, wide).prepare()
         return prepared
 
-    def tile(self, degree: int) -> Tile:
-        """The tile for rows with about so many edges."""
-        degree = min(degree, MOST_EDGES)
-        if degree not in self.tiles:
-            self.tiles[degree] = self.choose(self.program, degree)
-        return self.tiles[degree]
+    def tile(self, degrees: Degrees) -> Tile:
+        """The tile for rows of such degrees."""
+        if degrees not in self.tiles:
+            if len(self.tiles) > MOST_TILES:
+                self.tiles.clear()
+            self.tiles[degrees] = self.choose(self.program, degrees)
+        return self.tiles[degrees]
 
     @cached_property
     def _arrays(self) -> tuple[tuple[Space, int], ...]:
@@ -142,6 +142,9 @@ class RowStep:
     def _walks(
         kernels: Kernels, name: str, phases: int, has_chunks: bool
     ) -> list[tuple[str, KernelSource]]:
+        if isinstance(kernels.tile, EdgeTile):
+            found = [("tiles", segments(kernels, f"{name}_segments", has_chunks))]
+            return found + [("hubs", joined(kernels, f"{name}_joined"))] * has_chunks
         if not has_chunks:
             return [("items", kernels.rows(f"{name}_rows", mixed=False))]
         if phases == 1:
@@ -158,7 +161,8 @@ class RowStep:
     def typical(self, mean_degree: int = 16, has_chunks: bool = True) -> Shape:
         """What decides the kernels for a graph with rows of about so many edges."""
         walks = self.program.relation is not None
-        tile = self.choose(self.program, padded(mean_degree) if walks else 1)
+        degree = padded(mean_degree)
+        tile = self.choose(self.program, Degrees(degree, degree) if walks else NO_EDGES)
         return Shape(tile, 32, False, walks and has_chunks)
 
     def variant(self, shape: Shape) -> tuple[tuple[str, Kernel], ...]:
@@ -177,10 +181,20 @@ class Preparation:
     tile: Tile
     wide: bool
 
+    @cached_property
+    def plan(self) -> DeviceWalk | EdgeTiles | None:
+        """How the walk is cut into what kernels are launched over."""
+        program = self.step.program
+        if self.walk is None or not isinstance(self.tile, EdgeTile):
+            return self.walk
+        assert program.relation is not None
+        topology = self.run.graphs[program.relation]
+        return edge_tiles(topology, self.walk, program.side, self.tile.edges)
+
     def prepare(self) -> Prepared:
-        walk = self.walk
+        walk, plan = self.walk, self.plan
         bits = walk.index.element_size() * 8 if walk else 32
-        shape = Shape(self.tile, bits, self.wide, bool(walk and walk.num_chunks))
+        shape = Shape(self.tile, bits, self.wide, bool(plan and plan.num_chunks))
         kernels = self.step.variant(shape)
         base, launches = 0, []
         pieces = sum(self._programs(o, k) for o, k in kernels if adds(k))
@@ -188,10 +202,12 @@ class Preparation:
             programs = 1 if over == "totals" else self._programs(over, kernel)
             numbers = {
                 "num_items": self._items(over),
-                "num_chunks": walk.num_chunks if walk else 0,
+                "num_chunks": plan.num_chunks if plan else 0,
                 "piece_base": base,
                 "num_pieces": pieces,
             }
+            if isinstance(plan, EdgeTiles):
+                numbers |= plan.numbers
             if programs:
                 grid = (programs, kernel.source.tile.windows, 1)
                 launches.append(self._launch(kernel, grid, over, numbers))
@@ -199,16 +215,9 @@ class Preparation:
         return Prepared(tuple(self._scratch(kernels, pieces)), tuple(launches))
 
     def _items(self, over: str) -> int:
-        walk = self.walk
-        if walk is None:
+        if self.plan is None:
             return self.run.extents[self.step.program.space] if over == "items" else 0
-        counts = {
-            "items": walk.num_items,
-            "whole": walk.num_items - walk.num_chunks,
-            "chunks": walk.num_chunks,
-            "hubs": walk.num_hubs,
-        }
-        return counts.get(over, 0)
+        return self.plan.count(over)
 
     def _programs(self, over: str, kernel: Kernel) -> int:
         tile = kernel.source.tile
@@ -216,7 +225,7 @@ class Preparation:
         return min(tiles, tile.groups) if adds(kernel) else tiles
 
     def _scratch(self, kernels: tuple[tuple[str, Kernel], ...], pieces: int) -> list[Scratch]:
-        program, walk = self.step.program, self.walk
+        program, plan = self.step.program, self.plan
 
         def states(kind: str, node: Node, count: int, zero: bool = False) -> Scratch:
             size = count * node.type.size
@@ -226,11 +235,11 @@ class Preparation:
         several = sum(adds(kernel) for _, kernel in kernels) > 1
         totals = (*program.totals, *program.outer_sums)
         found = [states("piece", node, max(pieces, 1), several) for node in totals]
-        if walk is None or not walk.num_chunks:
+        if plan is None or not plan.num_chunks:
             return found
         for node in (n for phase in program.phases for n in phase.reductions):
-            found.append(states("chunk", node, walk.num_chunks))
-            found += [states("hub", node, walk.num_hubs)] * (len(program.phases) > 1)
+            found.append(states("chunk", node, plan.num_chunks))
+            found += [states("hub", node, plan.num_hubs)] * (len(program.phases) > 1)
         return found
 
     def _launch(
@@ -253,11 +262,8 @@ class Preparation:
     def _fixed(self, key: str, kernel: Kernel, over: str) -> Any:
         if key == "tables":
             return cuda.constant(kernel.source.tables, self.run.device)
-        walk = self.walk
-        assert walk is not None, f"{key} without a relation"
-        array = getattr(walk, key)
-        skips = over == "whole" and key.startswith("item_")
-        return array[walk.num_chunks :] if skips else array
+        assert self.plan is not None, f"{key} without a relation"
+        return self.plan.array(key, over)
 
 
 def adds(kernel: Kernel) -> bool:

@@ -20,6 +20,7 @@ OVER = {
     "whole": "rows that are not split",
     "chunks": "chunks of split rows",
     "hubs": "split rows, whose chunks it combines",
+    "tiles": "edges, in their order",
     "totals": "pieces of a sum over all rows",
 }
 """What a kernel is launched over, in words."""
@@ -64,7 +65,7 @@ def _why(step: RowStep) -> str:
     known = facts(step.program)
     parts = [f"widest value {known.whole or known.elements} elements, {known.read_size} bytes each"]
     if step.tiles:
-        parts.append("rows of about " + ", ".join(map(str, sorted(step.tiles))) + " edges")
+        parts += sorted(set(map(str, step.tiles)))
     if known.has_products:
         parts.append("products with a matrix")
     if known.has_totals:

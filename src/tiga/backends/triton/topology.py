@@ -12,6 +12,33 @@ CHUNK = 256
 """Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
 
 
+MOST_EDGES = 1024
+"""Tiles do not differ beyond this degree."""
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """How the rows of a walk are, as far as schedules depend on it.
+
+    `typical` is the degree of a random edge's row, `mean` that of a random row, both as powers of
+    two. `histogram` has, for rows of 0, 1, 2 to 3, 4 to 7, ... edges, their share of all rows in
+    sixteenths. `index_bytes` is the size of a node's number.
+    """
+
+    typical: int
+    mean: int
+    histogram: tuple[int, ...] = ()
+    index_bytes: int = 4
+
+    def __str__(self) -> str:
+        text = f"rows of about {self.mean} edges, an edge's of about {self.typical}"
+        return text if self.typical != self.mean else f"rows of about {self.mean} edges"
+
+
+NO_EDGES = Degrees(1, 1)
+"""Of rows that walk no edges."""
+
+
 @dataclass(frozen=True, eq=False)
 class DeviceWalk:
     """One orientation of a relation as torch tensors on a device.
@@ -20,13 +47,12 @@ class DeviceWalk:
     dtype. The work list `item_row`, `item_low`, `item_count`: first the chunks of rows with more
     than `CHUNK` edges, by row and position, then every other row, longest first. `hub_rows`,
     `hub_ptr`, `chunk_hub`: int64, the split rows, the chunks of each, and the split row of each
-    chunk. `typical_degree`: of the row of a random edge, as a power of two. All depend on the graph
-    alone.
+    chunk. All depend on the graph alone.
     """
 
     num_rows: int
     num_edges: int
-    typical_degree: int
+    degrees: Degrees
     row_ptr: Any
     index: Any
     edge_id: Any
@@ -48,6 +74,22 @@ class DeviceWalk:
     @property
     def num_items(self) -> int:
         return self.item_row.shape[0]
+
+    def count(self, over: str) -> int:
+        """How many entities a kernel is launched over."""
+        counts = {
+            "items": self.num_items,
+            "whole": self.num_items - self.num_chunks,
+            "chunks": self.num_chunks,
+            "hubs": self.num_hubs,
+        }
+        return counts.get(over, 0)
+
+    def array(self, key: str, over: str) -> Any:
+        """The array that a parameter of a kernel stands for."""
+        array = getattr(self, key)
+        skips = over == "whole" and key.startswith("item_")
+        return array[self.num_chunks :] if skips else array
 
     @property
     def plan_bytes(self) -> int:
@@ -86,10 +128,10 @@ def _rows(csr: Any, side: str, device: Any) -> tuple[Any, Any, Any]:
     destinations = torch.repeat_interleave(rows, row_ptr.diff())
     order = torch.argsort(sources, stable=True)
     counts = torch.bincount(sources, minlength=csr.num_src)
-    return _starts(counts), destinations[order], order.to(dtype)
+    return starts(counts), destinations[order], order.to(dtype)
 
 
-def _starts(counts: Any) -> Any:
+def starts(counts: Any) -> Any:
     """0 and the running sums of counts."""
     import torch
 
@@ -102,7 +144,7 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     degree = row_ptr.diff()
     hub_rows = torch.nonzero(degree > CHUNK).flatten()
     pieces = (degree[hub_rows] + CHUNK - 1) // CHUNK
-    hub_ptr = _starts(pieces)
+    hub_ptr = starts(pieces)
     chunk_hub = torch.repeat_interleave(torch.arange(len(hub_rows), device=row_ptr.device), pieces)
     ordinal = torch.arange(len(chunk_hub), device=row_ptr.device) - hub_ptr[chunk_hub]
     chunk_row = hub_rows[chunk_hub]
@@ -113,7 +155,7 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     return DeviceWalk(
         num_rows=degree.shape[0],
         num_edges=index.shape[0],
-        typical_degree=_typical_degree(degree),
+        degrees=_degrees(degree, index.element_size()),
         row_ptr=row_ptr,
         index=index,
         edge_id=edge_id,
@@ -126,7 +168,18 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     )
 
 
-def _typical_degree(degree: Any) -> int:
-    """The mean over edges of their row's degree, which tells skewed graphs from even ones."""
-    squares = float((degree.double() ** 2).sum())
-    return padded(max(1, round(squares / max(float(degree.sum()), 1.0))))
+def _degrees(degree: Any, index_bytes: int) -> Degrees:
+    """The facts in one copy to the host."""
+    import torch
+
+    rows = degree.shape[0]
+    classes = torch.where(degree > 0, degree.double().log2().floor().long() + 1, 0)
+    counts = torch.bincount(classes, minlength=1)
+    sums = torch.stack([degree.sum().double(), (degree.double() ** 2).sum()])
+    edges, squares, *histogram = torch.cat([sums, counts.double()]).tolist()
+    return Degrees(
+        typical=min(padded(max(1, round(squares / max(edges, 1)))), MOST_EDGES),
+        mean=min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES),
+        histogram=tuple(round(16 * count / max(rows, 1)) for count in histogram),
+        index_bytes=index_bytes,
+    )

@@ -1,0 +1,130 @@
+"""Tiles of consecutive edges: which rows end in each, and how rows that cross tiles are joined."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.topology import KEY, DeviceWalk, starts
+from tiga.relations.snapshot import Snapshot
+
+WORD = 32
+"""Edges whose marks share a word."""
+
+
+@dataclass(frozen=True)
+class EdgeTile(Tile):
+    """What one program computes at a time: `edges` consecutive edges, whatever their rows."""
+
+    def __str__(self) -> str:
+        return f"{self.edges} edges in their order, {self.warps} warps"
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTiles:
+    """A walk cut into tiles of `size` edges.
+
+    `heads` (int32 words): one bit per edge, set at the first edge of every row, and after the last
+    edge. `full_rows`: the rows that have edges; `full_before` (int64 `[num_tiles]`): how many of
+    them begin before a tile, less one; `empty_rows`: the other rows. A row that crosses tiles
+    leaves a piece in each: `hub_rows` names such rows, `hub_ptr` their pieces, `head_slot` and
+    `tail_slot` where a tile's first and last row leave theirs (-1: nowhere).
+    """
+
+    walk: DeviceWalk
+    size: int
+    heads: Any
+    full_rows: Any
+    full_before: Any
+    empty_rows: Any
+    head_slot: Any
+    tail_slot: Any
+    hub_rows: Any
+    hub_ptr: Any
+    num_chunks: int
+
+    @property
+    def num_tiles(self) -> int:
+        return self.head_slot.shape[0]
+
+    @property
+    def num_hubs(self) -> int:
+        return self.hub_rows.shape[0]
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes beside those of the walk."""
+        arrays = (self.heads, self.full_rows, self.full_before, self.empty_rows, self.head_slot,
+                  self.tail_slot, self.hub_rows, self.hub_ptr)  # fmt: skip
+        return sum(array.nbytes for array in arrays)
+
+    def count(self, over: str) -> int:
+        """How many entities a kernel is launched over."""
+        programs = self.num_tiles + -(-self.empty_rows.shape[0] // self.size)
+        return {"tiles": programs, "hubs": self.num_hubs}.get(over, 0)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers that parameters of kernels stand for."""
+        return {
+            "num_edges": self.walk.num_edges,
+            "num_tiles": self.num_tiles,
+            "num_empty": self.empty_rows.shape[0],
+        }
+
+    def array(self, key: str, over: str) -> Any:
+        """The array that a parameter of a kernel stands for."""
+        return getattr(self, key) if hasattr(self, key) else self.walk.array(key, over)
+
+
+def edge_tiles(topology: Snapshot, walk: DeviceWalk, side: str, size: int) -> EdgeTiles:
+    """The tiles of a walk, built once."""
+    key = (KEY, side, str(walk.row_ptr.device), size)
+    return topology.get(key, lambda _: _tiles(walk, size))
+
+
+def _tiles(walk: DeviceWalk, size: int) -> EdgeTiles:
+    import torch
+
+    device, row_ptr = walk.row_ptr.device, walk.row_ptr
+    low, high = row_ptr[:-1], row_ptr[1:]
+    tiles, dtype = -(-walk.num_edges // size), walk.index.dtype
+    is_full = high > low
+    full_rows = torch.nonzero(is_full).flatten()
+    bounds = torch.arange(tiles, device=device) * size
+    full_before = torch.searchsorted(low[full_rows], bounds) - 1
+    first, last = low // size, (high - 1) // size
+    hub_rows = torch.nonzero(is_full & (first != last)).flatten()
+    pieces = (last - first)[hub_rows] + 1
+    hub_ptr = starts(pieces)
+    piece_hub = torch.repeat_interleave(torch.arange(len(hub_rows), device=device), pieces)
+    slot = torch.arange(len(piece_hub), device=device)
+    ordinal = slot - hub_ptr[piece_hub]
+    tile, ends = first[hub_rows][piece_hub] + ordinal, ordinal == pieces[piece_hub] - 1
+    none = torch.full((tiles,), -1, device=device, dtype=torch.int32)
+    head_slot, tail_slot = none.clone(), none
+    head_slot[tile[ends]] = slot[ends].int()
+    tail_slot[tile[~ends]] = slot[~ends].int()
+    marked = torch.cat([low[full_rows], row_ptr[-1:]])
+    return EdgeTiles(
+        walk=walk,
+        size=size,
+        heads=_packed(marked, (tiles + 1) * size),
+        full_rows=full_rows.to(dtype),
+        full_before=full_before,
+        empty_rows=torch.nonzero(~is_full).flatten().to(dtype),
+        head_slot=head_slot,
+        tail_slot=tail_slot,
+        hub_rows=hub_rows,
+        hub_ptr=hub_ptr,
+        num_chunks=len(piece_hub),
+    )
+
+
+def _packed(positions: Any, count: int) -> Any:
+    """int32 words with the bits at these positions set; `count` is a multiple of 32."""
+    import torch
+
+    marks = torch.zeros(count, dtype=torch.uint8, device=positions.device)
+    marks[positions] = 1
+    weights = torch.tensor([1 << i for i in range(8)], dtype=torch.uint8, device=marks.device)
+    return (marks.view(-1, 8) * weights).sum(1, dtype=torch.uint8).view(torch.int32)
