@@ -92,7 +92,7 @@ def compile_program(program: Program, name: str = "program") -> Compiled:
     scheduled = run_pipeline(program, name=name, knobs=knobs)
     assert isinstance(scheduled, ScheduledPlan)
     stages = _stages(program, name, knobs)
-    executable = prepare(scheduled.plan, dict(scheduled.schedules), program.relations, stages)
+    executable = prepare(scheduled, program.relations, stages)
     return Compiled(program, scheduled, executable)
 
 

@@ -113,6 +113,6 @@ func.func @f(%m: tensor<?xf32, @edges>) {
 func.func @f() {
   %k = "gf_kernel.launch"() ({
     %0 = "gf.constant"() {text = "0x1.0p+0"} : () -> tensor<f32>
-  }) {edge_lanes = 0, few = 0, lanes = "features", prefetch = 0, whole = 0, window = 0} : () -> !gf_iter.done
+  }) {edge_lanes = 0, few = 0, lanes = "features", joins_next = false, prefetch = 0, whole = 0, window = 0} : () -> !gf_iter.done
   return
 }

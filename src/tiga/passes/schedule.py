@@ -36,6 +36,7 @@ class Schedule:
     `lanes` is `"features"` or `"edges"`: then `edge_lanes` edges at a time, and what is left of a
     row in lanes of which some hold no edge, or one by one if fewer than `few`. `window` elements
     of the `whole` per pass, 0 where values are taken whole; `prefetch` edges ahead, 0 for none.
+    With `joins_next`, the step and the next one may run together, block of rows by block of rows.
     """
 
     lanes: str
@@ -44,6 +45,7 @@ class Schedule:
     whole: int = 0
     window: int = 0
     prefetch: int = 0
+    joins_next: bool = False
 
     def __str__(self) -> str:
         if self.lanes == "edges":

@@ -4,7 +4,7 @@ import ctypes
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -19,7 +19,9 @@ from tiga.backends.llvm.node_products import MAX_TASKS, ROWS_PER_TASK, ProductSt
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
 from tiga.backends.llvm.stages import Stages
-from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
+from tiga.passes.base import ScheduledPlan
+from tiga.passes.buffers import Placement, place
+from tiga.passes.rows import LibraryCall, Plan, RowProgram
 from tiga.passes.schedule import Schedule
 from tiga.relations.walk import HUB_DEGREE
 from tiga.trace.node import Node
@@ -270,11 +272,20 @@ class Executable:
     `explain`.
     """
 
-    plan: Plan
+    scheduled: ScheduledPlan
     relations: tuple[Relation, ...]
     steps: tuple[AnyStep, ...]
     extents: Mapping[Space, int] | None = None
     pages: Any = None
+
+    @property
+    def plan(self) -> Plan:
+        return self.scheduled.plan
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Whose memory the values between steps take."""
+        return place(self.scheduled)
 
     @property
     def kernels(self) -> tuple["RowStep", ...]:
@@ -330,8 +341,11 @@ class Executable:
                 repeated.append((node, address))
         bound = dict(zip(self.relations, graphs, strict=True))
         run = Run(bound, sizes, addresses, threads, matmul)
-        for node in self.plan.intermediates:
-            addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
+        for node, host in self.placement.hosts.items():
+            if node is host:
+                addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
+            else:
+                addresses[node] = addresses[host]
         for step in self.steps:
             run.execute(step)
         for node, address in repeated:  # an input, or the same value as another output
@@ -341,17 +355,15 @@ class Executable:
 
 
 def prepare(
-    plan: Plan,
-    schedules: Mapping[Step, Schedule],
-    relations: tuple[Relation, ...],
-    stages: Stages | None = None,
+    scheduled: ScheduledPlan, relations: tuple[Relation, ...], stages: Stages | None = None
 ) -> Executable:
     """The executable of a scheduled plan; kernels are not compiled yet."""
     stages = Stages() if stages is None else stages
     steps: list[AnyStep] = []
-    for number, step in enumerate(plan.steps):
+    schedules = dict(scheduled.schedules)
+    for number, step in enumerate(scheduled.plan.steps):
         if isinstance(step, RowProgram):
             steps.append(RowStep(step, schedules[step], Slots(step), number, stages))
         else:
             steps.append(ProductStep(step.node) if is_small(step.node) else step)
-    return Executable(plan, relations, tuple(steps))
+    return Executable(scheduled, relations, tuple(steps))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm
+from torch_mlir.dialects import arith, func, llvm, scf
 
 from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.lanes import constant_of, integer
@@ -199,13 +199,28 @@ class Kernels:
         totals: Sequence[ir.Value],
         is_hub: ir.Value | None = None,
     ) -> Sequence[ir.Value]:
-        """Store the row's values; the totals with its share added."""
-        for node in self.program.stores:
-            self._store(table.array(node), row.kernel, node, row.entity, row.value(node))
+        """Store the row's values; the totals with its share added.
+
+        All values are evaluated before any is stored: one may take the place of what another reads.
+        A hub's are left to the kernel that finishes it, as its chunks have yet to read the row.
+        """
+        stored = [(node, row.value(node)) for node in self.program.stores]
         shares = [row.value(node.inputs[0]) for node in self.program.totals]
-        if is_hub is not None:
+        if is_hub is None:
+            self._store_row(table, row, stored)
+        else:
+            whole = arith.xori(is_hub, constant_of(True, is_hub.type))
+            with ir.InsertionPoint(scf.IfOp(whole).then_block):
+                self._store_row(table, row, stored)
+                scf.YieldOp([])
             shares = [arith.select(is_hub, constant_of(0, s.type), s) for s in shares]
         return [ARITHMETIC.add(t, s) for t, s in zip(totals, shares, strict=True)]
+
+    def _store_row(
+        self, table: SlotTable, row: RowScope, values: Sequence[tuple[Node, ir.Value]]
+    ) -> None:
+        for node, value in values:
+            self._store(table.array(node), row.kernel, node, row.entity, value)
 
     def _store(
         self, array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value
