@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from hashlib import sha256
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +13,7 @@ from tiga.backends.llvm.dense_run import Bound, Template, bind, run_kernel, temp
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
+from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
 from tiga.trace.node import Node
@@ -47,7 +47,7 @@ class TensorExecutable:
     @cached_property
     def semantic_hash(self) -> str:
         """What tells the program from others: equal programs have equal hashes."""
-        return sha256(describe(self.program).encode()).hexdigest()
+        return semantic_hash(self.program)
 
     @cached_property
     def constants(self) -> dict[Node, np.ndarray]:
@@ -275,15 +275,6 @@ def compile_tensors(
     """The executable of a whole-tensor program, planned once; its kernels are compiled at their
     first run, and shared by every program that needs the same code."""
     return TensorExecutable(program, plan(program, native, relaxed))
-
-
-def describe(program: Program) -> str:
-    """The program as text without names of users' lines: the same for equal programs."""
-    number = {node: i for i, node in enumerate(program.order)}
-    lines = [
-        f"{number[n]} = {n.op!r} {[number[c] for c in n.inputs]} : {n.type}" for n in program.order
-    ]
-    return "\n".join([*lines, f"return {[number[n] for n in program.outputs]}"])
 
 
 def tensor_code(program: Program, stage: str) -> str:

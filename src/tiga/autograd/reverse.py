@@ -8,10 +8,12 @@ from tiga.autograd.checkpoint import GradientPlan
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import here, value_of
 from tiga.ops.leaf import ones_like
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
+from tiga.ops.tensor_transfer import ToDevice
 from tiga.trace import autodiff
 from tiga.trace.node import Node
 
@@ -93,6 +95,16 @@ def gradients(
     return found
 
 
+def follow(node: Node | None, x: Tensor) -> Node | None:
+    """A derivative on the device of its input, also where it depends on no value."""
+    if node is None or x.device == CPU:
+        return node
+    from tiga.frontends.tensor.evaluate import device_of_node
+
+    known = device_of_node(node) != CPU
+    return node if known else ToDevice(f"cuda:{x.device.index}", "cpu")(node)
+
+
 def grad(
     output: Any,
     inputs: Any,
@@ -135,7 +147,8 @@ def grad(
     wanted, single = as_list(inputs, "inputs=")
     check_inputs(wanted)
     cotangent = cotangent_of(output, grad_output)
-    found = gradients([output], [cotangent], wanted)
+    found = [follow(node, x) for node, x in
+             zip(gradients([output], [cotangent], wanted), wanted, strict=True)]  # fmt: skip
     sources = [output, *([grad_output] if grad_output is not None else [])]
     made = [_tensor(node, position, wanted, sources, allow_unused)
             for position, node in enumerate(found)]  # fmt: skip

@@ -232,6 +232,13 @@ def driver(device: int = 0) -> Driver:
     return Driver(_library(), device)
 
 
+def device_count() -> int:
+    """How many GPUs there are."""
+    count = ctypes.c_int()
+    library = _library()
+    return 0 if library is None or library.cuDeviceGetCount(ctypes.byref(count)) else count.value
+
+
 def has_gpu() -> bool:
     """Whether device and pinned memory can be had here."""
     return _library() is not None

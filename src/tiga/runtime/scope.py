@@ -47,13 +47,15 @@ class Resident:
 
 @dataclass(eq=False)
 class Scope:
-    """Accounts by tier, a spill file made at its first use, and the blocks in order of last use."""
+    """Accounts by tier, a spill file made at its first use, and the blocks in order of last use;
+    `device` is where new tensors are, None for the CPU."""
 
     budgets: dict[str, int] = field(default_factory=dict)
     spill_dir: Any = None
     lru: bool = False
     page_rows: int | None = None
     prefetch_depth: int = 2
+    device: Any = None
 
     def __post_init__(self) -> None:
         names = [tier.name for tier in TIERS if tier.allocatable]

@@ -8,6 +8,10 @@ exp, expm1, log, log1p = libdevice.exp, libdevice.expm1, libdevice.log, libdevic
 sin, cos, tanh, erf = libdevice.sin, libdevice.cos, libdevice.tanh, libdevice.erf
 pow, fmod, copysign = libdevice.pow, libdevice.fmod, libdevice.copysign
 trunc, rint = libdevice.trunc, libdevice.rint
+tan, asin, acos, atan = libdevice.tan, libdevice.asin, libdevice.acos, libdevice.atan
+sinh, cosh, asinh, acosh = libdevice.sinh, libdevice.cosh, libdevice.asinh, libdevice.acosh
+atanh, atan2, hypot, erfc = libdevice.atanh, libdevice.atan2, libdevice.hypot, libdevice.erfc
+log2, log10, nextafter = libdevice.log2, libdevice.log10, libdevice.nextafter
 
 
 @triton.jit
@@ -35,6 +39,38 @@ def int_minimum(a, b):
 
 
 @triton.jit
+def argmax_wins(a, i, b, j):
+    """Whether `a` at position i comes before `b` at j as a maximum: NaN, then size, then place."""
+    nan_a, nan_b = a != a, b != b
+    larger = (nan_a & (nan_b == 0)) | ((nan_a == 0) & (nan_b == 0) & (a > b))
+    same = (nan_a & nan_b) | (a == b)
+    return larger | (same & (i < j))
+
+
+@triton.jit
+def argmax_of(a, i, b, j):
+    """The first of two maxima with its position."""
+    wins = argmax_wins(a, i, b, j)
+    return tl.where(wins, a, b), tl.where(wins, i, j)
+
+
+@triton.jit
+def argmin_wins(a, i, b, j):
+    """Whether `a` at position i comes before `b` at j as a minimum: NaN, then size, then place."""
+    nan_a, nan_b = a != a, b != b
+    smaller = (nan_a & (nan_b == 0)) | ((nan_a == 0) & (nan_b == 0) & (a < b))
+    same = (nan_a & nan_b) | (a == b)
+    return smaller | (same & (i < j))
+
+
+@triton.jit
+def argmin_of(a, i, b, j):
+    """The first of two minima with its position."""
+    wins = argmin_wins(a, i, b, j)
+    return tl.where(wins, a, b), tl.where(wins, i, j)
+
+
+@triton.jit
 def multiply(a, b):
     """The product, as a function to reduce with."""
     return a * b
@@ -53,6 +89,50 @@ def int_rem(a, b):
     """The remainder with the dividend's sign; 0 for a zero divisor."""
     safe = tl.where((b == 0) | (b == -1), 1, b)
     return (a % safe).to(a.dtype)
+
+
+@triton.jit
+def int_floor_div(a, b):
+    """The quotient rounded down; 0 for a zero divisor."""
+    rest = int_rem(a, b)
+    down = (rest != 0) & ((rest < 0) != (b < 0))
+    return (int_div(a, b) - down.to(a.dtype)).to(a.dtype)
+
+
+@triton.jit
+def int_remainder(a, b):
+    """The remainder with the divisor's sign; 0 for a zero divisor."""
+    rest = int_rem(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest).to(a.dtype)
+
+
+@triton.jit
+def floor_div(a, b):
+    """The largest whole number not above a / b, as numpy computes it."""
+    rest = fmod(a, b)
+    whole = (a - rest) / b
+    whole = tl.where((rest != 0.0) & ((rest < 0.0) != (b < 0.0)), whole - 1.0, whole)
+    down = tl.floor(whole)
+    down = tl.where(whole - down > 0.5, down + 1.0, down)
+    exact = a / b
+    signed = tl.where(whole == 0.0, copysign(whole * 0.0, exact), down)
+    return tl.where(b == 0.0, exact, signed)
+
+
+@triton.jit
+def remainder(a, b):
+    """The remainder with the divisor's sign."""
+    rest = fmod(a, b)
+    moved = tl.where((rest != 0.0) & ((rest < 0.0) != (b < 0.0)), rest + b, rest)
+    return tl.where(rest == 0.0, copysign(rest, b), moved)
+
+
+@triton.jit
+def logaddexp(a, b):
+    """log(exp(a) + exp(b)) without overflow."""
+    high = maximum(a, b)
+    sum_ = high + log1p(exp(-tl.abs(a - b)))
+    return tl.where(a == b, a + 0.6931471805599453, sum_)
 
 
 @triton.jit

@@ -12,21 +12,29 @@ import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 from tiga.backends.triton.math_compiled import (
+    argmax_of,
+    argmax_wins,
+    argmin_of,
+    argmin_wins,
     float_to_int32,
     float_to_int64,
     int_div,
+    int_floor_div,
     int_maximum,
     int_minimum,
     int_rem,
+    int_remainder,
     maximum,
     minimum,
     multiply,
 )
 
 __all__ = [
-    "copysign", "cos", "erf", "exp", "expm1", "float_to_int32", "float_to_int64", "fmod",
-    "int_div", "int_maximum", "int_minimum", "int_rem", "log", "log1p", "maximum", "minimum",
-    "multiply", "pow", "rint", "sin", "tanh", "to_bfloat16", "trunc",
+    "acos", "acosh", "argmax_of", "argmax_wins", "argmin_of", "argmin_wins", "asin", "asinh",
+    "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "erfc", "exp", "expm1", "float_to_int32", "float_to_int64", "floor_div", "fmod", "hypot",
+    "int_div", "int_floor_div", "int_maximum", "int_minimum", "int_rem", "int_remainder", "log",
+    "log10", "log1p", "log2", "logaddexp", "maximum", "minimum", "multiply", "nextafter", "pow",
+    "remainder", "rint", "sin", "sinh", "tan", "tanh", "to_bfloat16", "trunc",
 ]  # fmt: skip
 
 
@@ -43,7 +51,14 @@ def _on_data(function: Callable[..., np.ndarray]) -> Callable[..., tl.tensor]:
 
 exp, expm1, log, log1p = map(_on_data, (np.exp, np.expm1, np.log, np.log1p))
 sin, cos, tanh = map(_on_data, (np.sin, np.cos, np.tanh))
+tan, asin, acos, atan = map(_on_data, (np.tan, np.arcsin, np.arccos, np.arctan))
+sinh, cosh, asinh, acosh = map(_on_data, (np.sinh, np.cosh, np.arcsinh, np.arccosh))
+atanh, atan2, hypot = map(_on_data, (np.arctanh, np.arctan2, np.hypot))
+log2, log10, nextafter = map(_on_data, (np.log2, np.log10, np.nextafter))
+logaddexp, floor_div = map(_on_data, (np.logaddexp, np.floor_divide))
+remainder = _on_data(np.remainder)
 erf = _on_data(np.vectorize(math.erf, otypes=[np.float64]))
+erfc = _on_data(np.vectorize(math.erfc, otypes=[np.float64]))
 pow, fmod, copysign = map(_on_data, (np.power, np.fmod, np.copysign))
 trunc, rint = map(_on_data, (np.trunc, np.rint))
 

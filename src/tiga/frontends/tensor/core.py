@@ -1,63 +1,20 @@
 """`Tensor`: a lazy n-dimensional value with its own storage, differentiable and inspectable."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.devices import CPU, Device
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, leaf, user_place
 from tiga.runtime.buffer import READY, Buffer, Event
+from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import active
 from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
 
 View = Callable[[np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Device:
-    """Where a tensor's memory is; it compares equal to its name.
-
-    Example:
-        >>> Device("cpu") == "cpu"
-        True
-    """
-
-    type: str
-    index: int = 0
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, str):
-            return str(self) == other or f"{self.type}:{self.index}" == other
-        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
-
-    def __hash__(self) -> int:
-        return hash((self.type, self.index))
-
-    def __str__(self) -> str:
-        return self.type if self.index == 0 else f"{self.type}:{self.index}"
-
-    def __repr__(self) -> str:
-        return f"Device({str(self)!r})"
-
-
-CPU = Device("cpu")
-
-
-def check_device(device: Any) -> Device:
-    """The device that `device` names; None is the CPU.
-
-    Raises:
-        InvalidValue: there is no such device here.
-    """
-    if device is None or device == CPU:
-        return CPU
-    raise InvalidValue(
-        f"device= expected 'cpu', got {device!r} ({here()}): native tensors live on the CPU; "
-        "use torch tensors for CUDA."
-    )
 
 
 class Tensor:
@@ -160,8 +117,15 @@ class Tensor:
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
-        return CPU
+        """Where the memory is, or will be."""
+        array = self._array
+        if array.__class__ is DeviceArray:
+            return Device("cuda", array.machine.index)
+        if array is not None or self._node.largest < LARGE:
+            return CPU
+        from tiga.frontends.tensor.evaluate import device_of_node
+
+        return device_of_node(self._node)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -189,7 +153,8 @@ class Tensor:
 
     @property
     def ready_event(self) -> Event:
-        """When the value is ready: on the CPU it always is."""
+        """When the value is ready: always, as far as the caller can tell. Work on a GPU is done
+        in order, and whoever looks at a value waits for it."""
         return READY
 
     @property
@@ -251,10 +216,29 @@ class Tensor:
         return self
 
     def numpy(self) -> np.ndarray:
-        """The value as a numpy array that shares its memory (bfloat16 as ml_dtypes's)."""
+        """The value as a numpy array that shares its memory (bfloat16 as ml_dtypes's).
+
+        Raises:
+            InvalidType: it is on a GPU; `x.cpu().numpy()` copies it.
+        """
         self.realize()
-        assert self._array is not None
-        return self._array
+        array = self._array
+        if array.__class__ is DeviceArray:
+            raise InvalidType(
+                f"numpy() shares memory, and this tensor is on {self.device} ({here()}); copy it "
+                "by name: x.cpu().numpy()."
+            )
+        assert array is not None
+        return array
+
+    def _host(self) -> np.ndarray:
+        """The value's elements on the CPU, copied if they are elsewhere."""
+        self.realize()
+        if self._array.__class__ is not DeviceArray:
+            return self.numpy()
+        from tiga.frontends.tensor.placement import to_host
+
+        return to_host(self._array)
 
     to_numpy = numpy
 
@@ -263,7 +247,7 @@ class Tensor:
 
     def tolist(self) -> Any:
         """The value as nested lists of Python numbers, a number for a scalar."""
-        array = self.numpy()
+        array = self._host()
         return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
 
     def item(self) -> Any:
@@ -274,7 +258,7 @@ class Tensor:
         """
         if self.size != 1:
             raise InvalidValue(f"item() expected one element, got shape {self.shape} ({here()}).")
-        return self.numpy().reshape(-1)[:1].tolist()[0]
+        return self._host().reshape(-1)[:1].tolist()[0]
 
     def __len__(self) -> int:
         if not self.shape:
@@ -315,8 +299,9 @@ class Tensor:
 
     def __repr__(self) -> str:
         grad = ", requires_grad=True" if self._grad else ""
-        body = np.array2string(self.numpy(), separator=", ", prefix="tensor(", threshold=1000)
-        return f"tensor({body}, dtype={self.dtype}{grad})"
+        body = np.array2string(self._host(), separator=", ", prefix="tensor(", threshold=1000)
+        place = "" if self.device == CPU else f", device={str(self.device)!r}"
+        return f"tensor({body}, dtype={self.dtype}{place}{grad})"
 
 
 def _layout(tensor: Tensor) -> np.ndarray:
@@ -331,6 +316,8 @@ def _layout(tensor: Tensor) -> np.ndarray:
 
 def address_of(memory: Any) -> int:
     """The address of an array's first element; 0 for what is no array."""
+    if isinstance(memory, DeviceArray):
+        return memory.address
     if not isinstance(memory, np.ndarray):
         return 0
     return int(memory.__array_interface__["data"][0])
@@ -360,7 +347,9 @@ def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) 
 
 
 def charge(tensor: Tensor) -> None:
-    """Charge a tensor's new memory to the scope in force."""
+    """Charge a tensor's new memory to the scope in force. A GPU's is charged when it is taken."""
+    if tensor._array.__class__ is DeviceArray:
+        return
     from tiga.frontends.tensor.residency import adopt
 
     adopt(tensor)

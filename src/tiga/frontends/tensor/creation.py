@@ -8,7 +8,8 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import SCALARS
-from tiga.frontends.tensor.core import Tensor, charge, check_device, wrap
+from tiga.frontends.tensor.core import Tensor, charge, wrap
+from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import (
     DEFAULT_FLOAT,
     DEFAULT_INT,
@@ -44,8 +45,13 @@ def _room(shape: Any, dtype: DType) -> tuple[int, ...]:
 def finish(
     array: np.ndarray, requires_grad: bool, device: Any = None, shared: bool = False
 ) -> Tensor:
-    """A leaf with this value; memory that is not `shared` is charged to the budget in force."""
-    check_device(device)
+    """A leaf with this value; memory that is not `shared` is charged to the budget in force. On a
+    GPU it is a copy."""
+    target = check_device(device) if device is not None or active() is not None else CPU
+    if target != CPU and not (shared and device is None):
+        from tiga.frontends.tensor.placement import to_gpu
+
+        array = to_gpu(array, target.index)  # type: ignore[assignment]
     made = wrap(array)
     if not shared and active() is not None:
         charge(made)
@@ -94,7 +100,7 @@ def tensor(
             `__dlpack__` or `__array__`.
         dtype: the element type; by default the array's own, or for numbers complex64 where one
             is complex, else float32 where one is a float, else int64, else bool.
-        device: only "cpu".
+        device: "cpu", "cuda" or "cuda:N"; by default that of `tg.execution`, else the CPU.
         requires_grad: whether derivatives with respect to it can be asked for.
 
     Raises:
@@ -107,6 +113,8 @@ def tensor(
         (2, 2)
     """
     wanted = None if dtype is None else check_dtype(dtype)
+    if isinstance(data, Tensor) and data.device != CPU:
+        return _copied(data, wanted, device, requires_grad)
     if isinstance(data, Tensor):
         array = data.numpy()
     elif hasattr(data, "__array__") and not isinstance(data, np.generic):
@@ -129,6 +137,21 @@ def tensor(
         array = array.real
     _room(array.shape, dtype_of_numpy(target))
     return finish(np.array(array, dtype=target, order="C"), requires_grad, device)
+
+
+def _copied(data: Tensor, dtype: DType | None, device: Any, requires_grad: bool) -> Tensor:
+    """A leaf with the value of a tensor on a GPU, there unless another device is asked for."""
+    from tiga.frontends.tensor.placement import duplicate, moved_to
+    from tiga.frontends.tensor.selection import astype
+
+    source = data if dtype is None else astype(data, dtype)
+    source.realize()
+    target = data.device if device is None else check_device(device)
+    assert source._array is not None
+    same = target == data.device
+    array = duplicate(source._array) if same else moved_to(source._array, target)
+    made = wrap(array)
+    return made.requires_grad_() if requires_grad else made
 
 
 def _known_dtype(array: np.ndarray) -> DType:
@@ -289,7 +312,8 @@ def full(
 
 def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     kind = x.dtype if dtype is None else check_dtype(dtype)
-    return full(x.shape, value, dtype=kind, device=device, requires_grad=requires_grad)
+    place = x.device if device is None else device
+    return full(x.shape, value, dtype=kind, device=place, requires_grad=requires_grad)
 
 
 def empty_like(
@@ -297,7 +321,8 @@ def empty_like(
 ) -> Tensor:
     """A tensor of `x`'s shape and dtype whose elements are not set."""
     kind = x.dtype if dtype is None else dtype
-    return empty(x.shape, dtype=kind, device=device, requires_grad=requires_grad)
+    place = x.device if device is None else device
+    return empty(x.shape, dtype=kind, device=place, requires_grad=requires_grad)
 
 
 def zeros_like(

@@ -10,11 +10,13 @@ import numpy as np
 
 from tiga import knobs
 from tiga.backends.reference.dense import apply_op
-from tiga.errors import InvalidIndex
+from tiga.errors import InvalidIndex, UnsupportedByBackend
 from tiga.frontends.tensor.core import Tensor, give_array, share
-from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, leaf
+from tiga.frontends.tensor.devices import CPU, Device
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
+from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
 from tiga.types import bfloat16, float16
@@ -163,6 +165,10 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
         _realize_one(tensors[0], mode)
         return
     waiting = [t for t in tensors if t._array is None]
+    if len(waiting) > 1 and _is_apart([t._node for t in waiting]):
+        for tensor in waiting:
+            _realize_all([tensor])
+        return
     roots = list({id(t._node): t._node for t in waiting if t._node.cell is None}.values())
     arrays, how = run(roots, mode) if roots else ([], None)
     fresh = dict(zip(map(id, roots), arrays, strict=True))
@@ -172,7 +178,7 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
         number = numbers.get(id(tensor._node), 0)
         array = fresh.pop(id(tensor._node), None)
         # A second tensor of the same value gets memory of its own: it may be written in place.
-        _settle(tensor, np.array(_known(tensor._node)) if array is None else array, how, number)
+        _settle(tensor, _duplicate(_known(tensor._node)) if array is None else array, how, number)
 
 
 def _realize_one(tensor: Tensor, mode: str) -> None:
@@ -196,6 +202,39 @@ FEW = 1024
 
 SHORT = 32
 """Links of the longest chain that is evaluated by recursion."""
+
+
+def _duplicate(array: Any) -> Any:
+    if not isinstance(array, DeviceArray):
+        return np.array(array)
+    from tiga.frontends.tensor.placement import duplicate
+
+    return duplicate(array)
+
+
+def _devices(roots: Sequence[Node]) -> list[Any]:
+    """The device of every root: None for what has none, or for the CPU where nothing else is."""
+    if all(getattr(root, "largest", LARGE) < LARGE for root in roots):
+        return [None] * len(roots)
+    from tiga.frontends.tensor.placement import places
+
+    return places(pending(roots), roots)
+
+
+def _is_apart(roots: Sequence[Node]) -> bool:
+    """Whether values are on several devices, or need copies between them: no program has both."""
+    if all(getattr(root, "largest", LARGE) < LARGE for root in roots):
+        return False
+    from tiga.frontends.tensor.placement import places
+
+    order = pending(roots)
+    return any(n.op.name == "to_device" for n in order) or len(set(places(order, roots))) > 1
+
+
+def device_of_node(node: LazyNode) -> Device:
+    """Where a value will be that is not computed yet."""
+    (found,) = _devices([node])
+    return CPU if found is None else found
 
 
 def _known(node: LazyNode) -> np.ndarray:
@@ -227,7 +266,12 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
 
 
 def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
-    """Values of `roots`, and how they were computed."""
+    """Values of `roots`, all on one device, and how they were computed."""
+    if any(getattr(root, "largest", LARGE) >= LARGE for root in roots):
+        from tiga.frontends.tensor.gpu import run_anywhere
+
+        if found := run_anywhere(pending(roots), roots, mode):
+            return found
     large = mode == "auto" and any(map(_is_surely_large, roots))
     order = [] if large or mode == "native" else pending(roots)
     if mode == "native" or (mode == "auto" and (large or _is_large(order))):
@@ -249,6 +293,10 @@ def realize_strictly(tensor: Tensor) -> None:
     from tiga.frontends.tensor.compiled import run_compiled
 
     if tensor._source is None and tensor._plan is None and tensor._node.cell is None:
+        if device_of_node(tensor._node) != CPU:
+            raise UnsupportedByBackend(
+                f"realize(strict=True) adds element after element, which GPUs do not ({here()})."
+            )
         (array,), how = run_compiled([tensor._node], True, False)
         _settle(tensor, array, how, 0)
 

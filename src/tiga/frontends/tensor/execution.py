@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tiga.errors import InvalidState, InvalidType, InvalidValue
-from tiga.frontends.tensor.core import Device, check_device
+from tiga.frontends.tensor.devices import Device, check_device
 from tiga.runtime.scope import Scope, within
 from tiga.runtime.tiers import parse_budgets
 
@@ -25,7 +25,7 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
     """Budgets for the memory that tensors take in the body of a `with`.
 
     Args:
-        device: where new tensors are; only "cpu".
+        device: where new tensors are: "cpu", "cuda" or "cuda:N".
         memory: sizes by tier, such as `{"host": "1GiB", "nvme": "4GiB"}`; also "device" and
             "host-pinned". A tier that is not named has no bound. Sizes are bytes, or a whole
             number with B, KiB, MiB, GiB or TiB.
@@ -68,7 +68,9 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
             raise InvalidValue(f"eviction: expected 'error' or 'lru', got {eviction!r}.")
         rows = None if page_rows is None else _count("page_rows", page_rows, 1)
         depth = _count("prefetch_depth", prefetch_depth, 0)
-        self._scope = Scope(parse_budgets(memory), spill_dir, eviction == "lru", rows, depth)
+        self._scope = Scope(
+            parse_budgets(memory), spill_dir, eviction == "lru", rows, depth, self.device
+        )
         self.eviction = eviction
         self._entered: AbstractContextManager[None] | None = None
 

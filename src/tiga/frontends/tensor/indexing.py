@@ -183,7 +183,7 @@ def _wrapped(index: Tensor, extent: int) -> Node:
 
 def _check_bounds(index: Tensor, extent: int) -> None:
     """Refuse positions that do not exist, where they are known already."""
-    if index._array is None or index.size == 0:
+    if not isinstance(index._array, np.ndarray) or index.size == 0:
         return
     low, high = int(index._array.min()), int(index._array.max())
     if low < -extent or high >= extent:

@@ -11,12 +11,21 @@ from weakref import ref
 import numpy as np
 
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue
-from tiga.frontends.tensor.build import SCALARS, as_tensor, number, operands
+from tiga.frontends.tensor.build import (
+    SCALARS,
+    as_tensor,
+    broadcast_shapes,
+    number,
+    operands,
+)
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.elementwise import add, multiply, subtract
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here, leaf
-from tiga.frontends.tensor.selection import divide
+from tiga.frontends.tensor.selection import astype, divide
 from tiga.runtime.buffer import Buffer
+from tiga.runtime.device_array import DeviceArray
+from tiga.types import dtype_of_numpy
 
 _OWN_REFERENCES = 4
 """References to a node that only its tensor uses: the tensor's, two variables, the count's own."""
@@ -62,8 +71,16 @@ def _keep_value(node: LazyNode, array: np.ndarray) -> None:
     if sys.getrefcount(node) <= _OWN_REFERENCES:
         return
     if node.cell is None or node.cell.array is array:
-        node.cell = Cell(np.array(array))
+        node.cell = Cell(_duplicate(array))
         node.cell.stale = True
+
+
+def _duplicate(array: Any) -> Any:
+    if not isinstance(array, DeviceArray):
+        return np.array(array)
+    from tiga.frontends.tensor.placement import duplicate
+
+    return duplicate(array)
 
 
 def _renew(tensor: Tensor) -> None:
@@ -96,11 +113,29 @@ def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
     buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
     assert tensor._array is not None
     try:
-        tensor._array[index] = values
+        _store(tensor, index, values, what)
     except IndexError as error:
         raise InvalidIndex(f"{what}: {error} ({here()}).") from None
     buffer.version += 1
     return tensor
+
+
+def _store(tensor: Tensor, index: Any, values: Any, what: str) -> None:
+    if not isinstance(tensor._array, DeviceArray):
+        assert tensor._array is not None
+        tensor._array[index] = values
+        return
+    from tiga.frontends.tensor.placement import write
+
+    write(tensor._array[index], values, what)
+
+
+def _elements(x: Tensor, dtype: Any) -> Any:
+    """The value's array, cast to a numpy dtype."""
+    x.realize()
+    if not isinstance(x._array, DeviceArray):
+        return x.numpy().astype(dtype, copy=False)
+    return astype(x, dtype_of_numpy(dtype), copy=False).realize()._array
 
 
 def _update(tensor: Tensor, value: Tensor, what: str) -> Tensor:
@@ -116,7 +151,7 @@ def _update(tensor: Tensor, value: Tensor, what: str) -> Tensor:
         )
     if value.dtype.kind == "c" and tensor.dtype.kind != "c":
         raise InvalidType(f"{what}: complex values into {tensor.dtype} ({here()}).")
-    return _write(tensor, value.numpy().astype(tensor.dtype.numpy, copy=False), ..., what)
+    return _write(tensor, _elements(value, tensor.dtype.numpy), ..., what)
 
 
 def add_(x: Tensor, other: Any, /, *, alpha: Any = 1) -> Tensor:
@@ -191,6 +226,9 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
             f"assignment of a value that needs derivatives ({here()}): they would be lost; "
             "use tg.where, or value.detach()."
         )
+    if isinstance(x._array, DeviceArray):
+        _set_part(x, plain, value)
+        return
     array = np.asarray(value) if isinstance(value, SCALARS) else as_tensor(value).numpy()
     if isinstance(value, SCALARS):
         number(value, x._node.type.with_shape(()))
@@ -204,3 +242,21 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     if np.shares_memory(fits, x.numpy()):
         fits = np.array(fits)
     _write(x, fits.astype(x.dtype.numpy, copy=False), plain, "assignment to a part")
+
+
+def _set_part(x: Tensor, index: Any, value: Any) -> None:
+    """An assignment to part of a tensor on a GPU."""
+    what = "assignment to a part"
+    if isinstance(value, SCALARS):
+        number(value, x._node.type.with_shape(()))
+        value = from_numpy(np.asarray(value).astype(x.dtype.numpy))
+    source = as_tensor(value)
+    if source.dtype.is_complex and not x.dtype.is_complex:
+        raise InvalidType(f"assignment of complex values to {x.dtype} ({here()}).")
+    assert x._array is not None
+    try:
+        shape = x._array[index].shape
+        broadcast_shapes(source.shape, shape)
+    except IndexError as error:
+        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
+    _write(x, _elements(source, x.dtype.numpy), index, what)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.recipe import Made
 from tiga.trace.node import Node, topological
 
@@ -54,9 +55,15 @@ def generated_code(x: Tensor, stage: str | None = None) -> str:
     """What the compiler makes of the expression at one stage.
 
     Args:
-        stage: "gf_tensor", "loops" (MLIR before lowering) or "llvm" (the default).
+        stage: "gf_tensor"; on the CPU "loops" (MLIR before lowering) or "llvm" (the default); on a
+            GPU "triton" (the default), "ttir" or "ptx".
     """
     from tiga.frontends.tensor.program import program_of
+
+    if x.device != CPU and stage != "gf_tensor":
+        from tiga.backends.triton.dense_executable import dense_code
+
+        return dense_code(program_of([shown_node(x)]).program, stage or "triton")
     from tiga.tensor_compiler import tensor_code
 
     return tensor_code(program_of([shown_node(x)]).program, stage or "llvm")

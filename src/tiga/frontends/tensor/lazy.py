@@ -15,6 +15,7 @@ import numpy as np
 
 from tiga.errors import InvalidValue
 from tiga.ops.base import Op
+from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 from tiga.types import Type
 
@@ -125,8 +126,9 @@ class LazyNode(Node):
 
 
 def leaf(array: np.ndarray, type: Type, place: Place | None = None) -> LazyNode:
-    """The node of a value in memory."""
-    node = LazyNode(Leaf(type), (), type, place)
+    """The node of a value in memory. One on a GPU counts as large: numpy does not see it."""
+    elsewhere = array.__class__ is DeviceArray
+    node = LazyNode(Leaf(type), (), type, place, 0, LARGE if elsewhere else 0)
     node.cell = Cell(array)
     return node
 

@@ -18,7 +18,8 @@ from tiga.frontends.tensor import (
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import SCALARS, normalize_axis
-from tiga.frontends.tensor.core import Tensor, check_device
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import check_device
 
 Binary = Callable[[Any, Any], Any]
 
@@ -77,7 +78,7 @@ def _clone(x: Tensor) -> Tensor:
 
 
 def _to(x: Tensor, target: Any = None, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """The tensor on a device, or of a dtype."""
+    """The tensor on a device, of a dtype, or both."""
     if target is not None:
         if isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda", "gpu"):
             device = target
@@ -85,8 +86,16 @@ def _to(x: Tensor, target: Any = None, *, dtype: Any = None, device: Any = None)
             dtype = target
         else:
             device = target
-    check_device(device)
-    return x if dtype is None else s.astype(x, dtype, copy=False)
+    moved = x if device is None else _placed(x, device)
+    return moved if dtype is None else s.astype(moved, dtype, copy=False)
+
+
+def _placed(x: Tensor, device: Any) -> Tensor:
+    if check_device(device) == x.device:
+        return x
+    from tiga.frontends.tensor.placement import to
+
+    return to(x, device)
 
 
 def _size(x: Tensor, axis: int) -> int:
@@ -140,13 +149,17 @@ _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
 
 
 def cpu(x: Tensor) -> Tensor:
-    """The tensor itself, which is on the CPU."""
-    return x.realize()
+    """The tensor on the CPU: itself if it is there, else a copy with derivatives."""
+    return _placed(x, "cpu").realize()
 
 
-def cuda(x: Tensor) -> Tensor:
-    """Refused: native tensors live on the CPU."""
-    return _to(x, device="cuda")
+def cuda(x: Tensor, device: Any = "cuda") -> Tensor:
+    """The tensor on a GPU: itself if it is there, else a copy with derivatives.
+
+    Raises:
+        InvalidValue: there is no such GPU here.
+    """
+    return _placed(x, f"cuda:{device}" if isinstance(device, int) else device)
 
 
 def _save(x: Tensor, path: Any, *, overwrite: bool = False) -> Any:

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidType
-from tiga.frontends.tensor.core import CPU, Device, Tensor
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.dtypes import (
     ALL,
     DEFAULT_COMPLEX,
@@ -142,7 +143,9 @@ class NamespaceInfo:
 
     def devices(self) -> list[Device]:
         """Where tensors can be."""
-        return [CPU]
+        from tiga.runtime.driver import device_count
+
+        return [CPU, *(Device("cuda", index) for index in range(device_count()))]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The dtypes of new tensors."""

@@ -1,13 +1,14 @@
 """An expression bound to memory, to be computed again and again."""
 
 from collections.abc import Callable
+from typing import Any
 
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.inspection import shown_node
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.program import program_of
-from tiga.tensor_compiler import compile_tensors, prepare_tensors
+from tiga.frontends.tensor.program import Bundle, program_of
 
 
 def prepared(x: Tensor) -> Callable[[], Tensor]:
@@ -22,10 +23,33 @@ def prepared(x: Tensor) -> Callable[[], Tensor]:
         raise InvalidValue(f"prepare() expected a computed tensor, got a given one ({here()}).")
     bundle = program_of([node], cut=False)
     x.realize()
+    if x.device != CPU:
+        return _on_gpu(x, bundle)
+    return _on_cpu(x, bundle)
+
+
+def _on_cpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
+    from tiga.tensor_compiler import compile_tensors, prepare_tensors
+
     output = x.numpy()
     executable = compile_tensors(bundle.program, True)
     executable.compile()
-    program = prepare_tensors(executable, bundle.arrays, output)
+    return _submitting(prepare_tensors(executable, bundle.arrays, output), x)
+
+
+def _on_gpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
+    from tiga.backends.triton.dense_executable import compile_dense, prepare_dense
+    from tiga.frontends.tensor.placement import on_gpu, room
+
+    index = x.device.index
+    output: Any = x._array
+    given = [on_gpu(array, index) for array in bundle.arrays]
+    where = room(index)
+    return _submitting(prepare_dense(compile_dense(bundle.program), given, output, where), x)
+
+
+def _submitting(program: Any, x: Tensor) -> Callable[[], Tensor]:
+    """The call that runs a bound program and gives its tensor."""
     if len(program.calls) == 1:
         return _single(program.calls[0], x, program)
     run = program.run

@@ -16,6 +16,7 @@ import numpy as np
 
 from tiga.errors import InvalidState, OutOfBudget
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.scope import Extent, active, block_of, fallback
@@ -194,6 +195,11 @@ def spill(x: Tensor) -> Tensor:
         >>> x.tolist()
         [1.0, 1.0, 1.0]
     """
+    if x.device != CPU:
+        raise InvalidState(
+            f"spill(): the tensor is on {x.device} ({here()}); what is spilled is memory of the "
+            "CPU: x.cpu().spill()."
+        )
     if is_absent(x):
         assert x._buffer is not None
         raise InvalidState(
@@ -301,7 +307,8 @@ def working(tensors: Sequence[Tensor]) -> Iterator[None]:
     roots = [t._node for t in tensors if t._array is None and t._node.cell is None]
     with ExitStack() as stack:
         for cell in cells_below(roots):
-            stack.enter_context(scope.pinned([cell.array]))
+            if isinstance(cell.array, np.ndarray):
+                stack.enter_context(scope.pinned([cell.array]))
         results = {id(node): node.type for node in roots}
         need = sum(type.row_bytes for type in results.values())
         if need:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidFile, InvalidType
-from tiga.frontends.tensor.core import Tensor, check_device, contiguous_strides
+from tiga.frontends.tensor.core import Tensor, contiguous_strides
+from tiga.frontends.tensor.devices import check_device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, here
 from tiga.frontends.tensor.residency import Absent, Layout
 from tiga.runtime.buffer import Buffer
@@ -63,7 +64,7 @@ def save(value: Any, path: Any, *, overwrite: bool = False) -> Path:
 
 
 def _content(tensor: Tensor) -> Content:
-    return Content.of(tensor.numpy(), tensor.dtype.name)
+    return Content.of(tensor._host(), tensor.dtype.name)
 
 
 def load(path: Any, *, device: Any = None, verify: bool = True) -> Any:

@@ -1,0 +1,196 @@
+"""Whole-tensor programs on GPUs: planned once, compiled for a machine at their first run there."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.compiled import compile_kernel
+from tiga.backends.triton.dense_library import FREE, call_library
+from tiga.backends.triton.dense_moves import contiguous, copy_into
+from tiga.backends.triton.dense_rewrite import for_kernels
+from tiga.backends.triton.dense_run import BoundKernel, KernelCache, Room, sources_of
+from tiga.backends.triton.dense_values import GPU
+from tiga.backends.triton.machine import Gpu, Interpreter
+from tiga.errors import InvalidValue
+from tiga.passes.tensor_identity import semantic_hash
+from tiga.passes.tensor_plan import plan
+from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
+from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload
+from tiga.trace.node import Node
+from tiga.trace.program import Program
+
+STAGES = ("triton", "ttir", "ptx")
+CAPABILITY = 90
+"""What texts are shown for."""
+
+
+@dataclass(frozen=True)
+class DenseExecutable:
+    """A whole-tensor program as steps. `outputs` are those of the rewritten program, in order."""
+
+    program: Program
+    outputs: tuple[Node, ...]
+    steps: tuple[TensorStep, ...]
+    cache: KernelCache = field(default_factory=KernelCache)
+
+    backend = "cuda-triton"
+
+    @cached_property
+    def kernels(self) -> tuple[KernelStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, KernelStep))
+
+    @cached_property
+    def calls(self) -> tuple[str, ...]:
+        """Ops that stand by themselves; views cost nothing and are left out."""
+        nodes = [step.node for step in self.steps if isinstance(step, LibraryStep)]
+        return tuple(n.op.name for n in nodes if n.op.name not in FREE)
+
+    @cached_property
+    def semantic_hash(self) -> str:
+        """What tells the program from others."""
+        return semantic_hash(self.program)
+
+    @cached_property
+    def _constants(self) -> tuple[Node, ...]:
+        """Constants that are read as arrays."""
+        reads = {n for step in self.steps for n in _reads(step)} | set(self.outputs)
+        return tuple(n for n in reads if n.op.name == "constant")
+
+    @cached_property
+    def _released(self) -> list[list[Node]]:
+        """After which step which values are not read any more."""
+        last: dict[Node, int] = {}
+        for number, step in enumerate(self.steps):
+            last.update(dict.fromkeys(_reads(step), number))
+        kept = {*self.outputs, *self.program.inputs, *self._constants}
+        released: list[list[Node]] = [[] for _ in self.steps]
+        for node, number in last.items():
+            if node not in kept:
+                released[number].append(node)
+        return released
+
+    def bound(self, number: int, machine: Gpu | Interpreter) -> BoundKernel:
+        """The kernel of a step on a machine."""
+        step = self.steps[number]
+        assert isinstance(step, KernelStep)
+        return self.cache.get(number, step, machine)
+
+    def compile(self, machine: Gpu | Interpreter) -> float:
+        """Compile what is not compiled yet; milliseconds spent."""
+        start = perf_counter()
+        for number, step in enumerate(self.steps):
+            if isinstance(step, KernelStep):
+                self.bound(number, machine)
+        return (perf_counter() - start) * 1e3
+
+    def run(self, arrays: Sequence[DeviceArray], room: Room) -> list[DeviceArray]:
+        """The outputs for given inputs, each in memory of its own."""
+        known = dict(zip(self.program.inputs, arrays, strict=True))
+        known.update({node: filled(node, room) for node in self._constants})
+        for number, step in enumerate(self.steps):
+            if isinstance(step, KernelStep):
+                found = self.bound(number, room.machine).run(known, room)
+                known.update(zip(step.outputs, found, strict=True))
+            else:
+                node = step.node
+                known[node] = call_library(node, [known[c] for c in node.inputs], room)
+            for node in self._released[number]:
+                del known[node]
+        return _own([known[node] for node in self.outputs], arrays, room)
+
+
+def _reads(step: TensorStep) -> tuple[Node, ...]:
+    if isinstance(step, KernelStep):
+        return tuple(load.node for load in step.loads)
+    return step.node.inputs
+
+
+def filled(node: Node, room: Room) -> DeviceArray:
+    """A constant: one element, seen at every place."""
+    one = np.asarray(node.op.value, node.type.dtype.numpy)
+    made = upload(one, room.machine, DeviceMemory(room.machine, one.nbytes))
+    view: Any = np.broadcast_to(made, node.type.shape)
+    return view
+
+
+def _own(
+    arrays: Sequence[DeviceArray], given: Sequence[DeviceArray], room: Room
+) -> list[DeviceArray]:
+    """Outputs in row-major memory that neither an input nor another output shares."""
+    taken = [array.memory for array in given]
+    owned: list[DeviceArray] = []
+    for array in arrays:
+        shared = any(array.memory is memory for memory in taken)
+        whole = array.is_launchable and array.nbytes == array.memory.nbytes
+        if shared or not whole:
+            array = copied(array, room)
+        taken.append(array.memory)
+        owned.append(array)
+    return owned
+
+
+def copied(array: DeviceArray, room: Room) -> DeviceArray:
+    """A row-major copy with memory of its own."""
+    made = room.like(array.shape, array.dtype)
+    copy_into(made, array)
+    return made
+
+
+@lru_cache(maxsize=256)
+def compile_dense(program: Program) -> DenseExecutable:
+    """The executable of a whole-tensor program on GPUs, planned once. Needs no MLIR bindings."""
+    rewritten = for_kernels(program)
+    return DenseExecutable(program, rewritten.outputs, plan(rewritten, True, True, GPU))
+
+
+def dense_code(program: Program, stage: str) -> str:
+    """The text of one stage of a program's kernels: "triton", "ttir" or "ptx" (for sm_90).
+
+    Raises:
+        InvalidValue: there is no such stage.
+    """
+    if stage not in STAGES:
+        expected = ", ".join(("gf_tensor", *STAGES))
+        raise InvalidValue(f"generated_code expected one of {expected} on a GPU, got {stage!r}.")
+    sources = [s for step in compile_dense(program).kernels for s in sources_of(step)]
+    if stage == "triton":
+        return "\n".join(source.text for source in sources)
+    texts = []
+    for source in sources:
+        aligned = [p.type.startswith("*") for p in source.parameters]
+        texts.append(str(compile_kernel(source, CAPABILITY, aligned).asm[stage]))
+    return "\n".join(texts)
+
+
+@dataclass(frozen=True)
+class PreparedDense:
+    """A program bound to memory: running it computes its one output again, in place."""
+
+    calls: tuple[Callable[[], Any], ...]
+
+    def run(self) -> None:
+        for call in self.calls:
+            call()
+
+
+def prepare_dense(
+    executable: DenseExecutable, arrays: Sequence[DeviceArray], output: DeviceArray, room: Room
+) -> PreparedDense:
+    """Bind an executable with one output to the memory of its inputs and its output."""
+    step = executable.steps[0] if len(executable.steps) == 1 else None
+    direct = isinstance(step, KernelStep) and all(a.is_launchable for a in arrays)
+    if direct and step is not None and isinstance(step, KernelStep):
+        known = dict(zip(executable.program.inputs, arrays, strict=True))
+        known.update({n: filled(n, room) for n in executable._constants})
+        bound = executable.bound(0, room.machine)
+        return PreparedDense((bound.prepared(known, room, {executable.outputs[0]: output}),))
+
+    def again() -> None:
+        (value,) = executable.run(arrays, room)
+        copy_into(output, contiguous(value))
+
+    return PreparedDense((again,))

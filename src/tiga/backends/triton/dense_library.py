@@ -1,0 +1,163 @@
+"""Ops of whole-tensor programs that stand by themselves on a GPU: views, joins, picks, products."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton import dense_rows as rows
+from tiga.backends.triton.dense_matmul import ProductTile, product
+from tiga.backends.triton.dense_moves import contiguous, copy_into, pick_into
+from tiga.backends.triton.dense_run import Room
+from tiga.errors import UnsupportedByBackend
+from tiga.ops.tensor_views import along, stepped
+from tiga.runtime.device_array import DeviceArray, upload
+from tiga.trace.node import Node
+
+Call = Callable[[Node, Sequence[DeviceArray], Room], DeviceArray]
+
+
+def call_library(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    """One op on arrays of a GPU.
+
+    Raises:
+        UnsupportedByBackend: it has no form there.
+    """
+    if node.type.size == 0 or any(child.type.size == 0 for child in node.inputs):
+        return _of_nothing(node, inputs, room)
+    call = CALLS.get(node.op.name)
+    if call is None:
+        raise UnsupportedByBackend(
+            f"{node.op.name} of {', '.join(str(n.type.dtype) for n in node.inputs)} has no form on "
+            f"GPUs yet (built at {node.where}); copy its operands to the CPU by name: x.cpu()."
+        )
+    return call(node, inputs, room)
+
+
+def _of_nothing(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    """A result that depends on extents and on no element, or has none."""
+    made = room.array(node.type)
+    if node.type.size == 0:
+        return made
+    nothing = [np.empty((1, *a.shape), a.dtype) for a in inputs if a.size == 0]
+    if len(nothing) < len(inputs):
+        return CALLS[node.op.name](node, inputs, room)
+    value = np.broadcast_to(node.op.reference(*nothing)[0], node.type.shape)
+    return upload(np.asarray(value, node.type.dtype.numpy), room.machine, made.memory)
+
+
+# views
+
+
+def _reshape(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    return contiguous(inputs[0]).reshape(node.type.shape)
+
+
+def _permute(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    return inputs[0].transpose(node.op.axes)
+
+
+def _broadcast(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    view: Any = np.broadcast_to(inputs[0], node.type.shape)
+    return view
+
+
+def _slice(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    op = node.op
+    return inputs[0][along(op.axis, stepped(op.start, op.count, op.step))]
+
+
+def _same(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    return inputs[0]
+
+
+# copies
+
+
+def _join(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    made, start = room.array(node.type), 0
+    for part in inputs:
+        count = part.shape[node.op.axis]
+        copy_into(made[along(node.op.axis, slice(start, start + count))], part)
+        start += count
+    return made
+
+
+def _unslice(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    made, op = room.array(node.type), node.op
+    room.machine.zero(made.address, made.nbytes)
+    count = inputs[0].shape[op.axis]
+    copy_into(made[along(op.axis, stepped(op.start, count, op.step))], inputs[0])
+    return made
+
+
+def _pick(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    made = room.array(node.type)
+    x, index = map(contiguous, inputs)
+    pick_into(made, x, index, node.op.axis, node.op.name == "take_along", node.where)
+    return made
+
+
+# kernels along the last axis
+
+
+def _last(array: DeviceArray, axis: int) -> DeviceArray:
+    """A contiguous array with this axis last."""
+    order = [i for i in range(array.ndim) if i != axis]
+    return contiguous(array.transpose([*order, axis]))
+
+
+def _argument(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    dtype = node.inputs[0].type.dtype
+    if dtype.is_complex:
+        raise UnsupportedByBackend(f"{node.op.name} of complex numbers has no order.")
+    x, made = _last(inputs[0], node.op.axis), room.array(node.type)
+    columns = x.shape[-1]
+    source = rows.arg_extremum(node.op.name, dtype, rows.window_of(columns))
+    room.machine.bind(source, (x.size // columns, 1, 1), [None, None, columns])(
+        [x.address, made.address]
+    )
+    return made
+
+
+def _running_sum(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    dtype, axis = node.type.dtype, node.op.axis
+    if dtype.is_complex:
+        raise UnsupportedByBackend(
+            f"running sums of complex numbers have no form on GPUs yet (built at {node.where})."
+        )
+    x = _last(inputs[0], axis)
+    columns, made = x.shape[-1], room.like(x.shape, x.dtype)
+    source = rows.running_sum(dtype, bool(node.op.reverse), rows.window_of(columns))
+    room.machine.bind(source, (x.size // columns, 1, 1), [None, None, columns])(
+        [x.address, made.address]
+    )
+    order = list(range(made.ndim - 1))
+    order.insert(axis, made.ndim - 1)
+    return made.transpose(order)
+
+
+def _matmul(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    a, b = map(contiguous, inputs)
+    made = room.array(node.type)
+    *batch, count, inner = a.shape
+    columns = b.shape[-1]
+    tile = ProductTile.of(count, columns, inner)
+    grid = (-(-count // tile.rows), -(-columns // tile.columns), math.prod(batch))
+    source = product(node.type.dtype, tile)
+    room.machine.bind(source, grid, [None, None, None, count, columns, inner])(
+        [a.address, b.address, made.address]
+    )
+    return made
+
+
+CALLS: dict[str, Call] = {
+    "reshape": _reshape, "permute": _permute, "broadcast": _broadcast, "slice": _slice,
+    "stop_gradient": _same, "join": _join, "concat": _join, "unslice": _unslice,
+    "index_take": _pick, "take_along": _pick, "argmax": _argument, "argmin": _argument,
+    "cumsum": _running_sum, "matmul": _matmul,
+}  # fmt: skip
+
+FREE = frozenset(("reshape", "permute", "broadcast", "slice", "stop_gradient"))
+"""What only views."""

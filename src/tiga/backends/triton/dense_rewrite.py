@@ -1,0 +1,45 @@
+"""Whole-tensor programs in the form that GPU kernels take: reductions along the last axes."""
+
+from tiga.ops.feature import permute
+from tiga.ops.pointwise import cast
+from tiga.ops.tensor_reduce import Max, Min, Reduction
+from tiga.passes.tensor_fusable import REDUCTIONS, prefix, suffix
+from tiga.trace.node import Node, rewrite
+from tiga.trace.program import Program
+from tiga.types import Shape, bool_, int8
+
+_QUANTIFIERS = {"all_axes": Min, "any_axes": Max}
+
+
+def for_kernels(program: Program) -> Program:
+    """An equal program whose reductions kernels compute: others go over moved axes, and truth
+    values over whole numbers."""
+    outputs = rewrite(program.outputs, _rule)
+    return Program(program.inputs, tuple(outputs))
+
+
+def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    if node.op.name in _QUANTIFIERS and inputs[0].type.size:
+        kind = _QUANTIFIERS[node.op.name]
+        whole = _reduced(kind(node.op.axes), cast(inputs[0], int8), node.where)
+        return cast(whole, bool_)
+    if node.op.name in REDUCTIONS and inputs[0].type.size:
+        if node.op.name != "sum_axes" and inputs[0].type.dtype == bool_:
+            whole = _reduced(node.op, cast(inputs[0], int8), node.where)
+            return cast(whole, bool_)
+        return _reduced(node.op, inputs[0], node.where)
+    return None
+
+
+def _reduced(op: Reduction, x: Node, where: str | None) -> Node:
+    shape, axes = x.type.shape, op.axes
+    ends = suffix(shape, axes) is not None or prefix(shape, axes) is not None
+    if ends:
+        return op(x, where=where)
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    moved = permute(x, (*kept, *axes))
+    return type(op)(_last(len(axes), len(shape)))(moved, where=where)
+
+
+def _last(count: int, rank: int) -> Shape:
+    return tuple(range(rank - count, rank))

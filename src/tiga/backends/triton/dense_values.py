@@ -1,0 +1,200 @@
+"""Numbers of whole-tensor kernels as text: one expression, or two for a complex number."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
+from tiga.backends.triton.evaluate import round_to
+from tiga.ops.base import Op
+from tiga.ops.monoid import MONOIDS
+from tiga.ops.tensor_complex import REAL_OF
+from tiga.passes.tensor_fusable import COMPLEX_OPS, Target
+from tiga.types import DType, bool_
+
+Value = tuple[Term, ...]
+Keep = Callable[[Term], Term]
+
+FUNCTIONS = {
+    name: name
+    for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "erfc", "hypot",
+        "log10", "log2", "logaddexp", "nextafter", "remainder", "sinh", "tan",
+    )
+} | {"floor_divide": "floor_div"}  # fmt: skip
+"""Functions of kernels (`math_compiled`) that compute an op by themselves."""
+
+INT_FUNCTIONS = {"floor_divide": "int_floor_div", "remainder": "int_remainder"}
+
+GPU = Target(
+    functions=frozenset(FUNCTIONS),
+    complex_ops=COMPLEX_OPS | {"cast", "eq", "ne"},
+    unsigned=True,
+)
+"""What these kernels compute."""
+
+_MONOIDS = {"add": "sum", "maximum": "max", "minimum": "min"}
+_LONG = 40
+"""Characters of an expression from which it gets a name of its own."""
+
+
+def part_dtype(dtype: DType) -> DType:
+    """The type of a value's parts in memory."""
+    return REAL_OF.get(dtype, dtype)
+
+
+def parts(dtype: DType) -> int:
+    """Into how many numbers a value falls."""
+    return 2 if dtype.is_complex else 1
+
+
+class Naming:
+    """Arithmetic whose longer results get names, so that no text is written twice."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._plain, self._keep = TritonArithmetic(), keep
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._plain, name)
+
+        def apply(*args: Any) -> Term:
+            term: Term = method(*args)
+            return self._keep(term) if len(term.text) > _LONG else term
+
+        return apply
+
+
+def number(text: str, dtype: DType) -> Value:
+    """A constant as the program spells it."""
+    if dtype.is_complex:
+        real, imag = map(float.fromhex, text.split(","))
+        return literal(real, part_dtype(dtype)), literal(imag, part_dtype(dtype))
+    plain = float.fromhex(text) if dtype.is_float else int(text)
+    return (literal(plain, dtype.compute),)
+
+
+def identity(name: str, dtype: DType) -> Value:
+    """What combining with changes nothing."""
+    if dtype.is_complex:
+        return (literal(0.0, part_dtype(dtype)),) * 2
+    plain = MONOIDS[_MONOIDS[name]].identity(dtype)
+    return (literal(float(plain) if dtype.is_float else int(plain), dtype.compute),)
+
+
+def loaded(text: str, dtype: DType) -> Term:
+    """A loaded number as it computes."""
+    compute = dtype.compute
+    return Term(text if compute == dtype else f"{text}.to({dtype_text(compute)})", compute)
+
+
+def apply(
+    op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value], keep: Keep
+) -> Value:
+    """A pointwise op on values of the given types, rounded to a 16-bit type where it has one."""
+    arithmetic = Naming(keep)
+    if dtype.is_complex or any(d.is_complex for d in sources):
+        if op.name == "cast":
+            return _cast_complex(arithmetic, args[0], sources[0], dtype)
+        return _COMPLEX[op.name](arithmetic, *args)
+    plain = [arg[0] for arg in args]
+    if op.name == "cast":
+        value = arithmetic.cast(plain[0], sources[0].compute, dtype)
+        return (arithmetic.cast(value, dtype, dtype.compute),)
+    value = _function(op, plain) if op.name in FUNCTIONS else op.lower(arithmetic, *plain)  # type: ignore[attr-defined]
+    exact = getattr(op, "exact", False)
+    return (value if exact else round_to(value, dtype),)
+
+
+def _function(op: Op, args: Sequence[Term]) -> Term:
+    first = typed(args[0])
+    table = FUNCTIONS if first.dtype.is_float else INT_FUNCTIONS
+    texts = ", ".join(typed(arg).text for arg in args)
+    return Term(f"{table[op.name]}({texts})", first.dtype)
+
+
+def combined(name: str, dtype: DType, a: Value, b: Value) -> Value:
+    """Two values of a reduction."""
+    arithmetic = TritonArithmetic()
+    if dtype.is_complex:
+        return tuple(arithmetic.add(x, y) for x, y in zip(a, b, strict=True))
+    return (getattr(arithmetic, name)(a[0], b[0]),)
+
+
+def multiplied(dtype: DType, a: Value, b: Value) -> Value:
+    """The product of two values, not rounded."""
+    arithmetic = TritonArithmetic()
+    return _mul(arithmetic, a, b) if dtype.is_complex else (arithmetic.mul(a[0], b[0]),)
+
+
+def reduced(name: str, dtype: DType, value: Value, axis: int | None, keep: bool) -> Value:
+    """All elements along an axis, or (None) all there are, as one."""
+    where = "None" if axis is None else str(axis)
+    kept = ", keep_dims=True" if keep else ""
+    return tuple(Term(_reduction(name, part, where, kept), part.dtype) for part in value)
+
+
+def _reduction(name: str, part: Term, axis: str, kept: str) -> str:
+    text, dtype = typed(part).text, part.dtype
+    if name == "add":
+        total = f"tl.sum({text}, {axis}{kept})"
+    else:
+        function = name if dtype.is_float else f"int_{name}"
+        total = f"tl.reduce({text}, {axis}, {function}{kept})"
+    narrow = not dtype.is_float and dtype.itemsize < 4
+    return f"{total}.to({dtype_text(dtype)})" if narrow else total
+
+
+def selected(mask: str, a: Value, b: Value) -> Value:
+    """`a` where the mask holds, else `b`."""
+    condition, arithmetic = Term(mask, bool_), TritonArithmetic()
+    return tuple(arithmetic.select(condition, x, y) for x, y in zip(a, b, strict=True))
+
+
+# complex arithmetic on pairs of real numbers
+
+
+def _cast_complex(a: Any, value: Value, source: DType, target: DType) -> Value:
+    part = part_dtype(target)
+    if not source.is_complex:
+        return a.cast(value[0], source.compute, part), literal(0.0, part)
+    if target.is_complex:
+        own = part_dtype(source)
+        return a.cast(value[0], own, part), a.cast(value[1], own, part)
+    assert target == bool_, f"cast of {source} to {target}"
+    zero = literal(0.0, part_dtype(source))
+    return (a.logical_or(a.compare("ne", value[0], zero), a.compare("ne", value[1], zero)),)
+
+
+def _mul(a: Any, x: Value, y: Value) -> Value:
+    real = a.sub(a.mul(x[0], y[0]), a.mul(x[1], y[1]))
+    return real, a.add(a.mul(x[0], y[1]), a.mul(x[1], y[0]))
+
+
+def _div(a: Any, x: Value, y: Value) -> Value:
+    """Smith's division: by the larger part of y, so that its square does not overflow."""
+    swap = a.compare("lt", a.abs(y[0]), a.abs(y[1]))
+    large, small = a.select(swap, y[1], y[0]), a.select(swap, y[0], y[1])
+    ratio = a.div(small, large)
+    scale = a.add(large, a.mul(small, ratio))
+    first, second = a.select(swap, x[1], x[0]), a.select(swap, x[0], x[1])
+    real = a.div(a.add(first, a.mul(second, ratio)), scale)
+    imag = a.div(a.sub(second, a.mul(first, ratio)), scale)
+    return real, a.select(swap, a.neg(imag), imag)
+
+
+_COMPLEX: dict[str, Callable[..., Value]] = {
+    "add": lambda a, x, y: (a.add(x[0], y[0]), a.add(x[1], y[1])),
+    "sub": lambda a, x, y: (a.sub(x[0], y[0]), a.sub(x[1], y[1])),
+    "mul": _mul,
+    "div": _div,
+    "neg": lambda a, x: (a.neg(x[0]), a.neg(x[1])),
+    "conj": lambda a, x: (x[0], a.neg(x[1])),
+    "real": lambda a, x: (x[0],),
+    "imag": lambda a, x: (x[1],),
+    "make_complex": lambda a, x, y: (x[0], y[0]),
+    "stop_gradient": lambda a, x: x,
+    "where": lambda a, c, x, y: (a.select(c[0], x[0], y[0]), a.select(c[0], x[1], y[1])),
+    "eq": lambda a, x, y: (
+        a.logical_and(a.compare("eq", x[0], y[0]), a.compare("eq", x[1], y[1])),
+    ),
+    "ne": lambda a, x, y: (a.logical_or(a.compare("ne", x[0], y[0]), a.compare("ne", x[1], y[1])),),
+}

@@ -1,0 +1,149 @@
+"""Values through kernels on a GPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from tiga.backends.triton.dense_executable import DenseExecutable, compile_dense
+from tiga.errors import UnsupportedByBackend
+from tiga.frontends.tensor.devices import CPU
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
+from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
+from tiga.frontends.tensor.program import program_of
+from tiga.frontends.tensor.recipe import Recipe, structure
+from tiga.runtime.device_array import DeviceArray
+from tiga.trace.node import Node
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A planned expression: which values in memory its inputs are, by their place in the walk."""
+
+    executable: DenseExecutable
+    inputs: tuple[int, ...]
+
+
+CACHE: dict[Any, Entry] = {}
+"""Planned expressions by their structure, the oldest first."""
+
+MOST_ENTRIES = 1024
+
+
+class Run(NamedTuple):
+    """How values were computed; times in seconds. The launch does not wait for the GPU."""
+
+    recipe: Recipe
+    executable: DenseExecutable
+    cache_hit: bool
+    compile_ms: float
+    launch: float
+    total: float
+
+    def report(self) -> dict[str, Any]:
+        """As `Tensor.execution` tells it."""
+        return {
+            "backend": self.executable.backend,
+            "semantic_hash": self.executable.semantic_hash,
+            "cache_hit": self.cache_hit,
+            "compile_ms": self.compile_ms,
+            "launch_ms": self.launch * 1e3,
+            "materialize_ms": self.total * 1e3,
+            "kernels": len(self.executable.kernels),
+            "library_calls": self.executable.calls,
+            "saved_bytes": 0,
+            "relaxed_math": True,
+        }
+
+
+class Copy(NamedTuple):
+    """A value that was copied from another device."""
+
+    seconds: float
+
+    def report(self) -> dict[str, Any]:
+        """As `Tensor.execution` tells it."""
+        return {"backend": "copy", "materialize_ms": self.seconds * 1e3, "saved_bytes": 0}
+
+
+def _entry(roots: Sequence[Node], key: Any, order: list[Node]) -> Entry:
+    bundle = program_of(roots)
+    place = {id(node): i for i, node in enumerate(order)}
+    inputs = tuple(place[id(leaf)] for leaf in bundle.leaves)
+    lasting = all(node.op.name != "graph_call" for node in order)
+    compile_ = compile_dense if lasting else compile_dense.__wrapped__
+    entry = Entry(compile_(bundle.program), inputs)
+    if lasting:
+        CACHE[key] = entry
+    if len(CACHE) > MOST_ENTRIES:
+        del CACHE[next(iter(CACHE))]
+    return entry
+
+
+def run_on_gpu(roots: Sequence[Node], index: int, mode: str) -> tuple[list[DeviceArray], Run]:
+    """Values of `roots` on the GPU where their operands are, and how they were computed.
+
+    Raises:
+        UnsupportedByBackend: an op has no form there; or numpy is asked for by the settings.
+    """
+    if mode == "python":
+        raise UnsupportedByBackend(
+            "TIGA_TENSOR_BACKEND=python computes by numpy on the CPU, and the operands are on "
+            f"cuda:{index}; use auto or native, or copy them: x.cpu()."
+        )
+    start = perf_counter()
+    shape, order = structure(roots)
+    entry = CACHE.get(shape)
+    hit = entry is not None
+    if entry is None:
+        entry = _entry(roots, shape, order)
+    executable, where = entry.executable, room(index)
+    given = [on_gpu(order[i].cell.array, index) for i in entry.inputs]  # type: ignore[attr-defined]
+    compile_ms = executable.compile(where.machine)
+    launched = perf_counter()
+    arrays = executable.run(given, where)
+    done = perf_counter()
+    recipe = Recipe(len(roots), shape, order)
+    return arrays, Run(recipe, executable, hit, compile_ms, done - launched, done - start)
+
+
+def run_anywhere(
+    order: Sequence[Node], roots: Sequence[Node], mode: str
+) -> tuple[list[Any], Any] | None:
+    """Values of `roots` if they are on a GPU, or need copies between devices (of one); else None.
+
+    `order` has the nodes to compute, each after its inputs.
+    """
+    from tiga.frontends.tensor.evaluate import run
+
+    found = places(order, roots)
+    if any(node.op.name == "to_device" for node in order):
+        start = perf_counter()
+        (root,) = without_transfers(order, roots, lambda below: run(below, mode))
+        cell = getattr(root, "cell", None)
+        return run((root,), mode) if cell is None else ([cell.array], Copy(perf_counter() - start))
+    index = next((d.index for d in found if d is not None and d != CPU), None)
+    return None if index is None else run_on_gpu(roots, index, mode)
+
+
+def without_transfers(order: Sequence[Node], roots: Sequence[Node], run: Any) -> list[Node]:
+    """The roots with every waiting copy between devices made; `run` computes what is copied."""
+    made: dict[int, Node] = {}
+    for node in order:
+        inputs = tuple(made.get(id(child), child) for child in node.inputs)
+        if node.op.name == "to_device":
+            array = _value(inputs[0], run)
+            moved = moved_to(array, device_named(node.op.device))
+            made[id(node)] = leaf(moved, node.type)
+        elif inputs != node.inputs:
+            place = getattr(node, "place", None)
+            made[id(node)] = LazyNode(node.op, inputs, node.type, place, 1, LARGE)
+    return [made.get(id(root), root) for root in roots]
+
+
+def _value(node: Node, run: Any) -> Any:
+    cell = getattr(node, "cell", None)
+    if cell is not None:
+        return cell.array
+    (array,), _ = run((node,))
+    return array
