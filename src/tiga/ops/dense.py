@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,13 +12,20 @@ from tiga.trace.node import Node
 
 @dataclass(frozen=True)
 class Dense(Op):
-    """An op of global values only; `compute` is its meaning on plain arrays."""
+    """An op of global values only; `compute` is its meaning on plain arrays.
+
+    `widens`: 16-bit floats are given to it as float32.
+    """
+
+    widens: ClassVar[bool] = True
 
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
-        return np.asarray(self.compute(*(array[0] for array in arrays)))[None]
+        # Indexing would make numpy's scalars, whose memory is a copy, of arrays without axes.
+        plain = [array.reshape(array.shape[1:]) for array in arrays]
+        return np.asarray(self.compute(*plain))[None]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ class IndexTake(LinearFirst, name="index_take"):
     """x at the positions of an integer tensor along one axis; its axes replace that axis."""
 
     arity = 2
+    widens = False
     axis: int
 
     def infer(self, x: Type, index: Type) -> Type:
@@ -57,6 +58,7 @@ class TakeAlong(LinearFirst, name="take_along"):
     """Per line along one axis, x at the line's own positions."""
 
     arity = 2
+    widens = False
     axis: int
 
     def infer(self, x: Type, index: Type) -> Type:

@@ -15,7 +15,8 @@ def widened(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 def apply_op(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """The op on arrays with a leading axis of 1; 16-bit floats are widened, and rounded after."""
-    wide = [widened(a, n.type.dtype) for a, n in zip(arrays, node.inputs, strict=True)]
-    value = node.op.reference(*wide)
+    if getattr(node.op, "widens", True):
+        arrays = [widened(a, n.type.dtype) for a, n in zip(arrays, node.inputs, strict=True)]
+    value = node.op.reference(*arrays)
     target = node.type.dtype.numpy
     return value if value.dtype == target else value.astype(target)

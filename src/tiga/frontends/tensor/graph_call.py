@@ -1,7 +1,8 @@
 """A message-passing program as one op of whole tensors, with derivatives of every order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,100 +13,175 @@ from tiga.passes.differentiate import RULES
 from tiga.relations import Graph
 from tiga.runtime import parallel
 from tiga.runtime.pool import POOL
-from tiga.trace.derivatives import gradient, tangent, training
+from tiga.trace.derivatives import Gradient, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Space, Type
 
+EXTENTS = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
+"""Which extent of a graph a space has, by the space's name."""
 
-@dataclass(eq=False)
-class Walked:
-    """A program over the edges of one graph as it was when the call was made."""
+SERIAL_BELOW = 32768
+"""Elements up to which one thread is faster."""
 
-    program: Program
-    graph: Graph
-    token: Any
 
-    def extent(self, space: Space) -> int:
-        """How many entities a space has."""
-        if space == GLOBAL:
-            return 1
-        for relation in self.program.relations:
-            if space == relation.edge:
-                return self.graph.num_edges
-            if space == relation.src:
-                return self.graph.num_src
-            if space == relation.dst:
-                return self.graph.num_dst
-        return {"src": self.graph.num_src, "edges": self.graph.num_edges}.get(
-            space.name, self.graph.num_dst
-        )
+@lru_cache(maxsize=4096)
+def whole(type_: Type, extent: int) -> Type:
+    """The type of all entities' values as one tensor."""
+    return Type(type_.dtype, (extent, *type_.shape), GLOBAL)
 
-    def whole(self, type_: Type) -> Type:
-        """The type of all entities' values as one tensor."""
-        if type_.space == GLOBAL:
-            return type_
-        return Type(type_.dtype, (self.extent(type_.space), *type_.shape), GLOBAL)
 
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """All outputs."""
-        self.graph.require_unchanged(self.token)
-        inputs = [np.ascontiguousarray(array) for array in arrays]
-        types = [self.whole(node.type) for node in self.program.outputs]
+def _extent(topology: Any, space: Space) -> int:
+    extent: int = getattr(topology, EXTENTS[space.name])
+    return extent
+
+
+class Launch:
+    """A compiled program, with what it takes to run it on any graph."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.executable = executable(program)
+        self.types = [node.type for node in program.outputs]
+        given = {n.type.space for n in (*program.inputs, *program.outputs)} - {GLOBAL}
+        self.spaces = tuple(given)
+        self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
+
+    def type_of(self, index: int, topology: Any) -> Type:
+        """The type of an output as one tensor."""
+        type_ = self.types[index]
+        return type_ if type_.space == GLOBAL else whole(type_, _extent(topology, type_.space))
+
+    def run(self, topology: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """All outputs, on a graph or its snapshot."""
+        inputs = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        types = [self.type_of(i, topology) for i in range(len(self.types))]
         outputs = [POOL.array(t.shape, t.dtype.numpy) for t in types]
-        spaces = {n.type.space for n in (*self.program.inputs, *self.program.outputs)}
-        executable(self.program).run(
-            (self.graph,) * len(self.program.relations),
+        entities = topology.num_edges + topology.num_src + topology.num_dst
+        self.executable.run(
+            (topology,) * len(self.program.relations),
             [array.__array_interface__["data"][0] for array in inputs],
             [array.__array_interface__["data"][0] for array in outputs],
-            parallel.thread_count(),
-            {space: self.extent(space) for space in spaces if space != GLOBAL},
+            1 if entities * self.width < SERIAL_BELOW else parallel.thread_count(),
+            {space: _extent(topology, space) for space in self.spaces},
         )
         return outputs
 
 
-@dataclass(frozen=True, eq=False)
+@lru_cache(maxsize=1024)
+def launch_of(program: Program) -> Launch:
+    """The program compiled, once."""
+    return Launch(program)
+
+
+def differentiable(program: Program) -> tuple[int, ...]:
+    """The inputs that have derivatives."""
+    return tuple(i for i, n in enumerate(program.inputs) if n.type.dtype.is_float)
+
+
+@lru_cache(maxsize=1024)
+def trained_program(program: Program, wanted: tuple[int, ...]) -> Program:
+    """The program that also returns what its gradient reads."""
+    return training(program, wanted, RULES)
+
+
+@dataclass(eq=False)
+class Walk:
+    """A program on one graph as it was when the call was made. One run computes all outputs:
+    those that nobody asked for yet are kept until they are. `trained`: they include what the
+    gradient reads."""
+
+    @staticmethod
+    def of(program: Program, graph: Graph, topology: Any, grad: bool) -> "Walk":
+        """A program on a graph, whose snapshot is `topology` (a paged one itself); `grad`:
+        derivatives may be asked for."""
+        wanted = differentiable(program)
+        trained = grad and bool(wanted)
+        used = trained_program(program, wanted) if trained else program
+        return Walk(launch_of(used), graph, topology, graph.token(), trained)
+
+    launch: Launch
+    graph: Graph
+    topology: Any
+    token: Any
+    trained: bool = False
+    kept: tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]] | None = field(default=None)
+
+    def output(self, index: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """One output."""
+        found = self._known(index, arrays)
+        if found is not None:
+            return found
+        self.graph.require_unchanged(self.token)
+        outputs = dict(enumerate(self.launch.run(self.topology, arrays)))
+        found = outputs.pop(index)
+        self.kept = (tuple(arrays), outputs) if outputs else None
+        return found
+
+    def _known(self, index: int, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
+        if self.kept is None or index not in self.kept[1]:
+            return None
+        given, outputs = self.kept
+        # Memory that was written since is a copy here: what waits keeps the old value.
+        if not all(a is b for a, b in zip(given, arrays, strict=True)):
+            return None
+        found = outputs.pop(index)
+        if not outputs:
+            self.kept = None
+        return found
+
+
+@lru_cache(maxsize=1024)
+def _gradient(program: Program, wanted: tuple[int, ...], index: int) -> Gradient:
+    return gradient(program, wanted, [index], RULES)
+
+
+@lru_cache(maxsize=1024)
+def _tangent(program: Program, moving: tuple[int, ...]) -> tuple[Program, list[int]]:
+    return tangent(program, moving, RULES)
+
+
+@dataclass(frozen=True)
 class GraphCall(Dense):
     """Output number `index` of a program over a graph."""
 
     name: ClassVar[str] = "graph_call"
-    __eq__ = object.__eq__  # the base class compares fields only of its own
-    __hash__ = object.__hash__
-    walked: Walked
+    widens = False
+    walk: Walk
     index: int
 
     def infer(self, *types: Type) -> Type:
-        return self.walked.whole(self.walked.program.outputs[self.index].type)
+        return self.walk.launch.type_of(self.index, self.walk.topology)
 
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
-        return self.walked.run(arrays)[self.index]
+        return self.walk.output(self.index, arrays)
+
+    def _walk(self, program: Program, trained: bool = False) -> Walk:
+        walk = self.walk
+        return Walk(launch_of(program), walk.graph, walk.topology, walk.token, trained)
 
     def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
-        program, graph = self.walked.program, self.walked.graph
-        wanted = [i for i, n in enumerate(program.inputs) if n.type.dtype.is_float]
+        walk, wanted = self.walk, differentiable(self.walk.launch.program)
         if not wanted:
             return (None,) * len(inputs)
-        trained = training(program, wanted, RULES)
-        walked = self.walked
-        if len(trained.outputs) > len(program.outputs):
-            walked = Walked(trained, graph, self.walked.token)
-        found = gradient(trained, wanted, [self.index], RULES)
-        saved = {i: GraphCall(walked, i) for i in range(len(trained.outputs))}
+        if not walk.trained:
+            walk = self._walk(trained_program(walk.launch.program, wanted), True)
+        found = _gradient(walk.launch.program, wanted, self.index)
         arguments = [
-            inputs[i] if kind == "input" else saved[i](*inputs) if kind == "output" else ct
+            inputs[i] if kind == "input" else
+            GraphCall(walk, i)(*inputs) if kind == "output" else ct
             for kind, i in found.arguments
-        ]
-        backward = Walked(found.program, graph, self.walked.token)
+        ]  # fmt: skip
+        backward = self._walk(found.program)
         parts: list[Node | None] = [None] * len(inputs)
         for place, i in enumerate(found.wanted):
             parts[i] = GraphCall(backward, place)(*arguments)
         return parts
 
     def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
-        moving = [i for i, t in enumerate(tangents) if t is not None]
-        program, live = tangent(self.walked.program, moving, RULES)
+        moving = tuple(i for i, t in enumerate(tangents) if t is not None)
+        program, live = _tangent(self.walk.launch.program, moving)
         if self.index not in live:
             return []
-        forward = Walked(program, self.walked.graph, self.walked.token)
         given = [t for t in tangents if t is not None]
-        return [GraphCall(forward, live.index(self.index))(*inputs, *given)]
+        return [GraphCall(self._walk(program), live.index(self.index))(*inputs, *given)]

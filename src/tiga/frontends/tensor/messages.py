@@ -1,37 +1,42 @@
 """`MessagePassing` on native tensors: `edge` and `node` to one program, and its call.
 
 They run at every call, on tensors that stand for all edges or nodes, so nothing they read can go
-stale; equal programs share their kernels.
+stale; what they build is looked up by its structure (`capture.py`).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.message_passing import Masked, MessagePassing
-from tiga.frontends.tensor.build import SCALARS, as_tensor, result
+from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.tensor.build import apply, as_tensor, extent_of
+from tiga.frontends.tensor.capture import (
+    EDGES,
+    NODES,
+    Field,
+    Found,
+    Given,
+    Number,
+    Place,
+    Plan,
+    Rows,
+    plan_of,
+    rows_of,
+    sketch,
+    stand_in,
+)
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import from_numpy
-from tiga.frontends.tensor.entities import Entities
-from tiga.frontends.tensor.graph_call import GraphCall, Walked
-from tiga.frontends.tensor.indexing import take
-from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
-from tiga.ops.align import align, expand_to
-from tiga.ops.feature import reshape
-from tiga.ops.leaf import Input, stop_gradient
-from tiga.ops.message import gather
-from tiga.ops.pointwise import where
-from tiga.reducers import Bound, Messages, Reducer
+from tiga.frontends.tensor.graph_call import GraphCall, Walk
+from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.reduced import address, form_of, leaves_of, mapped
+from tiga.ops.tensor_index import IndexTake
 from tiga.relations import Graph
-from tiga.trace.node import Node, intern, rewrite
-from tiga.trace.program import Program
-from tiga.types import GLOBAL, Relation, Space, Type, bool_
-
-EDGES, NODES = 1_000_003, 1_000_033
-"""Made-up extents that no feature axis has."""
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type, int64
 
 RELATION = Relation("edges", Space("src", "node"), Space("dst", "node"))
 SQUARE = Relation("edges", Space("node", "node"), Space("node", "node"))
@@ -67,40 +72,52 @@ class FieldView:
         raise InvalidValue(f"fields cannot be assigned ({here()}); use a variable.")
 
 
-@dataclass
-class Capture:
-    """One run of `edge` and `node`: inputs of the program as they are met."""
+class Spec(NamedTuple):
+    """What a program is specialised to besides its structure: one field of the call."""
+
+    namespace: str
+    name: str
+    dtype: DType
+    shape: Shape
+    grad: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """What `edge` and `node` are called with, for fields of given names and types, and what was
+    made of what they built."""
 
     relation: Relation
-    shared: dict[Node, Node] = field(default_factory=dict)
-    inputs: list[Node] = field(default_factory=list)
-    sources: list[Node] = field(default_factory=list)
-
-    def input(self, source: Node, label: str, of: Type) -> Node:
-        """The program's input for a value of the call."""
-        made = Input(f"{label}:{len(self.sources)}", of)
-        node = intern(made, (), of, source.where)
-        self.inputs.append(node)
-        self.sources.append(source)
-        return node
-
-    def leaf(self, node: Node) -> Node:
-        """A tensor that `edge` or `node` uses beside its fields: the same for all entities."""
-        if node not in self.shared:
-            self.shared[node] = self.input(node, "global", node.type)
-        return self.shared[node]
-
-    def stand_in(self, like: Tensor, extent: int) -> Tensor:
-        """A tensor that stands for a field of `extent` entities."""
-        kind = like._node.type.with_shape((extent, *like.shape[1:]))
-        made = Tensor(LazyNode(Leaf(kind, "edge or node"), (), kind, user_place()), like._grad)
-        made._leaf = True
-        return made
+    edge_views: tuple[FieldView, ...]
+    node_view: FieldView
+    on_edges: dict[Node, Place]
+    on_nodes: dict[Node, Place]
+    rows: Found = field(default_factory=Found)
 
 
-def _extents(graph: Graph) -> dict[str, int]:
-    return {"src": graph.num_src, "dst": graph.num_dst, "edge": graph.num_edges,
-            "ndata": graph.num_dst}  # fmt: skip
+@lru_cache(maxsize=256)
+def template_of(specs: tuple[Spec, ...]) -> Template:
+    """The template for these fields."""
+    square = any(spec.namespace == "ndata" for spec in specs)
+    relation = SQUARE if square else RELATION
+    edges: dict[Node, Place] = {}
+    nodes: dict[Node, Place] = {}
+
+    def view(end: str, on_edges: bool) -> FieldView:
+        values = {}
+        for spec in specs:
+            if spec.namespace != end and not (spec.namespace == "ndata" and end != "edge"):
+                continue
+            space = relation.edge if end == "edge" else relation.end(end)
+            made = stand_in(spec.dtype, spec.shape, EDGES if on_edges else NODES, spec.grad)
+            place = Place(Field(spec.namespace, spec.name), space, spec.dtype, spec.shape, end,
+                          on_edges)  # fmt: skip
+            (edges if on_edges else nodes)[made._node] = place
+            values[spec.name] = made
+        return FieldView(end, values)
+
+    views = tuple(view(end, True) for end in ("src", "dst", "edge"))
+    return Template(relation, views, view("dst", False), edges, nodes)
 
 
 def _check(namespace: str, name: str, value: Any, extent: int) -> Tensor:
@@ -119,161 +136,94 @@ def _check(namespace: str, name: str, value: Any, extent: int) -> Tensor:
     return value
 
 
-def _fields(graph: Graph, given: Mapping[str, Any]) -> dict[str, dict[str, Tensor]]:
-    if not isinstance(graph, Graph):
-        raise InvalidType(f"graph= expected a tg.Graph, got {type(graph).__name__} ({here()}).")
+def _fields(graph: Graph, topology: Any, given: Mapping[str, Any]) -> dict[Any, Tensor]:
+    """The fields of a call by namespace and name, checked."""
     if given["ndata"] is not None and (given["src"] or given["dst"]):
         raise InvalidType(f"ndata= stands for src= and dst=; give one or the other ({here()}).")
-    extents = _extents(graph)
-    checked = {
-        namespace: {n: _check(namespace, n, v, extents[namespace]) for n, v in values.items()}
-        for namespace, values in given.items()
-        if values
-    }
-    if graph.permutes_edges:
-        order = from_numpy(np.array(graph.edge_permutation))
-        edge = checked.get("edge", {})
-        checked["edge"] = {name: take(value, order, axis=0) for name, value in edge.items()}
-    return checked
+    extents = {"src": topology.num_src, "dst": topology.num_dst, "edge": topology.num_edges,
+               "ndata": topology.num_dst}  # fmt: skip
+    return {
+        (namespace, name): _check(namespace, name, value, extents[namespace])
+        for namespace, values in given.items() if values
+        for name, value in values.items()
+    }  # fmt: skip
+
+
+def _topology(graph: Any) -> Any:
+    """The graph as it is now: looking at its index arrays again would take time."""
+    if not isinstance(graph, Graph):
+        raise InvalidType(f"graph= expected a tg.Graph, got {type(graph).__name__} ({here()}).")
+    return graph if graph.paged else graph.snapshot()
+
+
+def _edge_order(topology: Any) -> LazyNode | None:
+    """The user's number of each edge, in CSR order; None where the two orders are one."""
+    if isinstance(topology, Graph):
+        order = topology.edge_permutation if topology.permutes_edges else None
+        return None if order is None else _indices(np.asarray(order))
+    if topology.csr.permutation is None:
+        return None
+    found: LazyNode = topology.get("native_edge_order", lambda csr: _indices(csr.permutation))
+    return found
+
+
+def _indices(array: np.ndarray) -> LazyNode:
+    wide = np.array(array, np.int64)
+    return leaf(wide, Type(int64, wide.shape, GLOBAL))
+
+
+def _options(function: Callable[..., Any], taken: int, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the call that a function takes."""
+    if not params:
+        return {}
+    code = getattr(function, "__func__", function).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {n: v for n, v in params.items() if n in names[taken:]}
 
 
 @dataclass
-class Kernel:
-    """A message-passing kernel on the fields of one call."""
+class Call:
+    """One call of a kernel: what its program is, and what its inputs are now."""
 
     kernel: MessagePassing
-    fields: Mapping[str, Mapping[str, Tensor]]
+    template: Template
     params: Mapping[str, Any]
+    order: list[Node] = field(default_factory=list)
+    numbers: list[Any] = field(default_factory=list)
+    grad: bool = False
 
-    def __post_init__(self) -> None:
-        relation = SQUARE if "ndata" in self.fields else RELATION
-        self.capture = Capture(relation)
-        self.relation = relation
-        self.inputs: dict[tuple[str, str], Node] = {}
-
-    def _input(self, namespace: str, name: str) -> Node:
-        key = (namespace, name)
-        if key not in self.inputs:
-            source = self.fields[namespace][name]._node
-            space = {"src": self.relation.src, "dst": self.relation.dst,
-                     "ndata": self.relation.dst, "edge": self.relation.edge}[namespace]  # fmt: skip
-            of = Type(source.type.dtype, source.type.shape[1:], space)
-            self.inputs[key] = self.capture.input(source, f"{namespace}.{name}", of)
-        return self.inputs[key]
-
-    def _view(self, end: str, entities: Entities, on_edges: bool) -> FieldView:
-        namespace = end if end in self.fields else "ndata" if end != "edge" else "edge"
-        values = {}
-        for name, tensor in self.fields.get(namespace, {}).items():
-            made = self.capture.stand_in(tensor, entities.extent)
-            node = self._input(namespace, name)
-            if on_edges and end != "edge":
-                node = gather(self.relation, end, node)
-            entities.values[made._node] = node
-            values[name] = made
-        return FieldView(end, values)
-
-    def _options(self, function: Callable[..., Any], taken: int) -> dict[str, Any]:
-        code = getattr(function, "__func__", function).__code__
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        return {n: v for n, v in self.params.items() if n in names[taken:]}
-
-    def outputs(self) -> Any:
-        """What the kernel returns, as nodes of destinations, in the containers of the user."""
-        edges = Entities(self.relation.edge, EDGES, self.capture.leaf)
-        views = [self._view(end, edges, True) for end in ("src", "dst", "edge")]
-        edge = self.kernel.edge
-        sent = edge(*views, **self._options(edge, 4))
-        rows = _mapped(lambda leaf: self._reduce(leaf, edges), sent)
-        return self._finish(rows)
-
-    def _finish(self, rows: Any) -> Any:
-        """`node` on the reduced messages."""
+    def plan(self) -> Plan:
+        """The program of what `edge` and `node` build now."""
+        template, edge = self.template, self.kernel.edge
+        sent = edge(*template.edge_views, **_options(edge, 4, self.params))
+        tree = address(self.kernel.reducer, sent)
+        of = self._walk([value for one in leaves_of(tree) for value in one.values])
+        rows: Rows = template.rows.get(
+            form_of(tree), of,
+            lambda variable: rows_of(template.relation, template.on_edges, tree, of, variable),
+        )  # fmt: skip
         if type(self.kernel).node is MessagePassing.node:
-            return rows
-        nodes = Entities(self.relation.dst, NODES, self.capture.leaf)
+            return rows.plan
+        return self._node(rows)
 
-        def stand_in(row: Node) -> Tensor:
-            kind = Type(row.type.dtype, (NODES, *row.type.shape), GLOBAL)
-            made = Tensor(LazyNode(Leaf(kind, "edge or node"), (), kind, user_place()), True)
-            nodes.values[made._node] = row
-            return made
+    def _node(self, rows: Rows) -> Plan:
+        template, node, grad = self.template, self.kernel.node, self.grad
+        value = node(template.node_view, rows.view(grad), **_options(node, 3, self.params))
+        made = mapped(lambda leaf: as_tensor(leaf, "`node`'s result"), value)
+        of = self._walk(leaves_of(made))
+        plan: Plan = rows.plans.get(
+            (grad, form_of(made)), of,
+            lambda variable: plan_of(rows, grad, template.on_nodes, made, of, variable),
+            rows.variable,
+        )  # fmt: skip
+        return plan
 
-        node = self.kernel.node
-        value = node(self._view("dst", nodes, False), _mapped(stand_in, rows),
-                     **self._options(node, 3))  # fmt: skip
-        return _mapped(lambda leaf: nodes.each(as_tensor(leaf, "`node`'s result")._node), value)
-
-    def _reduce(self, leaf: Any, edges: Entities) -> Node:
-        keeps = []
-        while isinstance(leaf, Masked):
-            keeps.append(leaf.keep)
-            leaf = leaf.value
-        bound = leaf if isinstance(leaf, Bound) else self._address(leaf)
-        parts = []
-        for message in bound.messages:
-            if isinstance(message, Masked):
-                keeps.append(message.keep)
-                message = message.value
-            parts.append(edges.each(as_tensor(message, "a message")._node))
-        if not keeps:
-            return bound.reducer.rows(Messages(self.relation, tuple(parts)))
-        keep = _mask([edges.each(as_tensor(k, "tg.mask")._node) for k in keeps], parts)
-        guarded = _guarded(parts, keep)
-        return bound.reducer.rows(Messages(self.relation, tuple(guarded), keep))
-
-    def _address(self, message: Any) -> Bound:
-        reducer = self.kernel.reducer
-        if not isinstance(reducer, Reducer):
-            raise InvalidType(f"`reducer` must be a reducer such as tg.sum(), got {reducer!r}.")
-        if not hasattr(reducer, "rows") or getattr(reducer, "arguments", 1) != 1:
-            raise InvalidType(
-                f"{type(reducer).__name__} on native tensors expects `self.reducer(...)` with its "
-                f"arguments ({here()})."
-            )
-        return Bound(reducer, (message,))
-
-
-def _mask(keeps: list[Node], parts: list[Node]) -> Node:
-    """All masks as one, with axes that broadcast to the largest message."""
-    from tiga.ops.pointwise import logical_and
-
-    shape = max((p.type.shape for p in parts), key=len)
-    total: Node | None = None
-    for keep in keeps:
-        if keep.type.dtype != bool_:
-            raise InvalidType(f"tg.mask: `keep` must hold bools, got {keep.type.dtype} ({here()}).")
-        own = keep.type.shape
-        if len(own) < len(shape) and own == shape[: len(own)]:
-            keep = reshape(keep, (*own, *(1,) * (len(shape) - len(own))))
-        total = keep if total is None else logical_and(*align(total, keep))
-    assert total is not None
-    return total
-
-
-def _guarded(parts: list[Node], keep: Node) -> list[Node]:
-    """`parts` such that no derivative reaches a leaf from an edge that does not count: zero times
-    an infinite derivative would be NaN."""
-    if keep.type.size != 1:
-        return parts
-    flag = reshape(keep, ())
-
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        on_edge = node.type.space == keep.type.space and node.type.dtype.is_float
-        if not on_edge or node.op.name not in ("gather", "spread", "input"):
-            return None
-        counts = expand_to(flag, node.type.shape, node.type.space)
-        return where(counts, node, stop_gradient(node))
-
-    return rewrite(parts, rule)
-
-
-def _mapped(apply: Callable[[Any], Any], tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _mapped(apply, value) for key, value in tree.items()}
-    if isinstance(tree, (tuple, list)) and not isinstance(tree, SCALARS):
-        return type(tree)(_mapped(apply, item) for item in tree)
-    return apply(tree)
+    def _walk(self, values: list[Tensor]) -> Any:
+        of = sketch([value._node for value in values])
+        self.order += of.order
+        self.numbers += of.numbers
+        self.grad = self.grad or any(value._grad for value in values)
+        return of
 
 
 def call(
@@ -281,33 +231,40 @@ def call(
     params: Mapping[str, Any],
 ) -> Any:  # fmt: skip
     """Run a kernel on a graph with native tensors; see `MessagePassing`."""
-    fields = _fields(graph, {"src": src, "dst": dst, "edge": edge, "ndata": ndata})
-    run = Kernel(kernel, fields, params)
-    tree = run.outputs()
-    flat: list[Node] = []
-
-    def number(node: Node) -> int:
-        flat.append(node)
-        return len(flat) - 1
-
-    numbered = _mapped(number, tree)
-    capture = run.capture
-    program = Program(tuple(capture.inputs), tuple(flat))
-    walked = Walked(program, graph, graph.token())
-    given = {id(t._node): t for values in fields.values() for t in values.values()}
-    tensors = [given[id(s)] for s in capture.sources if id(s) in given]
-    tensors += [v for v in params.values() if isinstance(v, Tensor)]
-    grad = any(t._grad for t in tensors) or _tracked(kernel)
+    topology = _topology(graph)
+    given = {"src": src, "dst": dst, "edge": edge, "ndata": ndata}
+    fields = _fields(graph, topology, given)
+    specs = tuple([
+        Spec(namespace, name, tensor.dtype, tensor.shape[1:], tensor._grad)
+        for (namespace, name), tensor in fields.items()
+    ])  # fmt: skip
+    run = Call(kernel, template_of(specs), params)
+    plan = run.plan()
+    inputs = tuple([_source(source, run, fields, topology) for source in plan.sources])
+    walk = Walk.of(plan.program, graph, topology, run.grad)
+    place = user_place()
+    depth, largest = extent_of(inputs)
 
     def output(index: int) -> Tensor:
-        node = GraphCall(walked, index)(*capture.sources, where=here())
-        made = result(node, *tensors)
-        made._grad = grad and node.type.dtype.is_differentiable
-        return made
+        op = GraphCall(walk, index)
+        kind = op.infer()
+        node = LazyNode(op, inputs, kind, place, depth + 1, max(largest, kind.size))
+        return Tensor(node, run.grad and kind.dtype.is_differentiable)
 
-    return _mapped(output, numbered)
+    return output(0) if plan.tree == 0 else mapped(output, plan.tree)
 
 
-def _tracked(kernel: MessagePassing) -> bool:
-    """Whether a tensor among the kernel's attributes takes part in derivatives."""
-    return any(isinstance(v, Tensor) and v._grad for v in vars(kernel).values())
+def _source(source: Any, run: Call, fields: Mapping[Any, Tensor], topology: Any) -> Node:
+    """The value of an input of the program."""
+    kind = source.__class__
+    if kind is Field:
+        node = fields[source]._node
+        order = _edge_order(topology) if source.namespace == "edge" else None
+        return node if order is None else apply(IndexTake(0), node, order)
+    if kind is Given:
+        return run.order[source.place]
+    if kind is Number:
+        op = run.numbers[source.place]
+        return leaf(np.asarray(op.value, op.of.dtype.numpy), op.of.with_shape(()))
+    order = _edge_order(topology)
+    return _indices(np.arange(topology.num_edges)) if order is None else order

@@ -1,0 +1,280 @@
+"""From what `edge` and `node` built to a program per edge and node, made once per structure.
+
+`edge` and `node` run at every call, so nothing that they read can go stale; but what they build
+is mostly what they built before. Expressions are compared by structure: only a new one becomes a
+program. Python numbers in them belong to it at first; when a structure comes with other numbers,
+its program takes them as arguments.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.entities import Entities
+from tiga.frontends.tensor.lazy import LazyNode, Leaf
+from tiga.frontends.tensor.reduced import Sent, leaves_of, mapped, reduce_sent
+from tiga.ops.align import expand_to
+from tiga.ops.leaf import Input, stop_gradient
+from tiga.ops.message import gather
+from tiga.reducers.selection import ArgExtremum
+from tiga.trace.node import Node, intern
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type, int64
+
+EDGES, NODES = 1_000_003, 1_000_033
+"""Made-up extents that no feature axis has."""
+
+
+class Field(NamedTuple):
+    """A field of the call as a source of an input."""
+
+    namespace: str
+    name: str
+
+
+class Given(NamedTuple):
+    """A tensor that `edge` or `node` used, by its place in what was walked."""
+
+    place: int
+
+
+class Number(NamedTuple):
+    """A Python number, by its place among the numbers."""
+
+    place: int
+
+
+class EdgeOrder(NamedTuple):
+    """The user's number of every edge, in CSR order."""
+
+
+Source = Field | Given | Number | EdgeOrder
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """The structure of expressions: `order` is what was walked, `numbers` the Python numbers."""
+
+    parts: tuple[Any, ...]
+    numbers: tuple[Any, ...]
+    order: list[Node]
+
+
+NUMBER = "number"
+
+
+def sketch(roots: Sequence[Node]) -> Sketch:
+    """What tells expressions from others, but for the values in memory; numbers apart."""
+    order: list[Node] = list({id(root): root for root in roots}.values())
+    places = {id(root): place for place, root in enumerate(order)}
+    parts: list[Any] = [places[id(root)] for root in roots]
+    numbers: list[Any] = []
+    for node in order:
+        if getattr(node, "cell", None) is not None:
+            if node.op.name == "constant":
+                numbers.append(node.op)
+                parts += (NUMBER, node.type)
+            else:
+                parts += (None, node.type)
+            continue
+        parts += (node.op, node.type)
+        for child in node.inputs:
+            found = places.get(id(child))
+            if found is None:
+                found = places[id(child)] = len(order)
+                order.append(child)
+            parts.append(found)
+    return Sketch(tuple(parts), tuple(numbers), order)
+
+
+@dataclass
+class Found:
+    """What was made per structure. `variable` has what takes its numbers as arguments."""
+
+    exact: dict[Any, Any] = field(default_factory=dict)
+    variable: dict[Any, Any] = field(default_factory=dict)
+
+    def get(
+        self, form: Any, of: Sketch, make: Callable[[bool], Any], variable: bool = False
+    ) -> Any:
+        """What `make(variable)` made for this structure, or makes now; `variable`: numbers are
+        known to vary."""
+        key = (form, of.parts)
+        if variable:
+            self.variable.setdefault(key, None)
+        found = self.exact.get((key, of.numbers))
+        if found is not None:
+            return found
+        if of.numbers and key in self.variable:
+            if self.variable[key] is None:
+                self.variable[key] = make(True)
+            return self.variable[key]
+        if len(self.exact) >= MOST:
+            self.exact.clear()
+            self.variable.clear()
+        found = self.exact[key, of.numbers] = make(False)
+        self.variable[key] = None
+        return found
+
+
+MOST = 1024
+"""Structures kept of one kind."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A field as `edge` or `node` sees it."""
+
+    field: Field
+    space: Space
+    dtype: DType
+    shape: Shape
+    end: str
+    on_edges: bool
+
+
+def stand_in(dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
+    """A tensor that stands for the values of all edges or nodes."""
+    kind = Type(dtype, (extent, *shape), GLOBAL)
+    made = Tensor(LazyNode(Leaf(kind, "edge or node"), (), kind, None), grad)
+    made._leaf = True
+    return made
+
+
+@dataclass
+class Capture:
+    """Inputs of a program as they are met, and where each call finds them."""
+
+    relation: Relation
+    inputs: dict[Any, Node] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+
+    def copy(self) -> "Capture":
+        """Another one that goes on from here."""
+        return Capture(self.relation, dict(self.inputs), list(self.sources))
+
+    def input(self, source: Source, of: Type, where: str | None = None) -> Node:
+        """The input for a source."""
+        if source not in self.inputs:
+            label = f"{type(source).__name__.lower()}:{'.'.join(map(str, source))}"
+            self.inputs[source] = intern(Input(label, of), (), of, where)
+            self.sources.append(source)
+        return self.inputs[source]
+
+    def entities(
+        self, space: Space, extent: int, places: dict[Node, Place], of: Sketch,
+        variable: bool, start: tuple[int, int] = (0, 0),
+    ) -> Entities:  # fmt: skip
+        """Expressions on stand-ins as values per entity; `start` counts what was walked before."""
+        place_of = {id(node): i for i, node in enumerate(of.order)}
+
+        def given(node: Node) -> Node:
+            return self.input(Given(start[0] + place_of[id(node)]), node.type, node.where)
+
+        entities = Entities(space, extent, given)
+        for node, place in places.items():
+            entities.values[node] = self.read(place)
+        if variable:
+            numbers = [n for n in of.order if getattr(n, "cell", None) and n.op.name == "constant"]
+            for i, node in enumerate(numbers):
+                scalar = self.input(Number(start[1] + i), node.type.with_shape(()))
+                entities.values[node] = _spread(stop_gradient(scalar), node.type, entities)
+        return entities
+
+    def read(self, place: Place) -> Node:
+        """A field's value, on edges gathered from its end."""
+        of = Type(place.dtype, place.shape, place.space)
+        node = self.input(place.field, of)
+        if place.on_edges and place.end != "edge":
+            node = gather(self.relation, place.end, node)
+        return node
+
+    def position(self) -> Node:
+        """The number of each edge."""
+        return self.input(EdgeOrder(), Type(int64, (), self.relation.edge))
+
+
+def _spread(scalar: Node, type_: Type, entities: Entities) -> Node:
+    shape = type_.shape
+    if shape and shape[0] == entities.extent:
+        return expand_to(scalar, shape[1:], entities.space)
+    return expand_to(scalar, shape, GLOBAL)
+
+
+@dataclass
+class Rows:
+    """Reduced messages: a tree of values of rows, and what they were made from."""
+
+    capture: Capture
+    tree: Any
+    walked: tuple[int, int]
+    variable: bool
+    views: dict[bool, Any] = field(default_factory=dict)
+    plans: Found = field(default_factory=Found)
+
+    def view(self, grad: bool) -> Any:
+        """The tree as `node` sees it: stand-ins."""
+        if grad not in self.views:
+            self.views[grad] = mapped(
+                lambda row: stand_in(row.type.dtype, row.type.shape, NODES, grad), self.tree
+            )
+        return self.views[grad]
+
+    @cached_property
+    def plan(self) -> "Plan":
+        """The program of the rows themselves."""
+        return Plan.of(self.capture, self.tree)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program, the sources of its inputs, and the tree of its outputs' numbers."""
+
+    program: Program
+    sources: tuple[Source, ...]
+    tree: Any
+
+    @staticmethod
+    def of(capture: Capture, tree: Any) -> "Plan":
+        """The program that computes a tree of values of rows."""
+        outputs: list[Node] = []
+
+        def number(node: Node) -> int:
+            outputs.append(node)
+            return len(outputs) - 1
+
+        numbered = mapped(number, tree)
+        program = Program(tuple(capture.inputs.values()), tuple(outputs))
+        return Plan(program, tuple(capture.sources), numbered)
+
+
+def rows_of(
+    relation: Relation, places: dict[Node, Place], tree: Any, of: Sketch, variable: bool
+) -> Rows:
+    """What was sent, a tree of `Sent`, reduced."""
+    capture = Capture(relation)
+    edges = capture.entities(relation.edge, EDGES, places, of, variable)
+
+    def reduced(sent: Sent) -> Node:
+        parts, keeps = (
+            [edges.each(v._node) for v in values] for values in (sent.messages, sent.keeps)
+        )
+        position = capture.position() if isinstance(sent.reducer, ArgExtremum) else None
+        return reduce_sent(sent, relation, parts, keeps, position)
+
+    walked = len(of.order), len(of.numbers)
+    return Rows(capture, mapped(reduced, tree), walked, variable)
+
+
+def plan_of(
+    rows: Rows, grad: bool, places: dict[Node, Place], tree: Any, of: Sketch, variable: bool
+) -> Plan:
+    """What `node` made of the rows."""
+    capture = rows.capture.copy()
+    relation = capture.relation
+    nodes = capture.entities(relation.dst, NODES, places, of, variable, rows.walked)
+    for row, made in zip(leaves_of(rows.tree), leaves_of(rows.view(grad)), strict=True):
+        nodes.values[made._node] = row
+    return Plan.of(capture, mapped(lambda value: nodes.each(value._node), tree))
