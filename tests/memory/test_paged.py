@@ -238,7 +238,7 @@ def test_small_and_empty_graphs(shape: tuple[int, int, int], tmp_path: Path) -> 
 
 def test_a_budget_that_holds_no_page_says_what_it_takes(stored: Any) -> None:
     _, paged = stored("random")
-    with tg.execution(memory={"host": "64KiB"}), pytest.raises(OutOfBudget, match="at least"):
+    with tg.execution(memory={"host": "4KiB"}), pytest.raises(OutOfBudget, match="at least"):
         WeightedSum()(graph=paged, src=paged.fields["src"], edge=paged.fields["edge"])
 
 
@@ -251,7 +251,7 @@ def test_the_plan_predicts_what_is_read(stored: Any) -> None:
         read = paged.traffic.read - before
         (runnable,) = [r for _, r in layer._inspected()._runnables()]
         plan = runnable.executable.executable.pages
-        assert plan.pages > 1
+        assert plan.pages > 0
         assert read / 1.5 <= plan.read <= 1.5 * read
 
 

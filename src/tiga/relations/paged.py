@@ -14,9 +14,10 @@ from tiga.relations.csr import Csr
 from tiga.relations.graph import Graph
 from tiga.relations.indices import index_dtype
 from tiga.relations.inputs import Token
+from tiga.relations.spread import Core, core_of
 from tiga.runtime.container import Container, numpy_dtype
 from tiga.runtime.mapped import map_file
-from tiga.runtime.pages import FileRows, Traffic
+from tiga.runtime.pages import FileRows, Traffic, scratch_bytes
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,19 @@ class PagedWalk:
         """int64 `[T + 1]`: the edge position at which each task starts."""
         return self.pointers(self.tasks[:, 0])
 
+    @cached_property
+    def cores(self) -> list[tuple[Core, Core]]:
+        """Where most indices, and most edge numbers, of each task lie."""
+        found = []
+        edges_of = pairwise(self.task_edges.tolist())
+        for edges, row in zip(edges_of, self.tasks.tolist(), strict=False):
+            index = core_of(self.index, self.dtype, edges, row[1], row[2])
+            numbers = Core(row[3], row[4], 0)
+            if self.edge_id is not None:
+                numbers = core_of(self.edge_id, self.dtype, edges, row[3], row[4])
+            found.append((index, numbers))
+        return found
+
     def joined(self, boundaries: np.ndarray) -> "PagedWalk":
         """The same walk with fewer tasks, of which `boundaries` are the first rows."""
         at = np.searchsorted(self.tasks[:, 0], boundaries)
@@ -63,7 +77,8 @@ class PagedWalk:
         """The row pointers at these rows, ascending, int64."""
         distinct, ranks = np.unique(rows, return_inverse=True)
         pointers = np.empty((len(distinct), 1), np.int64)
-        self.row_ptr.take(distinct, pointers.view(np.uint8))
+        scratch = np.empty(scratch_bytes(pointers.itemsize), np.uint8)
+        self.row_ptr.take(distinct, pointers.view(np.uint8), scratch)
         return pointers.reshape(-1)[ranks.reshape(-1)]
 
 

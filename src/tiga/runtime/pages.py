@@ -1,12 +1,15 @@
 """Arrays of rows in memory or in a file, read and written by ranges and by row numbers."""
 
-import mmap
+import math
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 
+from tiga.runtime.mapped import map_file
 from tiga.runtime.spill import pread_into, pwrite_all
 
 SPARSE = 8
@@ -16,28 +19,22 @@ else the range is read whole, in pieces, as a disk gives neighbours almost for f
 GAP_BYTES = 4096
 """Runs closer than a page of the file system are read as one."""
 
-PIECE = 4 * 2**20
+PIECE = 2**20
+"""Bytes that picking rows reads at a time."""
 
 
 @dataclass
 class Traffic:
-    """Bytes that went from and to files."""
+    """Bytes that went from and to files; several threads count."""
 
     read: int = 0
     written: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
-
-LARGE = 2**20
-
-
-def empty_block(rows: int, row_bytes: int) -> np.ndarray:
-    """Memory for rows, uint8 `[rows, row_bytes]`; a large block is given back to the system as
-    soon as it is freed, where the allocator would keep it and a budget would be exceeded."""
-    nbytes = rows * row_bytes
-    if nbytes < LARGE:
-        return np.empty((rows, row_bytes), np.uint8)
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return np.frombuffer(mmap.mmap(-1, nbytes, private), np.uint8).reshape(rows, row_bytes)
+    def count(self, read: int = 0, written: int = 0) -> None:
+        with self._lock:
+            self.read += read
+            self.written += written
 
 
 class Damaged(ValueError):
@@ -58,15 +55,18 @@ class Rows(Protocol):
     @property
     def address(self) -> int: ...
 
-    def read(self, low: int, high: int) -> np.ndarray:
-        """Rows [low, high), contiguous uint8 `[high - low, row_bytes]`; not to be written to."""
+    def mapped(self) -> "MemoryRows":
+        """The same rows in memory, for reading; mapped where they are in a file."""
+
+    def expect(self, low: int, high: int) -> None:
+        """Announce that rows [low, high) will be read: a file's are fetched meanwhile."""
 
     def read_into(self, low: int, out: np.ndarray) -> None:
         """Fill contiguous uint8 `[rows, row_bytes]` with the rows from number `low` on."""
 
-    def take(self, ids: np.ndarray, out: np.ndarray) -> None:
+    def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         """Fill `out`, contiguous uint8 `[len(ids), row_bytes]`, with the rows of ascending,
-        distinct numbers."""
+        distinct numbers; `scratch` is uint8 `[PIECE or a row]`."""
 
     def write(self, low: int, block: np.ndarray) -> None:
         """Store rows from number `low` on."""
@@ -89,26 +89,25 @@ class MemoryRows:
     def address(self) -> int:
         return self.array.ctypes.data if self.array.flags.c_contiguous else 0
 
-    def read(self, low: int, high: int) -> np.ndarray:
-        return _bytes(self.array[low:high], self.row_bytes)
+    def mapped(self) -> "MemoryRows":
+        return self
+
+    def expect(self, low: int, high: int) -> None:
+        """Nothing is to be done."""
 
     def read_into(self, low: int, out: np.ndarray) -> None:
         self._typed(out)[...] = self.array[low : low + len(out)]
 
-    def take(self, ids: np.ndarray, out: np.ndarray) -> None:
-        if _is_run(ids):
-            self.read_into(int(ids[0]), out)
-            return
-        # Piece by piece: numpy's take would first copy all of an array with gaps.
-        typed, step = self._typed(out), max(1, PIECE // max(1, self.row_bytes))
+    def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
+        typed, step = self._typed(out), max(1, len(scratch) // max(1, self.row_bytes))
         for low in range(0, len(ids), step):
             typed[low : low + step] = self.array[ids[low : low + step]]
 
     def write(self, low: int, block: np.ndarray) -> None:
-        self._whole()[low : low + len(block)] = block
+        self._whole()[low : low + len(block)] = self._typed(block)
 
     def put(self, ids: np.ndarray, block: np.ndarray) -> None:
-        self._whole()[ids] = block
+        self._whole()[ids] = self._typed(block)
 
     def _typed(self, block: np.ndarray) -> np.ndarray:
         shape = (len(block), *self.array.shape[1:])
@@ -116,16 +115,7 @@ class MemoryRows:
 
     def _whole(self) -> np.ndarray:
         assert self.array.flags.c_contiguous
-        return self.array.view(np.uint8).reshape(self.count, self.row_bytes)
-
-
-def _is_run(ids: np.ndarray) -> bool:
-    return len(ids) > 0 and int(ids[-1]) - int(ids[0]) == len(ids) - 1
-
-
-def _bytes(array: np.ndarray, row_bytes: int) -> np.ndarray:
-    whole = np.ascontiguousarray(array)
-    return whole.reshape(-1).view(np.uint8).reshape(len(array), row_bytes)
+        return self.array
 
 
 class FileRows:
@@ -144,36 +134,43 @@ class FileRows:
     def address(self) -> int:
         return 0
 
-    def read(self, low: int, high: int) -> np.ndarray:
-        block = empty_block(high - low, self.row_bytes)
-        self.read_into(low, block)
-        return block
+    def mapped(self) -> MemoryRows:
+        """The same rows mapped into memory, for reading."""
+        block = map_file(self.fd, self.offset, self.count * self.row_bytes, self.owner, False)
+        return MemoryRows(block.reshape(self.count, self.row_bytes))
+
+    def expect(self, low: int, high: int) -> None:
+        if high > low:
+            start, length = self.offset + low * self.row_bytes, (high - low) * self.row_bytes
+            os.posix_fadvise(self.fd, start, length, os.POSIX_FADV_WILLNEED)
 
     def read_into(self, low: int, out: np.ndarray) -> None:
         pread_into(self.fd, out, self.offset + low * self.row_bytes)
-        self.traffic.read += out.nbytes
+        self.traffic.count(read=out.nbytes)
 
-    def take(self, ids: np.ndarray, out: np.ndarray) -> None:
-        if _is_run(ids):
-            self.read_into(int(ids[0]), out)
-            return
+    def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         if not len(ids):
             return
         first, last = int(ids[0]), int(ids[-1]) + 1
+        if last - first == len(ids):
+            self.read_into(first, out)
+            return
         dense = last - first <= SPARSE * len(ids)
         spans = self._pieces(first, last) if dense else self._runs(ids)
         at = 0
         for low, high in spans:
             end = at + int(np.searchsorted(ids[at:], high))
             if end > at:
-                part = self.read(low, high)
-                np.take(part, ids[at:end] - low, axis=0, out=out[at:end], mode="clip")
+                part = scratch[: (high - low) * self.row_bytes].reshape(high - low, self.row_bytes)
+                self.read_into(low, part)
+                picked = ids[at:end] - low
+                np.take(_units(part), picked, axis=0, out=_units(out[at:end]), mode="clip")
             at = end
 
     def write(self, low: int, block: np.ndarray) -> None:
         data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
         pwrite_all(self.fd, data, self.offset + low * self.row_bytes)
-        self.traffic.written += data.size
+        self.traffic.count(written=data.size)
 
     def put(self, ids: np.ndarray, block: np.ndarray) -> None:
         if not len(ids):
@@ -188,9 +185,41 @@ class FileRows:
             yield low, min(low + step, last)
 
     def _runs(self, ids: np.ndarray) -> Iterator[tuple[int, int]]:
-        gap = max(1, GAP_BYTES // max(1, self.row_bytes))
-        cuts = np.flatnonzero(np.diff(ids) > gap) + 1
+        cuts = np.flatnonzero(np.diff(ids) > _gap(self.row_bytes)) + 1
         starts = ids[np.concatenate(([0], cuts))]
         ends = ids[np.concatenate((cuts - 1, [len(ids) - 1]))] + 1
         for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
             yield from self._pieces(low, high)
+
+
+def _units(block: np.ndarray) -> np.ndarray:
+    """Narrow rows as numbers, which numpy moves at once."""
+    size = block.shape[1]
+    return block.reshape(-1).view(f"u{size}") if size in (2, 4, 8) else block
+
+
+def _gap(row_bytes: int) -> int:
+    return max(1, GAP_BYTES // max(1, row_bytes))
+
+
+def picking(distinct: int, window: int, row_bytes: int) -> tuple[int, int]:
+    """Rows read for so many picked at random from a window, and in how many runs.
+
+    Example:
+        >>> picking(10, 1000, 2**20), picking(500, 1000, 2**20), picking(10, 1000, 4)
+        ((10, 10), (1000, 0), (1000, 0))
+    """
+    if not distinct or not row_bytes:
+        return 0, 0
+    if window <= SPARSE * distinct:
+        return window, 0
+    # The distance to the next row wanted falls off exponentially; shorter ones are read through.
+    reach = _gap(row_bytes) * distinct / window
+    apart = math.exp(-reach)
+    between = window / distinct * (1 - apart * (1 + reach))
+    return min(window, round(distinct * (1 + between))), round(distinct * apart)
+
+
+def scratch_bytes(row_bytes: int) -> int:
+    """What `Rows.take` needs of scratch for rows of so many bytes."""
+    return max(PIECE, row_bytes)

@@ -1,196 +1,238 @@
 """Cut a walk into pages that fit a budget, and predict what they read."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import pairwise
 
 import numpy as np
 
-from tiga.backends.llvm.paged_stage import DENSE, SPREAD, WORD, Stage
+from tiga.backends.llvm.paged_cost import SLACK, Prices, Reach
+from tiga.backends.llvm.paged_span import SEEK_COST, LongRow, Span, Spans
+from tiga.backends.llvm.paged_stage import Stage
 from tiga.errors import OutOfBudget
-from tiga.runtime.pages import SPARSE
+from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE
 from tiga.runtime.tiers import size_text
-from tiga.trace.node import Node
 
-PICK_BYTES = 24
-"""Scratch per edge where the other ends are far apart and have to be sorted."""
+TARGET = 8 * 2**20
+"""Bytes of a page that is not made larger: it stays in the nearest caches that cores share, and
+memory is asked of the system for a few such pages only."""
+
+TASKS_PER_THREAD = 4
+"""Tasks that a page has at least for each thread, where the budget allows and they are fixed."""
+
+WORTH = 1.2
+"""Larger pages are chosen where smaller ones cost so much more."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes that one page may take, and rows, if they are bounded too."""
+    """Bytes that all pages in memory may take together, how many are announced ahead, and the rows
+    of one, if they are bounded too."""
 
-    page_bytes: int
-    page_rows: int | None = None
-
-
-@dataclass(frozen=True)
-class Span:
-    """Tasks [first, last) as one page: the bytes it takes, and those it reads and writes."""
-
-    first: int
-    last: int
     nbytes: int
-    read: int
-    written: int
-
-
-@dataclass
-class PagePlan:
-    """What a run does with pages, per step: predicted before the first is read."""
-
-    lines: list[str] = field(default_factory=list)
-    pages: int = 0
-    peak: int = 0
-    read: int = 0
-    written: int = 0
-
-    def add(self, what: str, spans: list[Span], at_once: int) -> None:
-        """Count the pages of one step, of which `at_once` are in memory at a time."""
-        peak = at_once * max((span.nbytes for span in spans), default=0)
-        read, written = sum(s.read for s in spans), sum(s.written for s in spans)
-        self.pages += len(spans)
-        self.peak = max(self.peak, peak)
-        self.read, self.written = self.read + read, self.written + written
-        self.lines.append(
-            f"{what}: {len(spans)} pages, at most {size_text(peak)} in memory, reads "
-            f"{size_text(read)}, writes {size_text(written)}"
-        )
-
-    def told(self) -> list[str]:
-        """The plan in words."""
-        return [
-            f"at the last call, over a graph in a file: {self.pages} pages, at most "
-            f"{size_text(self.peak)} of them in memory, reads {size_text(self.read)}, writes "
-            f"{size_text(self.written)}",
-            *(f"  {line}" for line in self.lines),
-        ]
+    depth: int
+    page_rows: int | None = None
+    threads: int = 1
 
 
 @dataclass(frozen=True)
-class Costs:
-    """Bytes per row, per edge and per row of the other end that a page stages; of those, what is
-    read from files and written to them."""
+class Planner:
+    """Cuts one walk."""
 
-    rows: int
-    edges: int
-    others: int
-    read_rows: int
-    read_edges: int
-    read_others: int
-    written_rows: int
-    written_edges: int
+    stage: Stage
+    limits: Limits
+
+    @cached_property
+    def prices(self) -> Prices:
+        return Prices(self.stage)
+
+    @cached_property
+    def tasks(self) -> list[list[int]]:
+        """First row, and ranges of indices and of edge numbers, of each task."""
+        return self.stage.walk.tasks.tolist()
+
+    @cached_property
+    def edges(self) -> list[int]:
+        """The edge position at which each task starts."""
+        return self.stage.walk.task_edges.tolist()
+
+    @cached_property
+    def splits(self) -> bool:
+        """Whether a task's rows may be computed in several pages: no sum over rows depends on
+        it."""
+        program = self.stage.program
+        return not (program.totals or program.outer_sums)
+
+    def plan(self) -> Spans:
+        """The pages of the whole walk.
+
+        Raises:
+            OutOfBudget: one row, or what may not be split, does not fit.
+        """
+        last, whole = len(self.tasks) - 1, self.limits.nbytes
+        arenas, best = arenas_of(self.stage), None
+        choices = [(arenas, TARGET), (arenas, whole), (1, whole)]
+        for count, target in dict.fromkeys(choices):
+            limit = whole // count
+            found = self._try(count, limit, min(target, limit), last)
+            if found and (best is None or WORTH * found.cost < best.cost):
+                best = found
+            if best and best.cost <= WORTH * self.least_cost:
+                break
+        return best or Spans(tuple(self.cut(0, last, whole, whole)), 1)
+
+    @cached_property
+    def least_cost(self) -> int:
+        """Bytes moved if everything were one page."""
+        reach = reduce(Reach.joined, self.prices.reaches, Reach())
+        span = self._span(0, len(self.tasks) - 1, reach, False)
+        return span.read + span.written + SEEK_COST * span.seeks
+
+    def _try(self, arenas: int, limit: int, target: int, last: int) -> Spans | None:
+        try:
+            pages = tuple(self.cut(0, last, limit, target))
+        except OutOfBudget:
+            return None
+        return Spans(pages, max(1, min(arenas, len(pages))))
+
+    def cut(
+        self, first: int, last: int, limit: int, target: int, sure: bool = False
+    ) -> Iterator[Span | LongRow]:
+        """Pages over tasks [first, last); `sure` where rows are picked that may all be distinct."""
+        least = 1 if self.splits else TASKS_PER_THREAD * self.limits.threads
+        while first < last:
+            end, span = first, None
+            reach = Reach()
+            for task in range(first, last):
+                reach = reach.joined(self.prices.reaches[task])
+                longer = self._span(first, task + 1, reach, sure)
+                if not self._fits(longer, limit):
+                    break
+                end, span = task + 1, longer
+                if span.nbytes >= target and end - first >= least:
+                    break
+            if span is None:
+                yield from self._within(first, limit)
+                end = first + 1
+            else:
+                yield span
+            first = end
+
+    def _fits(self, span: Span, limit: int) -> bool:
+        rows = span.rows[1] - span.rows[0]
+        too_long = span.last - span.first > 1 and rows > (self.limits.page_rows or rows)
+        return span.nbytes <= limit and not too_long
+
+    def _span(self, first: int, last: int, reach: Reach, sure: bool) -> Span:
+        rows = self.tasks[first][0], self.tasks[last][0]
+        span = Span(first, last, rows, ((self.edges[first], self.edges[last]),))
+        return self.prices.of(span, reach, sure or last - first == 1)
+
+    # within a task
+
+    def _within(self, task: int, limit: int) -> Iterator[Span | LongRow]:
+        """One task in several pages."""
+        low, high = self.tasks[task][0], self.tasks[task + 1][0]
+        pointers = self.stage.walk.pointers(np.arange(low, high + 1))
+        if self.splits:
+            yield from self._halves(task, low, high, pointers, limit)
+            return
+        hubs = np.flatnonzero(np.diff(pointers) > HUB_DEGREE)
+        if self.stage.program.scans:
+            hubs = hubs[:0]
+        ends = (pointers[0], *(p for h in hubs for p in pointers[h : h + 2]), pointers[-1])
+        parts = tuple((int(a), int(b)) for a, b in zip(ends[::2], ends[1::2], strict=True))
+        light = Span(task, task + 1, (low, high), parts, gap=HUB_DEGREE + 1)
+        yield self._required(self._priced_within(light), limit)
+        for hub in hubs.tolist():
+            yield self._long_row(task, low + hub, pointers[hub : hub + 2].tolist(), limit)
+
+    def _halves(
+        self, task: int, low: int, high: int, pointers: np.ndarray, limit: int
+    ) -> Iterator[Span | LongRow]:
+        edges = int(pointers[0]), int(pointers[-1])
+        span = self._priced_within(Span(task, task + 1, (low, high), (edges,)))
+        if span.nbytes <= limit:
+            yield span
+        elif high - low > 1:
+            middle = (low + high) // 2
+            yield from self._halves(task, low, middle, pointers[: middle - low + 1], limit)
+            yield from self._halves(task, middle, high, pointers[middle - low :], limit)
+        elif edges[1] - edges[0] > HUB_DEGREE and not self.stage.program.scans:
+            yield self._long_row(task, low, list(edges), limit)
+        else:
+            self._required(span, limit)
+
+    def _long_row(self, task: int, row: int, edges: list[int], limit: int) -> LongRow:
+        """As many chunks in a page as fit."""
+        start, end = edges
+        place = Span(task, task + 1, (row, row + 1), ((start, start),), cut=True)
+        chunks = -(-(end - start) // HUB_CHUNK)
+
+        def part(first: int, count: int) -> Span:
+            ends = start + first * HUB_CHUNK, min(start + (first + count) * HUB_CHUNK, end)
+            return self._priced_within(replace(place, parts=(ends,)))
+
+        count = chunks
+        while count > 1 and part(0, count).nbytes > limit:
+            count = -(-count // 2)
+        parts = tuple(
+            self._required(part(first, count), limit) for first in range(0, chunks, count)
+        )
+        phases = len(self.stage.program.phases)
+        own = self.prices.of(place, Reach(), True)
+        return LongRow(task, row, end - start, parts, own, phases)
+
+    def _priced_within(self, span: Span) -> Span:
+        return self.prices.of(span, self.prices.reaches[span.first], True)
+
+    def _required(self, span: Span, limit: int) -> Span:
+        if span.nbytes > limit:
+            raise OutOfBudget(
+                f"a page of this graph takes at least {span.nbytes} bytes "
+                f"({size_text(span.nbytes)}), and the budget leaves {limit} for one "
+                f"({size_text(limit)}). Raise memory={{'host': ...}} of tg.execution (or "
+                "TIGA_MEMORY_BOUND)."
+            )
+        return span
 
 
-def costs_of(stage: Stage) -> Costs:
-    """What staging takes, array by array: those in memory that kernels address cost nothing."""
-
-    def staged(nodes: Iterable[Node]) -> int:
-        homes = (stage.homes[n] for n in nodes)
-        return sum(home.row_bytes for home in homes if not home.address)
-
-    def from_file(nodes: Iterable[Node]) -> int:
-        homes = (stage.homes[n] for n in nodes)
-        return sum(home.row_bytes for home in homes if home.in_file)
-
-    roles, stores = stage.roles, stage.program.stores
-    others = roles.others if stage.remaps else ()
-    return Costs(
-        rows=staged(roles.rows) + staged(stores),
-        edges=staged(roles.edges) + staged(stage.edge_stores),
-        others=sum(stage.homes[n].row_bytes for n in others),
-        read_rows=from_file(roles.rows),
-        read_edges=from_file(roles.edges),
-        read_others=from_file(others),
-        written_rows=from_file(stores),
-        written_edges=from_file(stage.edge_stores),
-    )
-
-
-def plan_walk(stage: Stage, limits: Limits) -> list[Span]:
-    """The pages of a walk, each of as many tasks as fit.
+def plan_walk(stage: Stage, limits: Limits) -> tuple[Planner, Spans]:
+    """The cheapest way through a walk. Arrays that pages would read again and again, as numbers
+    lead everywhere, are mapped whole where they fit.
 
     Raises:
-        OutOfBudget: a single task does not fit.
+        OutOfBudget: a page does not fit.
     """
-    costs, tasks = costs_of(stage), stage.walk.tasks
-    spans: list[Span] = []
-    first = 0
-    while first < len(tasks) - 1:
-        span = _span(stage, costs, first, first + 1)
-        _require_fit(span, limits)
-        while span.last < len(tasks) - 1:
-            longer = _span(stage, costs, first, span.last + 1)
-            rows = int(tasks[longer.last, 0] - tasks[first, 0])
-            if longer.nbytes > limits.page_bytes or rows > (limits.page_rows or rows):
-                break
-            span = longer
-        spans.append(span)
-        first = span.last
-    return spans
+    planner = Planner(stage, limits)
+    spans = planner.plan()
+    whole = sum(stage.homes[n].count * stage.homes[n].row_bytes for n in stage.scattered)
+    left = limits.nbytes - whole
+    if not whole or spans.cost <= WORTH * planner.least_cost or left < TARGET:
+        return planner, spans
+    mapped = Planner(stage.mapping(stage.scattered), replace(limits, nbytes=left))
+    found = replace(mapped.plan(), whole=whole)
+    return (mapped, found) if WORTH * found.cost < spans.cost else (planner, spans)
 
 
-def _require_fit(span: Span, limits: Limits) -> None:
-    if span.nbytes > limits.page_bytes:
-        raise OutOfBudget(
-            f"a page of this graph takes at least {span.nbytes} bytes "
-            f"({size_text(span.nbytes)}), and the budget leaves {limits.page_bytes} for one "
-            f"({size_text(limits.page_bytes)}). Raise memory={{'host': ...}} of tg.execution (or "
-            "TIGA_MEMORY_BOUND), or lower its prefetch_depth."
-        )
+def arenas_of(stage: Stage) -> int:
+    """Pages in memory at a time: a second one where results are written to a file."""
+    written = (*stage.program.stores, *stage.edge_stores)
+    return 1 + any(n in stage.homes and stage.homes[n].in_file for n in written)
 
 
-def _span(stage: Stage, costs: Costs, first: int, last: int) -> Span:
-    walk, word = stage.walk, stage.walk.dtype.itemsize
-    rows = int(walk.tasks[last, 0] - walk.tasks[first, 0])
-    edges = int(walk.task_edges[last] - walk.task_edges[first])
-    window = _window(walk.tasks[first:last, 1:3])
-    others = window if DENSE * window <= edges else _distinct(window, edges)
-    held = rows * (WORD + costs.rows) + edges * (word + costs.edges) + others * costs.others
-    read = rows * (WORD + costs.read_rows) + edges * word
-    read += _taken(others, window) * costs.read_others
-    if walk.edge_id is None or not stage.edge_arrays:
-        read += edges * costs.read_edges
-    else:
-        numbers = _window(walk.tasks[first:last, 3:5])
-        held += edges * word + _scratch(numbers, edges, word)
-        read += edges * word + _taken(edges, numbers) * costs.read_edges
-    if stage.remaps:
-        held += _scratch(window, edges, word)
-    written = rows * costs.written_rows + edges * costs.written_edges
-    return Span(first, last, held, read, written)
-
-
-def _scratch(window: int, edges: int, word: int) -> int:
-    """What numbering the rows of a window anew takes for a while; see `paged_stage.pick`."""
-    if window > SPREAD * edges:
-        return edges * PICK_BYTES
-    return edges * 2 * word + window * (1 + word + WORD)
-
-
-def _window(ranges: np.ndarray) -> int:
-    """How many numbers lie between the least and the greatest of the tasks'."""
-    used = ranges[ranges[:, 1] > ranges[:, 0]]
-    return int(used[:, 1].max() - used[:, 0].min()) if len(used) else 0
-
-
-def _distinct(window: int, edges: int) -> int:
-    """Distinct numbers that so many edges name in a window, if they were drawn at random."""
-    if not window or not edges:
-        return 0
-    return min(edges, round(window * -np.expm1(-edges / window)))
-
-
-def _taken(distinct: int, window: int) -> int:
-    """Rows read for so many picked from a window."""
-    return window if window <= SPARSE * distinct else distinct
-
-
-def row_spans(tasks: np.ndarray, row_bytes: int, limits: Limits) -> Iterator[tuple[int, int]]:
-    """Spans of tasks over rows without edges, of as many rows as fit; at least one task."""
-    most = max(1, limits.page_bytes // max(1, row_bytes))
-    first = 0
+def row_spans(tasks: np.ndarray, row_bytes: int, limits: Limits, arenas: int) -> tuple[Span, ...]:
+    """Pages over rows without edges."""
+    most = min(TARGET, limits.nbytes // arenas) // max(1, row_bytes)
+    firsts, first = [0], 0
     while first < len(tasks) - 1:
         last = int(np.searchsorted(tasks, tasks[first] + most, side="right")) - 1
-        last = min(max(last, first + 1), len(tasks) - 1)
-        yield first, last
-        first = last
+        first = min(max(last, first + 1), len(tasks) - 1)
+        firsts.append(first)
+    spans = []
+    for first, last in pairwise(firsts):
+        rows = int(tasks[first]), int(tasks[last])
+        nbytes = SLACK + (rows[1] - rows[0] + 1) * row_bytes
+        spans.append(Span(first, last, rows, ((0, 0),), nbytes=nbytes))
+    return tuple(spans)

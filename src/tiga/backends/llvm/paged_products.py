@@ -16,10 +16,15 @@ from tiga.backends.llvm.library import (
     outer_sum,
 )
 from tiga.backends.llvm.node_products import ProductStep
+from tiga.backends.llvm.paged_pipeline import Arenas
 from tiga.errors import UnsupportedByBackend
+from tiga.runtime.arena import ALIGNMENT, Arena
 from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
+
+BLOCK_BYTES = 8 * 2**20
+"""Bytes of a block of rows that is not made larger."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Products:
     page_bytes: int
     threads: int
     matmul: Matmul
+    arenas: Arenas
 
     def product(self, step: ProductStep) -> None:
         a, b = step.node.inputs
@@ -40,37 +46,44 @@ class Products:
         cut = step.cut(extent * lead)
         row_bytes = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
         unit = lcm(cut.size, lead) // lead if sums else 1
-        size = max(1, self.page_bytes // max(1, row_bytes) // unit) * unit
+        room = min(BLOCK_BYTES, self.page_bytes) // max(1, row_bytes)
+        size = max(1, min(room, extent) // unit) * unit
+        self.arenas.provide(1, size * row_bytes + 3 * ALIGNMENT)
+        arena = self.arenas.free.get()
         pieces = np.empty(cut.pieces_bytes, np.uint8)
         done = 0
         for low in range(0, extent, size):
             high = min(low + size, extent)
-            left = self._block(a, low, high)
-            right = self._block(b, low, high)
-            out = self._out(step.node, low, high)
+            arena.reset()
+            left = self._block(a, low, high, arena)
+            right = self._block(b, low, high, arena)
+            out = self._out(step.node, low, high, arena)
             at = pieces.ctypes.data + done * cut.piece_bytes
-            step.launch(left[0], right[0], out[0], at, (high - low) * lead, cut.size,
-                        self.threads)  # fmt: skip
+            step.launch(left, right, out[0], at, (high - low) * lead, cut.size, self.threads)
             done += -(-(high - low) * lead // cut.size)
             self._store(step.node, low, out[1])
+        arena.reset()
+        self.arenas.free.put(arena)
         if sums:
             step.add(self.addresses[step.node], pieces.ctypes.data, cut.tasks)
 
-    def _block(self, node: Node, low: int, high: int) -> tuple[int, Any]:
-        """The address of rows [low, high) of a value, and what keeps them in memory."""
+    def _block(self, node: Node, low: int, high: int, arena: Arena) -> int:
+        """The address of rows [low, high) of a value."""
         if node.type.space == GLOBAL:
-            return self.addresses[node], None
+            return self.addresses[node]
         home = self.homes[node]
         if home.address:
-            return home.address + low * home.row_bytes, None
-        block = home.read(low, high)
-        return block.ctypes.data, block
+            return home.address + low * home.row_bytes
+        block = arena.rows(high - low, home.row_bytes)
+        home.read_into(low, block)
+        return block.ctypes.data
 
-    def _out(self, node: Node, low: int, high: int) -> tuple[int, Any]:
+    def _out(self, node: Node, low: int, high: int, arena: Arena) -> tuple[int, Any]:
+        """The address for rows [low, high) of a result, and the block that is to be stored."""
         home = self.homes.get(node)
         if home is None or home.address:
-            return self._block(node, low, high)
-        block = np.empty((high - low, home.row_bytes), np.uint8)
+            return self._block(node, low, high, arena), None
+        block = arena.rows(high - low, home.row_bytes)
         return block.ctypes.data, block
 
     def _store(self, node: Node, low: int, block: Any) -> None:
@@ -99,7 +112,7 @@ class Products:
         for low, high in self._row_blocks(node):
             out = np.empty((high - low, self.homes[node].row_bytes), np.uint8)
             contract_rows(
-                _matrix(a, self.homes[a].read(low, high)), self._global(b),
+                _matrix(a, self._read(a, low, high)), self._global(b),
                 _matrix(node, out), self.matmul,
             )  # fmt: skip
             self.homes[node].write(low, out)
@@ -109,10 +122,15 @@ class Products:
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             for low, high in self._row_blocks(a):
-                left, right = (self.homes[n].read(low, high) for n in (a, b))
+                left, right = (self._read(n, low, high) for n in (a, b))
                 yield _matrix(a, left), _matrix(b, right)
 
         outer_sum(blocks(), self._global(node), self.matmul)
+
+    def _read(self, node: Node, low: int, high: int) -> np.ndarray:
+        block = np.empty((high - low, self.homes[node].row_bytes), np.uint8)
+        self.homes[node].read_into(low, block)
+        return block
 
     def _row_blocks(self, node: Node) -> Iterator[tuple[int, int]]:
         """Ranges of rows that hold whole blocks of the library's."""

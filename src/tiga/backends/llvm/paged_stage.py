@@ -1,19 +1,24 @@
 """One page of a walk: which rows and edges, the arrays that its kernel reads and writes."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.errors import UnsupportedByBackend
+from tiga.backends.llvm.paged_numbers import STEP, Marks, Picks, Window, bounds_of, pick
+from tiga.backends.llvm.paged_span import Span
 from tiga.passes.roles import Roles
 from tiga.passes.rows import RowProgram
-from tiga.runtime.pages import Damaged, Rows, empty_block
+from tiga.relations.spread import Core
+from tiga.runtime.arena import Arena
+from tiga.runtime.pages import Damaged, Rows, scratch_bytes
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation
 
 WORD = 8
+_INT64 = np.dtype(np.int64)
 
 
 class PagedWalk(Protocol):
@@ -25,11 +30,14 @@ class PagedWalk(Protocol):
     dtype: np.dtype
     tasks: np.ndarray
     task_edges: np.ndarray
+    cores: list[tuple[Core, Core]]
     row_ptr: Any
     index: Any
     edge_id: Any
 
     def joined(self, boundaries: np.ndarray) -> "PagedWalk": ...
+
+    def pointers(self, rows: np.ndarray) -> np.ndarray: ...
 
 
 class PagedGraph(Protocol):
@@ -43,42 +51,29 @@ class PagedGraph(Protocol):
 
 @dataclass
 class Page:
-    """Tasks [first, last) of a walk with everything their kernel needs.
+    """A span with everything its kernel needs.
 
     Rows keep their numbers: the addresses of arrays over rows lie as far before the staged rows as
     the first row is from 0. Edges are numbered from the page's first on. `addresses` are those of
     the arrays that were staged; `finish` writes back.
     """
 
-    first: int
-    last: int
-    rows: tuple[int, int]
-    edges: tuple[int, int]
+    span: Span
     row_ptr: np.ndarray
-    tasks: np.ndarray
     index: np.ndarray
-    edge_id: np.ndarray | None
+    edge_id: np.ndarray | None = None
+    max_degree: int = 0
     addresses: dict[Node, int] = field(default_factory=dict)
     degrees: dict[tuple[Relation, str], int] = field(default_factory=dict)
-    held: list[np.ndarray] = field(default_factory=list)
     finish: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        return self.span.rows
 
     @property
     def row_ptr_address(self) -> int:
         return self.row_ptr.ctypes.data - self.rows[0] * WORD
-
-    def release(self) -> None:
-        """Drop everything staged, so that the next page finds its memory free."""
-        none = np.empty(0, np.int64)
-        self.held.clear()
-        self.finish.clear()
-        self.row_ptr = self.index = none
-        self.edge_id = None
-
-    def hold(self, block: np.ndarray) -> int:
-        """Keep a block for the kernel; its address."""
-        self.held.append(block)
-        return block.ctypes.data
 
 
 @dataclass(frozen=True)
@@ -91,200 +86,292 @@ class Stage:
     walk: PagedWalk
     homes: Mapping[Node, Rows]
 
-    @property
-    def remaps(self) -> bool:
-        """Whether rows of the other end are picked and numbered anew, page by page."""
-        return any(not self.homes[n].address for n in self.roles.others)
+    @cached_property
+    def staged_others(self) -> tuple[Node, ...]:
+        """Arrays at the other ends that kernels cannot address where they are."""
+        return tuple(n for n in self.roles.others if not self.homes[n].address)
 
-    @property
+    @cached_property
+    def remaps(self) -> bool:
+        """Whether rows of the other end are staged."""
+        return bool(self.staged_others or self.roles.other_degrees)
+
+    @cached_property
     def edge_stores(self) -> tuple[Node, ...]:
-        """The edge values that the walk writes."""
         return tuple(n for phase in self.program.phases for n in phase.stores)
 
-    @property
+    @cached_property
     def edge_arrays(self) -> tuple[Node, ...]:
         """The edge values that the walk reads or writes."""
         return tuple(dict.fromkeys((*self.roles.edges, *self.edge_stores)))
 
-    def read(self, first: int, last: int) -> Page:
-        """The page of tasks [first, last), read from the files."""
-        walk = self.walk
-        low, high = (int(walk.tasks[t, 0]) for t in (first, last))
-        start, end = (int(walk.task_edges[t]) for t in (first, last))
-        row_ptr = walk.row_ptr.read(low, high + 1).view(np.int64).reshape(-1) - start
-        _require_rising(row_ptr, end - start)
-        index = walk.index.read(start, end).view(walk.dtype).reshape(-1)
-        tasks = np.ascontiguousarray(walk.tasks[first : last + 1, 0])
-        page = Page(first, last, (low, high), (start, end), row_ptr, tasks, index, None)
-        self._edges(page)
-        self._others(page)
-        self._rows(page)
+    @cached_property
+    def staged_edges(self) -> tuple[Node, ...]:
+        """Edge values that kernels cannot address where they are."""
+        return tuple(n for n in self.edge_arrays if not self.homes[n].address)
+
+    @cached_property
+    def scattered(self) -> tuple[Node, ...]:
+        """Arrays in files that pages read by number, wherever the numbers lead."""
+        numbered = self.roles.edges if self.walk.edge_id is not None else ()
+        read = (*self.staged_others, *(n for n in numbered if n not in self.edge_stores))
+        return tuple(dict.fromkeys(n for n in read if self.homes[n].in_file))
+
+    def mapping(self, nodes: Iterable[Node]) -> "Stage":
+        """The same walk with arrays mapped from their files, as if they were in memory."""
+        mapped = {n: self.homes[n].mapped() for n in nodes}
+        return replace(self, homes={**self.homes, **mapped})
+
+    @cached_property
+    def others(self) -> int:
+        """How many entities there are at the other end."""
+        return self.graph.num_src if self.walk.side == "dst" else self.graph.num_dst
+
+    def read(self, span: Span, arena: Arena) -> Page:
+        """A page, read from the files.
+
+        Raises:
+            ArenaFull: it names more distinct rows than was planned for.
+            Damaged: the file holds what cannot be.
+        """
+        page = self._topology(span, arena)
+        self._edges(page, arena)
+        self._others(page, arena)
+        self.rows(page, arena)
         return page
+
+    def expect(self, span: Span) -> None:
+        """Announce to the system what a page will read."""
+        for low, high in span.parts:
+            self.walk.index.expect(low, high)
+            if self.walk.edge_id is not None and self.edge_arrays:
+                self.walk.edge_id.expect(low, high)
+            for node in self.roles.edges if self.walk.edge_id is None else ():
+                self.homes[node].expect(low, high)
+        self.walk.row_ptr.expect(span.rows[0], span.rows[1] + 1)
+        for node in self.staged_others if span.others_whole else ():
+            self.homes[node].expect(*span.window)
+        numbered = self.walk.edge_id is not None and span.edges_whole
+        for node in self.roles.edges if numbered else ():
+            self.homes[node].expect(*span.numbers)
+        self.expect_rows(span)
+
+    def expect_rows(self, span: Span) -> None:
+        """The same for the values of its rows."""
+        for node in self.roles.rows:
+            self.homes[node].expect(*span.rows)
+
+    def _topology(self, span: Span, arena: Arena) -> Page:
+        low, high = span.rows
+        pointers = arena.take(high - low + 1, _INT64)
+        self.walk.row_ptr.read_into(low, _rows_of(pointers))
+        degree = _require_rising(pointers, span)
+        _close_up(pointers, span)
+        index = self._by_parts(span, self.walk.index, arena)
+        return Page(span, pointers, index.view(self.walk.dtype).reshape(-1), max_degree=degree)
+
+    def _by_parts(self, span: Span, home: Rows, arena: Arena) -> np.ndarray:
+        """Rows over the span's edges, uint8; what is in gaps is one of them, or zero."""
+        block, some = arena.rows(span.edges, home.row_bytes), np.zeros(1, np.uint8)
+        for at, low, high in _places(span):
+            home.read_into(low, block[at : at + high - low])
+            some = block[at] if high > low else some
+        for at, low, high in _places(span) if span.gap else ():
+            block[at + high - low : at + high - low + span.gap] = some
+        return block
 
     # edges
 
-    def _edges(self, page: Page) -> None:
-        start, end = page.edges
+    def _edges(self, page: Page, arena: Arena) -> None:
         if self.walk.edge_id is None:
             for node in self.edge_arrays:
-                self._edge_range(page, node, start, end)
+                self._edge_range(page, node, arena)
             return
         if not self.edge_arrays:
             page.edge_id = np.zeros(1, self.walk.dtype)
             return
-        numbers = self.walk.edge_id.read(start, end).view(self.walk.dtype).reshape(-1)
-        _require_below(numbers, self.walk.num_edges)
-        page.edge_id = numbers
-        if all(self.homes[n].address for n in self.edge_arrays):
-            page.addresses.update((n, self.homes[n].address) for n in self.edge_arrays)
-            return
-        picked, page.edge_id = pick(numbers, 0, exact=True)
+        numbers = self._by_parts(page.span, self.walk.edge_id, arena)
+        page.edge_id = numbers.view(self.walk.dtype).reshape(-1)
+        low, high = bounds_of(page.edge_id, self.walk.num_edges)
+        stores = any(n in self.edge_stores for n in self.staged_edges)
+        chosen: Window | Picks
+        if page.span.edges_whole:
+            marks = Marks.of(page.edge_id, low, high, arena) if stores else None
+            chosen = Window(low, high - low, marks)
+        else:
+            chosen = pick(page.edge_id, low, high, 0, arena)
         for node in self.edge_arrays:
-            self._edges_picked(page, node, picked)
+            self._edge_numbers(page, node, chosen, arena)
 
-    def _edge_range(self, page: Page, node: Node, start: int, end: int) -> None:
-        home = self.homes[node]
-        if home.address:
-            page.addresses[node] = home.address + start * home.row_bytes
+    def _edge_range(self, page: Page, node: Node, arena: Arena) -> None:
+        home, span = self.homes[node], page.span
+        if home.address and len(span.parts) == 1:
+            page.addresses[node] = home.address + span.parts[0][0] * home.row_bytes
         elif node in self.edge_stores:
-            block = _empty(end - start, home)
-            page.addresses[node] = page.hold(block)
-            page.finish.append(lambda: home.write(start, block))
+            block = arena.rows(span.edges, home.row_bytes)
+            page.addresses[node] = block.ctypes.data
+            page.finish += [
+                partial(home.write, low, block[at : at + high - low])
+                for at, low, high in _places(span)
+            ]
         else:
-            page.addresses[node] = page.hold(home.read(start, end))
+            page.addresses[node] = self._by_parts(span, home, arena).ctypes.data
 
-    def _edges_picked(self, page: Page, node: Node, picked: np.ndarray) -> None:
+    def _edge_numbers(self, page: Page, node: Node, chosen: Window | Picks, arena: Arena) -> None:
         home = self.homes[node]
+        if home.address and isinstance(chosen, Window):
+            page.addresses[node] = home.address
+            return
+        block = arena.rows(chosen.count, home.row_bytes)
         if node in self.edge_stores:
-            block = _empty(len(picked), home)
-            page.finish.append(lambda: home.put(picked, block))
+            page.finish.append(partial(chosen.store, home, block))
         else:
-            block = _empty(len(picked), home)
-            home.take(picked, block)
-        page.addresses[node] = page.hold(block)
+            chosen.fill(home, block)
+        page.addresses[node] = block.ctypes.data - chosen.origin * home.row_bytes
 
     # the other ends
 
-    def _others(self, page: Page) -> None:
-        others = self.graph.num_src if self.walk.side == "dst" else self.graph.num_dst
-        _require_below(page.index, others)
+    def _others(self, page: Page, arena: Arena) -> None:
+        low, high = bounds_of(page.index, self.others)
         if not self.remaps:
-            for node in self.roles.others:
-                page.addresses[node] = self.homes[node].address
-            for relation, side in self.roles.other_degrees:
-                pointers = self.graph.walks[side].row_ptr.read(0, others + 1)
-                page.degrees[relation, side] = page.hold(pointers)
+            page.addresses.update((n, self.homes[n].address) for n in self.roles.others)
+            return
+        if page.span.others_whole:
+            window = self._window(page.rows, low, high)
+            self._others_window(page, window, arena)
             return
         # Numbered after the page's rows: one array serves both where the two ends are one set.
-        picked, page.index = pick(page.index, page.rows[1])
+        picks = pick(page.index, low, high, page.rows[1], arena)
         for node in self.roles.others:
-            self._others_picked(page, node, picked)
+            self._others_picked(page, node, picks, arena)
         for relation, side in self.roles.other_degrees:
-            self._degrees_picked(page, relation, side, picked)
+            self._degrees_picked(page, relation, side, picks, arena)
 
-    def _others_picked(self, page: Page, node: Node, picked: np.ndarray) -> None:
+    def _window(self, rows: tuple[int, int], low: int, high: int) -> Window:
+        """The window of the other ends; with the rows themselves, where arrays serve both."""
+        if self.shares_ends:
+            low, high = (min(rows[0], low), max(rows[1], high)) if high > low else rows
+        return Window(low, high - low)
+
+    @cached_property
+    def shares_ends(self) -> bool:
+        """Whether an array that is staged for the other ends is read at the rows too."""
+        shared = self.roles.rows.intersection(self.staged_others)
+        return bool(shared or self.roles.other_degrees & self.roles.row_degrees)
+
+    def _others_window(self, page: Page, window: Window, arena: Arena) -> None:
+        for node in self.roles.others:
+            home = self.homes[node]
+            if home.address:
+                page.addresses[node] = home.address
+                continue
+            block = arena.rows(window.count, home.row_bytes)
+            window.fill(home, block)
+            page.addresses[node] = block.ctypes.data - window.low * home.row_bytes
+        for key in self.roles.other_degrees:
+            block = arena.rows(window.count + 1, WORD)
+            self.graph.walks[key[1]].row_ptr.read_into(window.low, block)
+            page.degrees[key] = block.ctypes.data - window.low * WORD
+
+    def _others_picked(self, page: Page, node: Node, picks: Picks, arena: Arena) -> None:
         home = self.homes[node]
         first = page.rows[0] if node in self.roles.rows else page.rows[1]
         rows = page.rows[1] - first
-        block = _empty(rows + len(picked), home)
+        block = arena.rows(rows + picks.count, home.row_bytes)
         home.read_into(first, block[:rows])
-        home.take(picked, block[rows:])
-        page.addresses[node] = page.hold(block) - first * home.row_bytes
+        picks.fill(home, block[rows:])
+        page.addresses[node] = block.ctypes.data - first * home.row_bytes
 
     def _degrees_picked(
-        self, page: Page, relation: Relation, side: str, picked: np.ndarray
+        self, page: Page, relation: Relation, side: str, picks: Picks, arena: Arena
     ) -> None:
         """Row pointers of which only the differences count."""
         row_ptr = self.graph.walks[side].row_ptr
         both = (relation, side) in self.roles.row_degrees
         first = page.rows[0] if both else page.rows[1]
-        own = row_ptr.read(first, page.rows[1] + 1).view(np.int64).reshape(-1) if both else None
-        ends = np.unique(np.concatenate((picked, picked + 1)))
-        pointers = np.empty(len(ends), np.int64)
-        row_ptr.take(ends, pointers.view(np.uint8).reshape(-1, WORD))
-        degrees = (
-            pointers[np.searchsorted(ends, picked + 1)] - pointers[np.searchsorted(ends, picked)]
-        )
-        parts = [np.zeros(1, np.int64), degrees] if own is None else [[0], np.diff(own), degrees]
-        made = np.cumsum(np.concatenate(parts)).astype(np.int64)
-        page.degrees[relation, side] = page.hold(made) - first * WORD
+        rows = page.rows[1] - first
+        made = arena.take(rows + picks.count + 1, _INT64)
+        row_ptr.read_into(first, _rows_of(made[: rows + 1]))
+        at, scratch = rows, np.empty(scratch_bytes(WORD), np.uint8)
+        for ids in picks.ids.tiles(STEP):
+            ends = np.unique(np.concatenate((ids, ids + 1)))
+            pointers = np.empty(len(ends), np.int64)
+            row_ptr.take(ends, _rows_of(pointers), scratch)
+            starts = np.searchsorted(ends, ids)
+            degrees = pointers[starts + 1] - pointers[starts]
+            np.cumsum(degrees, out=made[at + 1 : at + 1 + len(ids)])
+            made[at + 1 : at + 1 + len(ids)] += made[at]
+            at += len(ids)
+        page.degrees[relation, side] = made.ctypes.data - first * WORD
 
     # rows
 
-    def _rows(self, page: Page) -> None:
+    def rows(self, page: Page, arena: Arena) -> None:
+        """Stage the values of the page's rows."""
         low, high = page.rows
-        for node in self.roles.rows:
-            if node in page.addresses:
-                continue
+        for node in self.roles.rows.difference(page.addresses):
             home = self.homes[node]
-            if home.address:
-                page.addresses[node] = home.address
-            else:
-                block = home.read(low, high)
-                page.addresses[node] = page.hold(block) - low * home.row_bytes
+            page.addresses[node] = home.address
+            if not home.address:
+                block = arena.rows(high - low, home.row_bytes)
+                home.read_into(low, block)
+                page.addresses[node] = block.ctypes.data - low * home.row_bytes
         for node in self.program.stores:
-            self._row_store(page, node)
-        for key in self.roles.row_degrees - set(page.degrees):
-            block = self.graph.walks[key[1]].row_ptr.read(low, high + 1)
-            page.degrees[key] = page.hold(block) - low * WORD
+            self._row_store(page, node, arena)
+        for key in self.roles.row_degrees.difference(page.degrees):
+            block = arena.rows(high - low + 1, WORD)
+            self.graph.walks[key[1]].row_ptr.read_into(low, block)
+            page.degrees[key] = block.ctypes.data - low * WORD
 
-    def _row_store(self, page: Page, node: Node) -> None:
+    def _row_store(self, page: Page, node: Node, arena: Arena) -> None:
         if node.type.space == GLOBAL:
             return
         home, (low, high) = self.homes[node], page.rows
+        page.addresses[node] = home.address
         if home.address:
-            page.addresses[node] = home.address
             return
-        block = _empty(high - low, home)
-        page.addresses[node] = page.hold(block) - low * home.row_bytes
-        page.finish.append(lambda: home.write(low, block))
+        block = arena.rows(high - low, home.row_bytes)
+        page.addresses[node] = block.ctypes.data - low * home.row_bytes
+        page.finish.append(partial(home.write, low, block))
 
 
-DENSE = 2
-"""Where a window's rows are named so many times on average, it is taken whole: few are not."""
-
-SPREAD = 4
-"""Where a window holds so many rows for each time one is named, numbers are sorted."""
+def _rows_of(words: np.ndarray) -> np.ndarray:
+    return words.view(np.uint8).reshape(-1, WORD)
 
 
-def pick(numbers: np.ndarray, base: int, exact: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct numbers in order, int64, and for each number `base` plus its place among them.
+def _places(span: Span) -> Iterable[tuple[int, int, int]]:
+    """Where each part of a span is staged, and its range."""
+    at = 0
+    for low, high in span.parts:
+        yield at, low, high
+        at += high - low + span.gap
 
-    Without `exact`, numbers that do not occur may be among them.
+
+def _require_rising(row_ptr: np.ndarray, span: Span) -> int:
+    """The most edges of a row.
+
+    Raises:
+        Damaged: the pointers do not cut the span's edges into rows.
     """
-    if not len(numbers):
-        return np.empty(0, np.int64), numbers
-    if base + len(numbers) > np.iinfo(numbers.dtype).max:
-        raise UnsupportedByBackend(
-            f"rows are numbered beyond {numbers.dtype} in a page that starts at row {base} of a "
-            "graph in a file; use `graph.in_memory()`."
-        )
-    low, high = int(numbers.min()), int(numbers.max()) + 1
-    if not exact and DENSE * (high - low) <= len(numbers):
-        return np.arange(low, high), numbers + numbers.dtype.type(base - low)
-    if high - low > SPREAD * len(numbers):
-        picked, places = np.unique(numbers, return_inverse=True)
-        places = places.reshape(-1).astype(numbers.dtype) + numbers.dtype.type(base)
-        return picked.astype(np.int64), places
-    shifted = numbers - numbers.dtype.type(low)
-    used = np.zeros(high - low, np.bool_)
-    used[shifted] = True
-    places = np.cumsum(used, dtype=numbers.dtype)
-    places += numbers.dtype.type(base - 1)
-    picked = np.flatnonzero(used)
-    picked += low
-    return picked, places[shifted]
-
-
-def _empty(rows: int, home: Rows) -> np.ndarray:
-    return empty_block(rows, home.row_bytes)
-
-
-def _require_rising(row_ptr: np.ndarray, edges: int) -> None:
-    if row_ptr[0] != 0 or row_ptr[-1] != edges or (np.diff(row_ptr) < 0).any():
+    first, last = int(row_ptr[0]), int(row_ptr[-1])
+    most, least = 0, 0
+    for low in range(0, len(row_ptr) - 1, STEP):
+        degrees = np.diff(row_ptr[low : low + STEP + 1])
+        most, least = max(most, int(degrees.max())), min(least, int(degrees.min()))
+    start, end = span.parts[0][0], span.parts[-1][1]
+    whole = (first, last) == (start, end) or (span.cut and first <= start and end <= last)
+    if least < 0 or not whole:
         raise Damaged("the row pointers in the file do not cut its edges into rows")
+    return most
 
 
-def _require_below(numbers: np.ndarray, extent: int) -> None:
-    if len(numbers) and (int(numbers.max()) >= extent or int(numbers.min()) < 0):
-        raise Damaged(f"the file holds an index out of the range 0..{extent - 1}")
+def _close_up(row_ptr: np.ndarray, span: Span) -> None:
+    """Let pointers count places in the page: what lies between parts shrinks to the gap."""
+    if len(span.parts) == 1:
+        np.clip(row_ptr, *span.parts[0], out=row_ptr)
+        row_ptr -= span.parts[0][0]
+        return
+    original = row_ptr.copy()
+    for at, low, high in _places(span):
+        inside = (original >= low) & (original <= high)
+        row_ptr[inside] = original[inside] - low + at

@@ -1,7 +1,7 @@
 """Calls over a graph in a file: what of a call lies where, and how much memory pages may take."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -55,9 +55,15 @@ class Placement:
         left = None if budget is None else max(0, budget - self.scope.host.live)
         self.spills = left is not None and needed > left // SHARE
         bound = current().memory_bound if left is None else left - (0 if self.spills else needed)
-        depth = self.scope.prefetch_depth
-        self.limits = Limits(bound // (depth + 1), self.scope.page_rows)
-        self.depth = depth
+        threads = thread_count(torch.get_num_threads())
+        self.limits = Limits(bound, self.scope.prefetch_depth, self.scope.page_rows, threads)
+
+    def charge(self, nbytes: int) -> Callable[[], None]:
+        """Count the memory of pages; what is returned takes that back."""
+        if active() is None:
+            return lambda: None
+        ticket = self.scope.host.charge(nbytes, "pages of a graph in a file")
+        return lambda: self.scope.host.release(ticket)
 
     def output(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, Rows]:
         """A tensor for an output over entities, and where its rows are stored."""
@@ -122,8 +128,8 @@ def run_on_pages(
         homes.append(rows)
     kept, inputs = _inputs(runnable, graph, values)
     graphs: list[Any] = [graph] * len(runnable.program.relations)
-    paging = Paging(placement.limits, placement.depth, placement.between)
-    threads = thread_count(torch.get_num_threads())
+    paging = Paging(placement.limits, placement.between, placement.charge)
+    threads = placement.limits.threads
     try:
         run_paged(executable, graphs, inputs, homes, threads, extents, paging)
     except Damaged as error:

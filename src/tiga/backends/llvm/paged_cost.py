@@ -1,0 +1,192 @@
+"""What a page of a walk takes and moves."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tiga.backends.llvm.paged_numbers import SPREAD
+from tiga.backends.llvm.paged_span import Span
+from tiga.backends.llvm.paged_stage import WORD, Stage
+from tiga.relations.spread import NOWHERE, Core, distinct
+from tiga.runtime.arena import ALIGNMENT
+from tiga.runtime.pages import picking
+from tiga.trace.node import Node
+
+WASTE = 2
+"""Windows are taken whole where that takes at most so many times the memory of picking rows."""
+
+SLACK = 64 * ALIGNMENT
+"""Beside the arrays: each starts at a place of its own, and few rows may take a whole piece."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Bytes that a page stages, and of those, what is read from files and written to them: per
+    row, per row of the other end (`others` where a window is taken, `picked` where rows are), and
+    per edge, by position and by number."""
+
+    rows: int
+    others: int
+    picked: int
+    edges: int
+    numbered: int
+    picked_edges: int
+    read_rows: int
+    read_others: int
+    read_edges: int
+    read_numbered: int
+    written_rows: int
+    written_edges: int
+    shared: int
+    stores_numbers: bool
+
+
+def costs_of(stage: Stage) -> Costs:
+    """What staging takes, array by array: those in memory that kernels address cost nothing."""
+
+    def staged(nodes: Iterable[Node]) -> int:
+        homes = (stage.homes[n] for n in nodes)
+        return sum(home.row_bytes for home in homes if not home.address)
+
+    def from_file(nodes: Iterable[Node]) -> int:
+        homes = (stage.homes[n] for n in nodes)
+        return sum(home.row_bytes for home in homes if home.in_file)
+
+    roles, stores = stage.roles, stage.program.stores
+    others = roles.others if stage.remaps else frozenset[Node]()
+    every = sum(stage.homes[n].row_bytes for n in others)
+    degrees = WORD * len(roles.other_degrees)
+    reads = tuple(n for n in stage.edge_arrays if n not in stage.edge_stores)
+    numbered = stage.walk.edge_id is not None
+    edge_bytes = staged(stage.edge_arrays)
+    return Costs(
+        rows=staged(roles.rows) + staged(stores) + WORD * len(roles.row_degrees),
+        others=staged(others) + degrees,
+        picked=every + degrees,
+        edges=0 if numbered else edge_bytes,
+        numbered=edge_bytes if numbered else 0,
+        picked_edges=sum(stage.homes[n].row_bytes for n in stage.edge_arrays),
+        read_rows=from_file(roles.rows) + WORD * len(roles.row_degrees),
+        read_others=from_file(others) + degrees,
+        read_edges=0 if numbered else from_file(reads),
+        read_numbered=from_file(reads) if numbered else 0,
+        written_rows=from_file(stores),
+        written_edges=from_file(stage.edge_stores),
+        shared=every + degrees if stage.shares_ends else 0,
+        stores_numbers=numbered and any(n in stage.staged_edges for n in stage.edge_stores),
+    )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What some tasks name: the range of all indices and edge numbers, and their cores."""
+
+    window: tuple[int, int] = (0, 0)
+    numbers: tuple[int, int] = (0, 0)
+    core: Core = NOWHERE
+    numbers_core: Core = NOWHERE
+
+    def joined(self, other: "Reach") -> "Reach":
+        """What both name."""
+        return Reach(
+            _hull(self.window, other.window), _hull(self.numbers, other.numbers),
+            self.core.joined(other.core), self.numbers_core.joined(other.numbers_core),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The prices of one walk's pages."""
+
+    stage: Stage
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What staging takes, array by array."""
+        return costs_of(self.stage)
+
+    @cached_property
+    def reaches(self) -> list[Reach]:
+        """What each task names."""
+        walk = self.stage.walk
+        return [
+            Reach((row[1], row[2]), (row[3], row[4]), *core)
+            for row, core in zip(walk.tasks.tolist(), walk.cores, strict=False)
+        ]
+
+    def of(self, span: Span, reach: Reach, sure: bool) -> Span:
+        """A span with what it takes and moves, given what it names; `sure` counts rows that may be
+        named as all distinct."""
+        costs, word = self.costs, self.stage.walk.dtype.itemsize
+        rows, edges = span.rows[1] - span.rows[0], span.edges
+        real = edges - span.gap * (len(span.parts) - 1)
+        nbytes = SLACK + (rows + 1) * (WORD + costs.rows) + edges * (word + costs.edges)
+        read = (rows + 1) * (WORD + costs.read_rows) + real * (word + costs.read_edges)
+        others = numbered = True
+        seeks = 0
+        if self.stage.remaps:
+            others, held, taken, seeks = self._taken(span, reach, sure)
+            nbytes, read = nbytes + held, read + taken
+        if costs.numbered:
+            numbered, held, taken, more = self._numbered(edges, reach)
+            nbytes, read, seeks = nbytes + held, read + taken, seeks + more
+        elif self.stage.walk.edge_id is not None and self.stage.edge_arrays:
+            nbytes += edges * word
+        if self.stage.walk.edge_id is not None and self.stage.edge_arrays:
+            read += real * word
+        written = rows * costs.written_rows + real * costs.written_edges
+        return replace(span, others_whole=others, edges_whole=numbered,
+                       window=reach.window, numbers=reach.numbers, nbytes=nbytes,
+                       read=read, written=written, seeks=seeks)  # fmt: skip
+
+    def _taken(self, span: Span, reach: Reach, sure: bool) -> tuple[bool, int, int, int]:
+        """Whether the window of the other ends is taken whole, bytes it takes, bytes read and
+        runs of rows read alone."""
+        costs, word = self.costs, self.stage.walk.dtype.itemsize
+        rows, size = span.rows[1] - span.rows[0], reach.window[1] - reach.window[0]
+        named = min(span.edges, size) if sure else self._named(reach.core, span.edges)
+        whole = _hull(reach.window, span.rows) if costs.shared else reach.window
+        hull = whole[1] - whole[0]
+        windowed = (hull + 1) * costs.others
+        picked = named * costs.picked + (rows + 1) * costs.shared
+        picked += _scratch(size, span.edges, word)
+        if windowed <= WASTE * picked:
+            return True, windowed, (hull + 1) * costs.read_others, 0
+        found, seeks = _reading(reach.core, size, span.edges, costs.read_others)
+        return False, picked, found + rows * costs.read_others * bool(costs.shared), seeks
+
+    @staticmethod
+    def _named(core: Core, edges: int) -> int:
+        """Distinct rows that a page probably names."""
+        return distinct(core.size, edges - core.outside) + core.outside
+
+    def _numbered(self, edges: int, reach: Reach) -> tuple[bool, int, int, int]:
+        """The same for values by edge number; each edge has its own."""
+        costs, word = self.costs, self.stage.walk.dtype.itemsize
+        size = reach.numbers[1] - reach.numbers[0]
+        windowed = size * (costs.numbered + costs.stores_numbers)
+        picked = min(edges, size) * costs.picked_edges + _scratch(size, edges, word)
+        own = edges * word
+        if windowed <= WASTE * picked:
+            return True, windowed + own, size * costs.read_numbered, 0
+        found, seeks = _reading(reach.numbers_core, size, edges, costs.read_numbered)
+        return False, picked + own, found, seeks
+
+
+def _hull(a: tuple[int, int], b: "tuple[int, int] | list[int]") -> tuple[int, int]:
+    """The least range that holds both; one that is empty counts for nothing."""
+    if b[0] >= b[1]:
+        return a
+    return (b[0], b[1]) if a[0] >= a[1] else (min(a[0], b[0]), max(a[1], b[1]))
+
+
+def _reading(core: Core, window: int, edges: int, row_bytes: int) -> tuple[int, int]:
+    """Bytes that picking rows reads, and runs that are read alone."""
+    inside, near = picking(distinct(core.size, edges - core.outside), core.size, row_bytes)
+    others, far = picking(min(core.outside, window), window, row_bytes)
+    return min(inside + others, window) * row_bytes, near + far
+
+
+def _scratch(window: int, edges: int, word: int) -> int:
+    """What numbering the rows of a window anew takes; see `paged_numbers.pick`."""
+    return edges * word if window > SPREAD * edges else window * (1 + word)

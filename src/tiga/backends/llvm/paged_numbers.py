@@ -1,0 +1,200 @@
+"""Which rows a page names by number: a window of them, taken whole, or those that occur, picked
+and numbered anew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Lock, Thread
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import UnsupportedByBackend
+from tiga.runtime.arena import Arena
+from tiga.runtime.pages import Damaged, Rows, scratch_bytes
+
+STEP = 1 << 16
+"""Numbers that one numpy call handles: its temporary arrays stay small."""
+
+SPREAD = 4
+"""Where a window holds so many rows for each time one is named, numbers are sorted."""
+
+CREW = 4
+"""Threads that pick rows for one page: a disk answers several requests at a time."""
+
+TILE_ROWS = 1 << 15
+
+
+def bounds_of(numbers: np.ndarray, extent: int) -> tuple[int, int]:
+    """The range [low, high) of numbers that must lie below an extent.
+
+    Raises:
+        Damaged: one does not.
+    """
+    if not len(numbers):
+        return 0, 0
+    low, high = int(numbers.min()), int(numbers.max()) + 1
+    if low < 0 or high > extent:
+        raise Damaged(f"the file holds an index out of the range 0..{extent - 1}")
+    return low, high
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Which numbers of a window occur, one byte each."""
+
+    low: int
+    used: np.ndarray
+
+    @staticmethod
+    def of(numbers: np.ndarray, low: int, high: int, arena: Arena) -> "Marks":
+        used = arena.take(high - low, np.dtype(np.bool_))
+        used[:] = False
+        for part in _steps(numbers):
+            used[part - low] = True
+        return Marks(low, used)
+
+    def tiles(self, size: int) -> Iterator[np.ndarray]:
+        """The numbers that occur, ascending, some at a time."""
+        for start in range(0, len(self.used), size):
+            yield np.flatnonzero(self.used[start : start + size]) + (self.low + start)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows [low, low + count), of which numbers stay what they are; `marks` where only those
+    that occur may be written."""
+
+    low: int
+    count: int
+    marks: Marks | None = None
+
+    @property
+    def origin(self) -> int:
+        """The number of a block's first row."""
+        return self.low
+
+    def fill(self, home: Rows, out: np.ndarray) -> None:
+        home.read_into(self.low, out)
+
+    def store(self, home: Rows, block: np.ndarray) -> None:
+        assert self.marks is not None
+        for ids in self.marks.tiles(TILE_ROWS):
+            home.put(ids, _run_or_rows(block, ids - self.low))
+
+
+@dataclass(frozen=True)
+class Picks:
+    """The rows that occur, in order, numbered anew from `origin` on."""
+
+    origin: int
+    count: int
+    ids: "Marks | Distinct"
+
+    def fill(self, home: Rows, out: np.ndarray) -> None:
+        """All tiles in their order; several threads, as reading waits for the disk."""
+        tiles, lock, done = self.ids.tiles(TILE_ROWS), Lock(), [0]
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            scratch = np.empty(scratch_bytes(home.row_bytes), np.uint8)
+            while not failed:
+                with lock:
+                    ids = next(tiles, None)
+                    start = done[0]
+                    done[0] = start + (0 if ids is None else len(ids))
+                if ids is None:
+                    return
+                home.take(ids, out[start : start + len(ids)], scratch)
+
+        if not home.in_file or self.count <= TILE_ROWS:
+            work()
+            return
+        crew = [Thread(target=_caught, args=(work, failed)) for _ in range(CREW)]
+        for one in crew:
+            one.start()
+        for one in crew:
+            one.join()
+        if failed:
+            raise failed[0]
+
+    def store(self, home: Rows, block: np.ndarray) -> None:
+        start = 0
+        for ids in self.ids.tiles(TILE_ROWS):
+            home.put(ids, block[start : start + len(ids)])
+            start += len(ids)
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Distinct numbers in order."""
+
+    numbers: np.ndarray
+
+    def tiles(self, size: int) -> Iterator[np.ndarray]:
+        for part in _steps(self.numbers, size):
+            yield part.astype(np.int64)
+
+
+def pick(numbers: np.ndarray, low: int, high: int, base: int, arena: Arena) -> Picks:
+    """The numbers that occur of [low, high); `numbers` are replaced by `base` plus their places.
+
+    Raises:
+        ArenaFull: they are more than there is room for.
+    """
+    if base + min(len(numbers), high - low) > np.iinfo(numbers.dtype).max:
+        raise UnsupportedByBackend(
+            f"rows are numbered beyond {numbers.dtype} in a page that starts at row {base} of a "
+            "graph in a file; use `graph.in_memory()`."
+        )
+    if high - low > SPREAD * len(numbers):
+        return _sorted_picks(numbers, base, arena)
+    marks = Marks.of(numbers, low, high, arena)
+    start = arena.used
+    places = arena.take(high - low, numbers.dtype)
+    np.cumsum(marks.used, dtype=places.dtype, out=places)
+    count = int(places[-1]) if len(places) else 0
+    places += numbers.dtype.type(base - 1)
+    for part in _steps(numbers):
+        part[:] = places[part - low]
+    arena.back_to(start)
+    return Picks(base, count, marks)
+
+
+def _sorted_picks(numbers: np.ndarray, base: int, arena: Arena) -> Picks:
+    """The numbers by sorting them: their window is too wide to be marked."""
+    ordered = arena.take(len(numbers), numbers.dtype)
+    ordered[:] = numbers
+    ordered.sort()
+    count = 0
+    last = None
+    for part in _steps(ordered):
+        first = np.empty(len(part), np.bool_)
+        first[:1] = last is None or part[0] != last
+        np.not_equal(part[1:], part[:-1], out=first[1:])
+        last, kept = part[-1], part[first]
+        ordered[count : count + len(kept)] = kept
+        count += len(kept)
+    distinct = ordered[:count]
+    for part in _steps(numbers):
+        part[:] = np.searchsorted(distinct, part)
+        part += numbers.dtype.type(base)
+    return Picks(base, count, Distinct(distinct))
+
+
+def _steps(numbers: np.ndarray, size: int = STEP) -> Iterator[np.ndarray]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+def _run_or_rows(block: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Rows of a block; a view where they follow one another."""
+    if len(places) and int(places[-1]) - int(places[0]) == len(places) - 1:
+        return block[int(places[0]) : int(places[-1]) + 1]
+    return block[places]
+
+
+def _caught(work: Any, failed: list[BaseException]) -> None:
+    try:
+        work()
+    except BaseException as error:  # raised again by whom it works for
+        failed.append(error)

@@ -1,0 +1,145 @@
+"""What pages hold, and what a run does with them: predicted before the first is read."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tiga.relations.walk import HUB_CHUNK
+from tiga.runtime.tiers import size_text
+
+PAGE_COST = 2**19
+"""What a page costs beside its bytes, in bytes that are read meanwhile."""
+
+SEEK_COST = 2**14
+"""What reading a row alone costs beside its bytes."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What one page holds: tasks [first, last), or a part of one task's rows.
+
+    `parts` are ranges of edge positions, staged one after the other with `gap` unused places
+    between them; `cut` where they are a part of one row's. `others_whole` and `edges_whole` say
+    whether the windows of the other ends and of edge numbers are taken whole. `nbytes` is what it
+    takes at most, `read` and `written` are bytes from and to files, `seeks` runs of few rows that
+    are read alone.
+    """
+
+    first: int
+    last: int
+    rows: tuple[int, int]
+    parts: tuple[tuple[int, int], ...]
+    gap: int = 0
+    cut: bool = False
+    others_whole: bool = True
+    edges_whole: bool = True
+    window: tuple[int, int] = (0, 0)
+    numbers: tuple[int, int] = (0, 0)
+    nbytes: int = 0
+    read: int = 0
+    written: int = 0
+    seeks: int = 0
+
+    @property
+    def edges(self) -> int:
+        """Places for edges."""
+        return sum(high - low for low, high in self.parts) + self.gap * (len(self.parts) - 1)
+
+
+@dataclass(frozen=True)
+class LongRow:
+    """A row whose edges do not fit a page: its chunks in pages, once for each phase, and the row
+    itself."""
+
+    task: int
+    row: int
+    degree: int
+    parts: tuple[Span, ...]
+    end: Span
+    phases: int
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.degree // HUB_CHUNK)
+
+    @property
+    def nbytes(self) -> int:
+        return max(span.nbytes for span in (*self.parts, self.end))
+
+    @property
+    def read(self) -> int:
+        return sum(span.read for span in self.parts) * self.phases + self.end.read
+
+    @property
+    def written(self) -> int:
+        return sum(span.written for span in (*self.parts, self.end))
+
+    @property
+    def seeks(self) -> int:
+        return sum(span.seeks for span in self.parts) * self.phases
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The pages of a step, of which `arenas` are in memory at a time; `whole` bytes of arrays are
+    mapped from their files for all of them."""
+
+    pages: tuple[Span | LongRow, ...]
+    arenas: int
+    whole: int = 0
+
+    @cached_property
+    def arena_bytes(self) -> int:
+        """Bytes that the largest page takes."""
+        return max((page.nbytes for page in self.pages), default=0)
+
+    @cached_property
+    def read(self) -> int:
+        return self.whole + sum(page.read for page in self.pages)
+
+    @property
+    def peak(self) -> int:
+        """Bytes in memory at a time."""
+        return self.whole + self.arenas * self.arena_bytes
+
+    @property
+    def cost(self) -> float:
+        """Bytes moved, and what takes as long: memory asked of the system costs about as much as
+        reading it."""
+        fresh = self.arenas * self.arena_bytes
+        moved = fresh + self.read + sum(page.written for page in self.pages)
+        seeks = sum(page.seeks for page in self.pages)
+        return moved + PAGE_COST * len(self.pages) + SEEK_COST * seeks
+
+
+@dataclass
+class PagePlan:
+    """What a run does with pages, per step: predicted before the first is read."""
+
+    lines: list[str] = field(default_factory=list)
+    pages: int = 0
+    peak: int = 0
+    read: int = 0
+    written: int = 0
+
+    def add(self, what: str, spans: Spans) -> None:
+        """Count the pages of one step."""
+        peak = spans.peak
+        written = sum(page.written for page in spans.pages)
+        self.pages += len(spans.pages)
+        self.peak = max(self.peak, peak)
+        self.read, self.written = self.read + spans.read, self.written + written
+        long = sum(isinstance(page, LongRow) for page in spans.pages)
+        self.lines.append(
+            f"{what}: {len(spans.pages)} pages, at most "
+            f"{size_text(peak)} in memory, reads {size_text(spans.read)}, writes "
+            f"{size_text(written)}" + (f"; {long} rows in parts" if long else "")
+        )
+
+    def told(self) -> list[str]:
+        """The plan in words."""
+        return [
+            f"at the last call, over a graph in a file: {self.pages} pages, at most "
+            f"{size_text(self.peak)} of them in memory, reads {size_text(self.read)}, writes "
+            f"{size_text(self.written)}",
+            *(f"  {line}" for line in self.lines),
+        ]
