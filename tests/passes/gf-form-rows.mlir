@@ -53,7 +53,7 @@ func.func @f(%m: tensor<?x4xf32, @edges>) -> tensor<?x4xf32, "src"> {
 // CHECK-NEXT: [[AFTER:%\w+]] = "gf.scan_after"([[A]], [[B]]) ({
 // CHECK-NEXT: ^bb0([[CARRY:%\w+]]: tensor<f32>, [[E:%\w+]]: tensor<f32>):
 // CHECK-NEXT: [[M:%\w+]] = "gf.mul"([[CARRY]], [[E]])
-// CHECK: }) {relation = @edges, reverse = false, side = "dst", step = ["carry", "x"]}
+// CHECK: }) {join = [], read = array<i64>, relation = @edges, reverse = false, root = -1 : i64, side = "dst", step = ["carry", "x"]}
 // CHECK-NEXT: "gf_iter.carry"([[AFTER]]) {slot = 0 : i64}
 // CHECK: [[BEFORE:%\w+]] = "gf.scan_before"
 // CHECK: [[R:%\w+]] = "gf.reduce"([[BEFORE]]) {kind = "sum", relation = @edges, side = "src"}
@@ -70,13 +70,17 @@ func.func @f(%s: tensor<?xf32, "dst">, %x: tensor<?xf32, @edges>) -> (tensor<?xf
     %5 = "gf.mul"(%c, %e) : (tensor<f32>, tensor<f32>) -> tensor<f32>
     %6 = "gf.part"(%5) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%6) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry", "x"]} : (!gf.hidden, !gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry", "x"]} : (!gf.hidden, !gf.hidden) -> tensor<?xf32, "dst">
   %3 = "gf.scan_before"(%0, %1) ({
   ^bb0(%c: tensor<f32>, %e: tensor<f32>):
     %5 = "gf.mul"(%c, %e) : (tensor<f32>, tensor<f32>) -> tensor<f32>
     %6 = "gf.part"(%5) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%6) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry", "x"]} : (!gf.hidden, !gf.hidden) -> tensor<?xf32, @edges>
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry", "x"]} : (!gf.hidden, !gf.hidden) -> tensor<?xf32, @edges>
   %4 = "gf.reduce"(%3) {kind = "sum", relation = @edges, side = "src"} : (tensor<?xf32, @edges>) -> tensor<?xf32, "src">
   return %2, %4 : tensor<?xf32, "dst">, tensor<?xf32, "src">
 }
@@ -93,7 +97,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "src"> {
     %3 = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
     %4 = "gf.part"(%3) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, @edges>
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, @edges>
   %2 = "gf.reduce"(%1) {kind = "max", relation = @edges, side = "src"} : (tensor<?xf32, @edges>) -> tensor<?xf32, "src">
   return %2 : tensor<?xf32, "src">
 }

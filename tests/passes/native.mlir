@@ -43,7 +43,9 @@ func.func @f(%s: tensor<f32>) -> (tensor<f32>, tensor<?xf32, "dst">) {
     %3 = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
     %4 = "gf.part"(%3) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %t, %1 : tensor<f32>, tensor<?xf32, "dst">
 }
 

@@ -9,7 +9,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
     %3 = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
     %4 = "gf.part"(%3) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = 0, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = 0, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -24,7 +26,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
     %3 = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
     %4 = "gf.part"(%3) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -39,7 +43,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
     %3 = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
     %4 = "gf.part"(%3) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry", "x"]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry", "x"]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -54,7 +60,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
     %3 = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
     %4 = "gf.part"(%3) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = [1]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = [1]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -69,7 +77,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
     %3 = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f64>
     %4 = "gf.part"(%3) : (tensor<f64>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -84,7 +94,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
     %3 = "gf.broadcast"(%c) {to = array<i64: 2>} : (tensor<f32>) -> tensor<2xf32>
     %4 = "gf.part"(%3) : (tensor<2xf32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -99,7 +111,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
     %3 = arith.addf %c, %c : tensor<f32>
     %4 = "gf.part"(%3) : (tensor<f32>) -> !gf.hidden
     "gf.yield"(%4) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -112,7 +126,9 @@ func.func @f(%s: tensor<?xf32, "dst">) -> tensor<?xf32, "dst"> {
   %1 = "gf.scan_after"(%0) ({
   ^bb0(%c: tensor<f32>):
     "gf.yield"(%0) : (!gf.hidden) -> ()
-  }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
+  }, {
+    "gf.yield"() : () -> ()
+  }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<?xf32, "dst">
   return %1 : tensor<?xf32, "dst">
 }
 
@@ -133,13 +149,17 @@ func.func @f(%s: tensor<?xf32, "dst">, %m: tensor<?xf32, @edges>) {
         %t = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
         %u = "gf.part"(%t) : (tensor<f32>) -> !gf.hidden
         "gf.yield"(%u) : (!gf.hidden) -> ()
-      }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<f32, "dst">
+      }, {
+        "gf.yield"() : () -> ()
+      }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<f32, "dst">
       %y = "gf.scan_after"(%h) ({
       ^bb0(%c: tensor<f32>):
         %t = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
         %u = "gf.part"(%t) : (tensor<f32>) -> !gf.hidden
         "gf.yield"(%u) : (!gf.hidden) -> ()
-      }) {relation = @edges, side = "dst", reverse = true, step = ["carry"]} : (!gf.hidden) -> tensor<f32, "dst">
+      }, {
+        "gf.yield"() : () -> ()
+      }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = true, step = ["carry"]} : (!gf.hidden) -> tensor<f32, "dst">
       "gf_iter.carry"(%x) {slot = 0} : (tensor<f32, "dst">) -> ()
       "gf_iter.carry"(%y) {slot = 1} : (tensor<f32, "dst">) -> ()
     }) : () -> !gf_iter.done
@@ -164,7 +184,9 @@ func.func @f(%s: tensor<?xf32, "dst">, %m: tensor<?xf32, @edges>) {
         %t = "gf.tanh"(%c) : (tensor<f32>) -> tensor<f32>
         %u = "gf.part"(%t) : (tensor<f32>) -> !gf.hidden
         "gf.yield"(%u) : (!gf.hidden) -> ()
-      }) {relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<f32, @edges>
+      }, {
+        "gf.yield"() : () -> ()
+      }) {join = [], root = -1, read = array<i64>, relation = @edges, side = "dst", reverse = false, step = ["carry"]} : (!gf.hidden) -> tensor<f32, @edges>
       "gf_iter.store"(%x) {slot = 0} : (tensor<f32, @edges>) -> ()
     }) : () -> !gf_iter.done
   }) {relation = @edges, side = "dst"} : () -> !gf_iter.done

@@ -4,9 +4,14 @@ A scan carries a value along the edges of a row: `carry = step(carry, *elements)
 carry before each edge (`scan_before`) and the one after the last (`scan_after`). The derivative
 of either is a scan in the opposite direction, whose elements include the carries before each
 edge; so scans are closed under differentiation, to any order.
+
+A scan by an associative step may take a row run of edges by run of edges: `join` says what a whole
+run does to a carry. The derivatives of such a scan are linear in their carries, and what a run does
+to them follows from the carry of the scan itself before the run and from its result over the run
+alone; so they are taken run by run as well, and nothing is kept per edge.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +21,7 @@ from tiga.ops.leaf import Input, constant, zeros_like
 from tiga.ops.message import Topology
 from tiga.ops.pointwise import add
 from tiga.trace.autodiff import jvp, vjp
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node, rewrite, substitute, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type
 
@@ -39,23 +44,47 @@ def region(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
     return Program(tuple(holes), inline(Program(tuple(inputs), tuple(outputs)), holes, GLOBAL))
 
 
+Derivative = Callable[[Node, Node, Node], Node]
+"""Of a result by a carry, in the direction of a third value or applied to it transposed."""
+
+IN_ORDER = Program((), ())
+"""The join of scans that take every edge in turn."""
+
+
 @dataclass(frozen=True)
 class Scan(Op):
     """Shared by both results. Inputs: the initial carry (a row value), then edge elements.
 
     `step` takes (carry, *elements) and returns the next carry; `reverse` walks from the last
     edge of the row to the first.
+
+    `join`, unless it is `IN_ORDER`, takes (carry, run, before, total, *read): the carry before a
+    run of edges, the scan's own result over the run (from the initial carry, or from zero if it is
+    the derivative of a scan), and of the scan that it derives from the carry before the run and the
+    result over the run alone. It returns the carry after the run. `root` is the element that is
+    that scan's `scan_before`, -1 for a scan that is no derivative; `read` are elements which are
+    the same for all edges.
     """
 
     relation: Relation
     side: str
     reverse: bool
     step: Program
+    join: Program = IN_ORDER
+    root: int = -1
+    read: tuple[int, ...] = ()
 
     @property
-    def scan(self) -> tuple[Relation, str, bool, Program]:
+    def scan(self) -> tuple[Relation, str, bool, Program, Program, int, tuple[int, ...]]:
         """What both results of one scan share."""
-        return self.relation, self.side, self.reverse, self.step
+        return (
+            self.relation, self.side, self.reverse, self.step, self.join, self.root, self.read
+        )  # fmt: skip
+
+    @property
+    def joins(self) -> bool:
+        """Whether runs of edges may be taken by themselves and joined."""
+        return bool(self.join.outputs)
 
     def _check(self, initial: Type, elements: Sequence[Type]) -> None:
         assert initial.space == self.relation.end(self.side), f"scan from {initial}"
@@ -104,7 +133,7 @@ class Scan(Op):
         else:
             step = Program((carry_ct, *holes), (back,))
             start, given = ct, (before, *elements)
-        adjoint = (self.relation, self.side, not self.reverse, step)
+        adjoint = (self.relation, self.side, not self.reverse, step, *self._derived(_transposed))
         after_edge = ScanBefore(*adjoint)(start, *given)
         edge = self.relation.edge
         at_edge = (after_edge, before, *elements)
@@ -113,6 +142,23 @@ class Scan(Op):
             for p in parts
         ]
         return [ScanAfter(*adjoint)(start, *given), *gradients]
+
+    def _derived(self, derivative: Derivative) -> tuple[Program, int, tuple[int, ...]]:
+        """`join`, `root` and `read` of a scan that is a derivative of this one.
+
+        Its elements are the carries of this one, then the elements of this one.
+        """
+        if not self.joins:
+            return IN_ORDER, -1, ()
+        carry, run, before, total, *read = self.join.inputs
+        moving = Input("moving", carry.type)()
+        slope = derivative(self.join.outputs[0], carry, moving)
+        given = {carry: before, run: total} if self.root < 0 else {}
+        (slope,) = substitute([slope], given)
+        if not {carry, run}.isdisjoint(topological([slope])):
+            return IN_ORDER, -1, ()
+        join = region([add(slope, run)], [moving, run, before, total, *read])
+        return join, max(self.root + 1, 0), tuple(i + 1 for i in self.read)
 
     def _tangent_step(self, inputs: Sequence[Node], tangents: Sequence[Node | None]) -> Program:
         """The step of the tangent's scan: elements are (before, *elements, *tangents)."""
@@ -135,8 +181,18 @@ class Scan(Op):
         start = zeros_like(initial) if tangents[0] is None else tangents[0]
         moving = [t for t in tangents[1:] if t is not None]
         step = self._tangent_step(inputs, tangents)
-        scan = result(self.relation, self.side, self.reverse, step)
+        scan = result(self.relation, self.side, self.reverse, step, *self._derived(_pushed))
         return [scan(start, self._before(inputs), *elements, *moving)]
+
+
+def _transposed(result: Node, carry: Node, moving: Node) -> Node:
+    (found,) = vjp([result], [moving], [carry], add)
+    return zeros_like(moving) if found is None else found
+
+
+def _pushed(result: Node, carry: Node, moving: Node) -> Node:
+    (found,) = jvp([result], {carry: moving}, add)
+    return zeros_like(moving) if found is None else found
 
 
 def _evaluate(step: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

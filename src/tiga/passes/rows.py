@@ -61,6 +61,16 @@ class Phase:
         return (*(n for node in taken for n in node.inputs), *self.stores, *elements)
 
     @property
+    def row_results(self) -> tuple[Node, ...]:
+        """What the loop leaves at the row."""
+        return (*self.reductions, *(scan.after for scan in self.scans))
+
+    @property
+    def carries_only(self) -> bool:
+        """Whether the loop does nothing but carry scans."""
+        return not (self.reductions or self.stores or self.outer_sums or self.scatters)
+
+    @property
     def reverse(self) -> bool:
         """Whether the loop runs from the last edge to the first."""
         return any(scan.reverse for scan in self.scans)

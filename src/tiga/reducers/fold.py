@@ -8,7 +8,7 @@ from tiga.ops.feature import concat, reshape, take
 from tiga.ops.leaf import Input
 from tiga.ops.message import spread
 from tiga.ops.pointwise import cast
-from tiga.ops.scan import ScanAfter, inline, region
+from tiga.ops.scan import IN_ORDER, ScanAfter, inline, region
 from tiga.reducers.base import Messages
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
@@ -20,12 +20,13 @@ class Fold:
     """A traced reducer: `combine` takes the left components, the right ones, and what it reads.
 
     `identity` are numbers' or tensors' values per component, and `read` what `combine` reads
-    beside the states, all as global nodes.
+    beside the states, all as global nodes. If it is `associative`, long rows may be split.
     """
 
     combine: Program
     identity: tuple[Node, ...]
     read: tuple[Node, ...] = ()
+    associative: bool = False
 
     @property
     def width(self) -> int:
@@ -80,7 +81,9 @@ def scanned(messages: Messages, rule: Fold, needed: Sequence[int]) -> list[Node]
         given_to(rule.identity[i], t.with_space(end)) for i, t in zip(needed, types, strict=True)
     ]
     step = _packed_step(rule, needed, types, carry)
-    scan = ScanAfter(messages.relation, messages.side, False, step)
+    join = _join(step) if rule.associative else IN_ORDER
+    places = tuple(range(1, 1 + len(rule.read))) if rule.associative else ()
+    scan = ScanAfter(messages.relation, messages.side, False, step, join, read=places)
     read = [spread(node, messages.relation.edge) for node in rule.read]
     return _unpack(scan(_pack(starts, carry), _pack(elements, carry), *read), types)
 
@@ -94,6 +97,13 @@ def _packed_step(rule: Fold, needed: Sequence[int], types: Sequence[Type], carry
     arguments = [*_unpack(left, types), *_unpack(right, types), *holes]
     part = Program((*inputs, *rule.holes), tuple(rule.combine.outputs[i] for i in needed))
     return region([_pack(inline(part, arguments, GLOBAL), carry)], [left, right, *holes])
+
+
+def _join(step: Program) -> Program:
+    """What a run of edges does to a carry: it is combined with the run's result."""
+    carry, element, *read = step.inputs
+    unused = [Input(label, carry.type)() for label in ("before", "total")]
+    return region(step.outputs, [carry, element, *unused, *read])
 
 
 def _carry(types: Sequence[Type]) -> DType:

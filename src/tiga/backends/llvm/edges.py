@@ -1,7 +1,7 @@
 """The loop over a range of a row's edges: one phase of a row program, in either layout."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 
@@ -41,13 +41,17 @@ class TaskState:
 
 @dataclass(frozen=True)
 class EdgeLoop:
-    """One phase over edges [low, high) of a row."""
+    """One phase over edges [low, high) of a row.
+
+    `starts` are carries by their `before` node, where scans go on from an earlier run of edges.
+    """
 
     table: SlotTable
     schedule: Schedule
     index_bits: int
     phase: Phase
     task: TaskState
+    starts: Mapping[Node, ir.Value] = field(default_factory=dict)
 
     @property
     def program(self) -> RowProgram:
@@ -87,7 +91,7 @@ class EdgeLoop:
         side = self.program.side
         gathers = (n for n in self._edge_nodes if n.op.name == "gather" and n.op.side == side)
         yield from (n.inputs[0] for n in gathers)
-        yield from (scan.initial for scan in self.phase.scans)
+        yield from (s.initial for s in self.phase.scans if s.before not in self.starts)
 
     @cached_property
     def _gathered(self) -> tuple[Node, ...]:
@@ -111,7 +115,10 @@ class EdgeLoop:
 
     def _by_features(self, row: RowScope, low: ir.Value, high: ir.Value) -> list[ir.Value]:
         starts = self._starts(row.kernel.layout)
-        starts += [row.value(scan.initial) for scan in self.phase.scans]
+        starts += [
+            self.starts[s.before] if s.before in self.starts else row.value(s.initial)
+            for s in self.phase.scans
+        ]
         return self._edge_by_edge(row, low, high, starts)
 
     def _starts(self, layout: FeatureLanes) -> list[ir.Value]:

@@ -140,8 +140,7 @@ class RowStep:
     def bind(self, walk: Walk, graphs: Mapping[Relation, Graph], others: int) -> "Bound":
         """The program on a walk; kept as long as the walk lives."""
         program = self.program
-        splits = not program.scans  # a scan goes through a row in order, however long it is
-        hubs, chunks = (len(walk.hub_rows), walk.num_chunks) if splits else (0, 0)
+        hubs, chunks = len(walk.hub_rows), walk.num_chunks
         bits = walk.index.dtype.itemsize * 8
         variant = self.variant(bits, HUB_DEGREE if hubs else 0)
         at, task_ptr = dict(walk.addresses), walk.task_ptr
@@ -150,7 +149,8 @@ class RowStep:
             at["task_ptr"] = task_ptr.ctypes.data
         counts = Counts(len(task_ptr) - 1, hubs, chunks, others)
         sizes = [walk.num_rows, walk.num_edges, counts.tasks, hubs, chunks, others]
-        fixed = [at[n] for n in (*WALK_SLOTS, *HUB_SLOTS)] + [*sizes, walk.max_degree]
+        most = min(walk.max_degree, HUB_DEGREE)  # edges that a loop takes without a stop
+        fixed = [at[n] for n in (*WALK_SLOTS, *HUB_SLOTS)] + [*sizes, most]
         fixed += self._degrees(graphs)
         bound = self._bound(variant, fixed, counts, task_ptr)
         if all(relation == program.relation for relation, _ in self.slots.degrees):
@@ -172,7 +172,8 @@ class RowStep:
             "totals": 1,
             "scatters": -(-counts.others // SCATTER_ROWS),
         }
-        return known.get(function, counts.chunks if function[0] == "c" else counts.hubs)
+        pieces = {"chunk": counts.chunks, "group": SCATTER_GROUPS}
+        return known.get(function, pieces.get(function[:5], counts.hubs))
 
     def _states(self, counts: "Counts") -> Iterator[tuple[int, bool]]:
         """Bytes of each array of partial results, and whether it starts at zero."""
@@ -185,6 +186,8 @@ class RowStep:
         if counts.hubs:
             yield from ((_state_bytes(n, counts.chunks), False) for n in reductions)
             yield from ((_state_bytes(n, counts.hubs), False) for n in reductions)
+            each = {"chunk": counts.chunks, "hub": counts.hubs, "carry": counts.chunks}
+            yield from ((_state_bytes(n, each[kind]), False) for kind, n in self.slots.scan_states)
 
     def module(self, index_bits: int, hub_degree: int) -> tuple[ir.Module, tuple[str, ...]]:
         """The kernels as a module of upstream dialects, in a context of its own."""

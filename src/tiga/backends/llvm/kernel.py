@@ -1,6 +1,6 @@
 """Kernels of one row program: the walk over tasks of rows, and the pieces for split rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ from tiga.backends.llvm.scans import declare_allocator, keep_carries, kept_scans
 from tiga.backends.llvm.scatters import combine_groups, tasks_of
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
+from tiga.backends.llvm.split_scans import SplitScans, chunk_edges, hub_chunks
 from tiga.ops.monoid import MONOIDS
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule, cone
@@ -44,9 +45,8 @@ class Kernels:
         """All functions, named after `prefix`, in launch order."""
         emitters: dict[str, Task] = {"rows": self._group if self.program.scatters else self._rows}
         if self.hub_degree and self.program.phases:
-            for i, phase in enumerate(self.program.phases):
-                emitters[f"chunks{i}"] = partial(self._chunk, phase=i)
-                emitters[f"hubs{i}"] = partial(self._combine, phase=phase)
+            for number in range(len(self.program.phases)):
+                emitters.update(self._split_phase(number))
             emitters["finish"] = self._finish_hub
         if self.program.totals or self.program.outer_sums:
             emitters["totals"] = self._totals
@@ -57,6 +57,20 @@ class Kernels:
         for name, body in emitters.items():
             self._function(f"{prefix}_{name}", body)
         return tuple(emitters)
+
+    def _split_phase(self, number: int) -> Iterator[tuple[str, Task]]:
+        """The functions of one phase over split rows."""
+        phase = self.program.phases[number]
+        if phase.scans:
+            yield from SplitScans(self, number).emitters()
+        if phase.carries_only:
+            return
+        if phase.scatters:
+            yield f"groups{number}", partial(self._chunk_group, phase=number)
+        else:
+            yield f"chunks{number}", partial(self._chunk, phase=number)
+        if phase.reductions:
+            yield f"hubs{number}", partial(self._combine, phase=phase)
 
     def _function(self, name: str, body: Task) -> None:
         """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
@@ -86,6 +100,10 @@ class Kernels:
             scope.value(node)  # before any loop, which could not hand it on
         return scope
 
+    def whole_scope(self, table: SlotTable) -> KernelScope:
+        """The scope of a kernel that takes values whole."""
+        return self._scope(table, FeatureLanes(), None)
+
     @cached_property
     def _globals(self) -> tuple[Node, ...]:
         """Global values that rows or edges read."""
@@ -96,7 +114,7 @@ class Kernels:
         """Run `body` for every window of features."""
         window, whole = self.schedule.window, self.schedule.whole
         if not window:
-            body(self._scope(table, FeatureLanes(), None))
+            body(self.whole_scope(table))
             return
         full = whole - whole % window
 
@@ -172,18 +190,23 @@ class Kernels:
         row: RowScope,
         low: ir.Value,
         high: ir.Value,
+        starts: Mapping[Node, ir.Value] | None = None,
     ) -> None:
-        edges = EdgeLoop(table, self.schedule, self.index_bits, phase, state)
+        edges = EdgeLoop(table, self.schedule, self.index_bits, phase, state, starts or {})
         row.values.update(edges.run(row, low, high))
 
     @contextmanager
     def _task_state(
-        self, table: SlotTable, piece: ir.Value, scattered: ir.Value | None = None
+        self,
+        table: SlotTable,
+        piece: ir.Value,
+        scattered: ir.Value | None = None,
+        outer_sums: Sequence[Node] | None = None,
     ) -> Iterator[TaskState]:
         """What lasts over the rows of a task; outer products go to one piece of their totals."""
         sums = {
             node: make_accumulator(node, table.state("partial", node), piece, table.allocate)
-            for node in self.program.outer_sums
+            for node in (self.program.outer_sums if outer_sums is None else outer_sums)
         }
         for one in sums.values():
             one.begin()
@@ -220,14 +243,14 @@ class Kernels:
         self, table: SlotTable, row: RowScope, values: Sequence[tuple[Node, ir.Value]]
     ) -> None:
         for node, value in values:
-            self._store(table.array(node), row.kernel, node, row.entity, value)
+            self.store(table.array(node), row.kernel, node, row.entity, value)
 
-    def _store(
+    def store(
         self, array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value
     ) -> None:
         array.store(value, scope.offset(array, node, entity))
 
-    def _load(self, array: Array, scope: KernelScope, node: Node, entity: ir.Value) -> ir.Value:
+    def load(self, array: Array, scope: KernelScope, node: Node, entity: ir.Value) -> ir.Value:
         return array.load(scope.offset(array, node, entity), scope.layout.width(node.type))
 
     # totals
@@ -244,7 +267,7 @@ class Kernels:
         self, table: SlotTable, scope: KernelScope, piece: ir.Value, totals: Sequence[ir.Value]
     ) -> None:
         for node, value in zip(self.program.totals, totals, strict=True):
-            self._store(table.state("partial", node), scope, node, piece, value)
+            self.store(table.state("partial", node), scope, node, piece, value)
 
     def _totals(self, table: SlotTable, task: ir.Value) -> None:
         """Add the pieces of every total in their order."""
@@ -254,7 +277,7 @@ class Kernels:
             for node in self.program.totals:
                 states = table.state("partial", node)
                 total = self._fold(scope, node, states, i64(0), pieces, "sum")
-                self._store(table.array(node), scope, node, i64(0), total)
+                self.store(table.array(node), scope, node, i64(0), total)
 
         if self.program.totals:
             self._windows(table, window)
@@ -276,55 +299,68 @@ class Kernels:
         start = self._filled(scope, node, monoid.identity(node.type.dtype))
 
         def step(piece: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            value = self._load(pieces, scope, node, piece)
+            value = self.load(pieces, scope, node, piece)
             return [monoid.combine(ARITHMETIC, carried[0], value)]
 
         return loop(low, high, 1, [start], step)[0]
 
     # split rows
 
-    def _reductions(self, before: int) -> Iterator[Node]:
-        """The reductions of the phases before number `before`."""
-        return (node for phase in self.program.phases[:before] for node in phase.reductions)
+    def _row_results(self, before: int) -> Iterator[Node]:
+        """What the phases before number `before` leave at the row."""
+        return (node for phase in self.program.phases[:before] for node in phase.row_results)
 
-    def _restore(
+    def restore(
         self, table: SlotTable, scope: KernelScope, row: ir.Value, hub: ir.Value, phases: int
     ) -> RowScope:
         """A row with the combined states of its first phases."""
         values = RowScope(scope, row)
-        for node in self._reductions(phases):
-            values.values[node] = self._load(table.state("hub", node), scope, node, hub)
+        for node in self._row_results(phases):
+            values.values[node] = self.load(table.state("hub", node), scope, node, hub)
         return values
 
-    def _chunk(self, table: SlotTable, chunk: ir.Value, phase: int) -> None:
+    def _chunk_group(self, table: SlotTable, group: ir.Value, phase: int) -> None:
+        """The chunks of a group, whose scattered sums are its own."""
+        first = arith.muli(group, table.number("num_others"))
+        low, high = tasks_of(group, table.number("num_chunks"))
+
+        def chunk(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self._chunk(table, position, phase, first)
+            return carried
+
+        loop(low, high, 1, [], chunk)
+
+    def _chunk(
+        self, table: SlotTable, chunk: ir.Value, phase: int, scattered: ir.Value | None = None
+    ) -> None:
         """One phase over one chunk of a split row; its states are stored by chunk."""
         row = load_word(table.pointer("chunk_row"), chunk)
         hub = load_word(table.pointer("chunk_hub"), chunk)
-        low = load_word(table.pointer("chunk_lo"), chunk)
-        high = load_word(table.pointer("chunk_hi"), chunk)
+        low, high = chunk_edges(table, chunk)
+        done, scans = self.program.phases[phase], SplitScans(self, phase)
 
         def window(scope: KernelScope) -> None:
-            values = self._restore(table, scope, row, hub, phase)
+            values = self.restore(table, scope, row, hub, phase)
             piece = arith.addi(table.number("num_tasks"), chunk)
-            with self._task_state(table, piece) as state:
-                self._run_phase(table, self.program.phases[phase], state, values, low, high)
-            for node in self.program.phases[phase].reductions:
+            starts = scans.carries(table, scope, done.scans, chunk)
+            with self._task_state(table, piece, scattered, done.outer_sums) as state:
+                scans.replay(table, values, state, chunk)
+                self._run_phase(table, done, state, values, low, high, starts)
+            for node in done.reductions:
                 states = table.state("chunk", node)
-                self._store(states, scope, node, chunk, values.value(node))
+                self.store(states, scope, node, chunk, values.value(node))
 
         self._windows(table, window)
 
     def _combine(self, table: SlotTable, hub: ir.Value, phase: Phase) -> None:
         """The states of a split row's chunks combined in their order."""
-        hub_ptr = table.pointer("hub_ptr")
-        low = load_word(hub_ptr, hub)
-        high = load_word(hub_ptr, arith.addi(hub, i64(1)))
+        low, high = hub_chunks(table, hub)
 
         def window(scope: KernelScope) -> None:
             for node in phase.reductions:
                 pieces = table.state("chunk", node)
                 total = self._fold(scope, node, pieces, low, high, node.op.kind)
-                self._store(table.state("hub", node), scope, node, hub, total)
+                self.store(table.state("hub", node), scope, node, hub, total)
 
         self._windows(table, window)
 
@@ -332,7 +368,7 @@ class Kernels:
         row = load_word(table.pointer("hub_rows"), hub)
 
         def window(scope: KernelScope) -> None:
-            values = self._restore(table, scope, row, hub, len(self.program.phases))
+            values = self.restore(table, scope, row, hub, len(self.program.phases))
             totals = self._finish_row(table, values, self._zero_totals(scope))
             piece = arith.addi(table.number("num_tasks"), hub)
             self._store_totals(table, scope, piece, totals)

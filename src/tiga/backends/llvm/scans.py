@@ -1,6 +1,6 @@
 """Scans inside the edge loop: carries in registers, and rows of them kept for later phases."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm.layout import Layout, evaluate_op
 from tiga.backends.llvm.memory import Array, i64, integer
-from tiga.passes.rows import Phase, RowProgram, ScanLoop
+from tiga.passes.rows import RowProgram, ScanLoop
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
@@ -29,12 +29,15 @@ def kept_scans(program: RowProgram) -> tuple[ScanLoop, ...]:
         scan
         for number, phase in enumerate(program.phases)
         for scan in phase.scans
-        if any(_reads(later, scan.before) for later in program.phases[number + 1 :])
+        if any(
+            reads_carry(later.edge_values, scan.before) for later in program.phases[number + 1 :]
+        )
     )
 
 
-def _reads(phase: Phase, before: Node) -> bool:
-    stack, seen = list(phase.edge_values), set()
+def reads_carry(values: Iterable[Node], before: Node) -> bool:
+    """Whether edge values are made from the carries before each edge of a scan."""
+    stack, seen = list(values), set()
     while stack:
         node = stack.pop()
         if node is before:

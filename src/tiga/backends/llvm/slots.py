@@ -28,7 +28,8 @@ class Slots:
     Names are strings for the walk and sizes, `("degree", relation, side)` for row pointers of
     degrees, nodes for the arrays read and written, `("partial", node)` for the pieces of a total,
     `("scatter", node)` for the groups' sums of a scattered reduction, `("chunk", node)` and
-    `("hub", node)` for the states of split rows.
+    `("hub", node)` for the states of split rows and of their chunks, `("carry", node)` for what a
+    scan brings to each chunk.
     """
 
     program: RowProgram
@@ -46,6 +47,7 @@ class Slots:
         yield from (("partial", node) for node in self.pieces)
         yield from (("scatter", node) for node in self.program.scatters)
         yield from ((kind, node) for kind in ("chunk", "hub") for node in self.reductions)
+        yield from self.scan_states
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -61,6 +63,12 @@ class Slots:
     def reductions(self) -> tuple[Node, ...]:
         """Every reduction of the program."""
         return tuple(node for phase in self.program.phases for node in phase.reductions)
+
+    @cached_property
+    def scan_states(self) -> tuple[tuple[str, Node], ...]:
+        """What is kept of scans over split rows: per chunk, per row, and the chunks' carries."""
+        found = [(kind, s.after) for kind in ("chunk", "hub") for s in self.program.scans]
+        return (*found, *(("carry", s.before) for s in self.program.scans))
 
     @cached_property
     def degrees(self) -> tuple[tuple[Relation, str], ...]:

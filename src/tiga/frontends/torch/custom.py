@@ -197,7 +197,8 @@ class TracedReducer:
         identity = [
             expand_to(cast(n, t.dtype), t.shape, GLOBAL) for n, t in zip(start, types, strict=True)
         ]
-        return Fold(program, tuple(identity), tuple(read))
+        associative = self.reducer.associative
+        return Fold(program, tuple(identity), tuple(read), associative)
 
 
 def _joined(message: DType, identity: DType, number: bool) -> DType:
