@@ -22,6 +22,7 @@ from tiga.backends.llvm.memory import i64, lanes_type, load_word, register_eleme
 from tiga.backends.llvm.scans import keep_carries, kept_scans, reads_carry, run_step
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
+from tiga.ops.scan import Scan
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node
 
@@ -50,20 +51,28 @@ def root_of(scan: ScanLoop) -> ScanLoop | None:
     return None if place < 0 else ScanLoop.of(scan.elements[place])
 
 
-def joins(program: RowProgram, phase: Phase) -> bool:
-    """Whether the chunks of a phase's scans may be scanned by themselves."""
-    return all(_joins(program, scan) for scan in phase.scans)
+def joined_phases(program: RowProgram) -> frozenset[int]:
+    """The phases all of whose scans may take chunks by themselves, by their numbers."""
+    found = {i for i, p in enumerate(program.phases) if p.scans and all(map(_joins, p.scans))}
+    while True:
+        homes = {scan.before for i in found for scan in program.phases[i].scans}
+        left = {i for i in found if all(r in homes for r in _roots(program.phases[i]))}
+        if left == found:
+            return frozenset(found)
+        found = left
 
 
-def _joins(program: RowProgram, scan: ScanLoop) -> bool:
+def _joins(scan: ScanLoop) -> bool:
+    """Whether a scan joins, if the scan that it is a derivative of does."""
     op = scan.before.op
-    if not op.joins or any(scan.elements[i].op.name not in UNIFORM for i in op.read):
-        return False
-    if op.root < 0:
-        return True
-    root = scan.elements[op.root]
-    home = next((p for p in program.phases if any(s.before is root for s in p.scans)), None)
-    return home is not None and joins(program, home)
+    uniform = all(scan.elements[i].op.name in UNIFORM for i in op.read)
+    return op.joins and uniform and (op.root < 0 or isinstance(scan.elements[op.root].op, Scan))
+
+
+def _roots(phase: Phase) -> list[Node]:
+    """The carries of the scans that those of a phase are derivatives of."""
+    found = map(root_of, phase.scans)
+    return [scan.before for scan in found if scan is not None]
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class SplitScans:
 
     def emitters(self) -> Iterator[tuple[str, Any]]:
         """Names and bodies of the kernels, in launch order."""
-        if not joins(self.program, self.phase):
+        if self.number not in joined_phases(self.program):
             yield f"hub_scans{self.number}", self._whole
             return
         for i in range(len(levels(self.phase))):
