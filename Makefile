@@ -86,7 +86,7 @@ gpu-bench: $(VENV)/.test ## measure on this machine's GPU against cuSPARSE and t
 	$(RUN) -m benchmarks.gpu --out build
 
 golden: $(VENV)/.test ## rewrite the golden kernel texts after a wanted change; read the diff
-	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden $(PYTEST_ARGS)
+	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden tests/unit/test_triton_kernels.py tests/unit/test_triton_segments.py $(PYTEST_ARGS)
 
 docs: $(VENV)/.docs ## build the pages of docs/ into build/site
 	$(BIN)/mkdocs build --strict

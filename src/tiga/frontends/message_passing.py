@@ -1,8 +1,9 @@
 """`MessagePassing`: what one edge sends, how messages combine, what a node does with the result."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from tiga.errors import InvalidType
@@ -49,6 +50,14 @@ def _are_native(*fields: Fields | None) -> bool:
         return False
     given = [named.values() for named in fields if isinstance(named, Mapping)]
     return any(isinstance(value, core.Tensor) for values in given for value in values)
+
+
+@lru_cache(maxsize=1)
+def _torch_call() -> Callable[..., Any]:
+    """The call on torch tensors, imported once there is one: an import takes time at every call."""
+    from tiga.frontends.torch.call import call
+
+    return call
 
 
 class MessagePassing:
@@ -143,9 +152,7 @@ class MessagePassing:
             from tiga.frontends.tensor.messages import call as call_native
 
             return call_native(self, graph, src, dst, edge, ndata, params)
-        from tiga.frontends.torch.call import call
-
-        return call(self, graph, src, dst, edge, ndata, params)
+        return _torch_call()(self, graph, src, dst, edge, ndata, params)
 
     def prepare(
         self,

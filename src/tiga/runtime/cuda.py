@@ -3,8 +3,9 @@
 Under Triton's interpreter the device is the CPU.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from tiga.types import DType
@@ -20,6 +21,13 @@ def arena(nbytes: int, device: Any) -> Any:
     import torch
 
     return torch.empty(nbytes, dtype=torch.uint8, device=device)
+
+
+def arenas(nbytes: int, device: Any) -> Callable[[], Any]:
+    """As `arena`, for many of one size."""
+    import torch
+
+    return partial(torch.empty, nbytes, dtype=torch.uint8, device=device)
 
 
 def view(arena: Any, offset: int, count: int, dtype: DType) -> Any:

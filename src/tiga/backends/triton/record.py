@@ -8,7 +8,7 @@ arguments from that list: on a GPU from the slots that hold it, interpreted as t
 import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -117,6 +117,32 @@ class Record:
     actions: tuple[Action, ...]
     device: Any
     keep: tuple[Any, ...]
+
+    @cached_property
+    def launches(self) -> tuple[Callable[[ctypes.c_void_p], None], ...] | None:
+        """The launches, where there is nothing else to do and they run on a GPU."""
+        if not all(isinstance(action, DeviceAction) for action in self.actions):
+            return None
+        return tuple(action.launch for action in self.actions)  # type: ignore[attr-defined]
+
+    @cached_property
+    def _arena(self) -> Callable[[], Any]:
+        return cuda.arenas(self.nbytes, self.device)
+
+    def launch(self, addresses: list[int], stream: int) -> None:
+        """Launch everything, where `launches` is all there is, on the record's device, which is the
+        current one. `addresses` are those of the given tensors."""
+        launches, handle = self.launches, ctypes.c_void_p(stream)
+        assert launches is not None
+        if self.nbytes:
+            # The allocator hands it to nobody else on this stream before the kernels are done.
+            arena = self._arena()
+            base = arena.data_ptr()
+            addresses += [base + piece.offset for piece in self.pieces]
+        with self.slots.lock:
+            self.slots.fill(addresses)
+            for launch in launches:
+                launch(handle)
 
     def bind(self, given: Sequence[Any], addresses: Sequence[Any], stream: int) -> Frame:
         """A frame for these tensors and their addresses, with memory for what lies between."""

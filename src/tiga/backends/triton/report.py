@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tiga.backends.triton.choice import why
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
@@ -65,7 +66,7 @@ def _why(step: RowStep) -> str:
     known = facts(step.program)
     parts = [f"widest value {known.whole or known.elements} elements, {known.read_size} bytes each"]
     if step.tiles:
-        parts += sorted(set(map(str, step.tiles)))
+        parts += sorted({why(step.program, degrees, t) for degrees, t in step.tiles.items()})
     if known.has_products:
         parts.append("products with a matrix")
     if known.has_totals:

@@ -22,17 +22,20 @@ class Degrees:
 
     `typical` is the degree of a random edge's row, `mean` that of a random row, both as powers of
     two. `histogram` has, for rows of 0, 1, 2 to 3, 4 to 7, ... edges, their share of all rows in
-    sixteenths. `index_bytes` is the size of a node's number.
+    sixteenths. `breaks` is the share, in sixteenths, of rows whose edges do not follow those of the
+    row before in a work list that takes rows longest first. `index_bytes` is the size of a node's
+    number.
     """
 
     typical: int
     mean: int
     histogram: tuple[int, ...] = ()
+    breaks: int = 0
     index_bytes: int = 4
 
     def __str__(self) -> str:
-        text = f"rows of about {self.mean} edges, an edge's of about {self.typical}"
-        return text if self.typical != self.mean else f"rows of about {self.mean} edges"
+        text = f"rows of about {self.mean} edges"
+        return text if self.typical == self.mean else f"{text}, an edge's of about {self.typical}"
 
 
 NO_EDGES = Degrees(1, 1)
@@ -152,10 +155,11 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     chunk_count = torch.minimum(row_ptr[chunk_row + 1] - chunk_low, torch.full_like(ordinal, CHUNK))
     whole = torch.nonzero(degree <= CHUNK).flatten()
     whole = whole[torch.argsort(degree[whole], descending=True, stable=True)]
+    breaks = (row_ptr[whole + 1][:-1] != row_ptr[whole][1:]).sum()
     return DeviceWalk(
         num_rows=degree.shape[0],
         num_edges=index.shape[0],
-        degrees=_degrees(degree, index.element_size()),
+        degrees=_degrees(degree, breaks, index.element_size()),
         row_ptr=row_ptr,
         index=index,
         edge_id=edge_id,
@@ -168,18 +172,20 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     )
 
 
-def _degrees(degree: Any, index_bytes: int) -> Degrees:
+def _degrees(degree: Any, breaks: Any, index_bytes: int) -> Degrees:
     """The facts in one copy to the host."""
     import torch
 
     rows = degree.shape[0]
     classes = torch.where(degree > 0, degree.double().log2().floor().long() + 1, 0)
     counts = torch.bincount(classes, minlength=1)
-    sums = torch.stack([degree.sum().double(), (degree.double() ** 2).sum()])
-    edges, squares, *histogram = torch.cat([sums, counts.double()]).tolist()
+    squared = (degree.double() ** 2).sum()
+    sums = torch.stack([degree.sum().double(), squared, breaks.double()])
+    edges, squares, apart, *histogram = torch.cat([sums, counts.double()]).tolist()
     return Degrees(
         typical=min(padded(max(1, round(squares / max(edges, 1)))), MOST_EDGES),
         mean=min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES),
         histogram=tuple(round(16 * count / max(rows, 1)) for count in histogram),
+        breaks=round(16 * apart / max(rows, 1)),
         index_bytes=index_bytes,
     )

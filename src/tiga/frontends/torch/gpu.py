@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_void_p
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import ref
@@ -13,6 +13,8 @@ from tiga.backends.triton.executable import Executable, compile_program
 from tiga.backends.triton.record import Frame, Record, is_aligned
 from tiga.errors import InvalidType, OutOfBudget
 from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.frontends.torch.lanes import Lane
+from tiga.frontends.torch.scalars import number_on
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.cuda import capability, current_stream, on
@@ -53,14 +55,10 @@ class OutOfDeviceMemory(OutOfBudget, torch.OutOfMemoryError):
 
 @dataclass(eq=False)
 class GpuRuns:
-    """The runs of one program on GPUs.
-
-    `last` is the record of the last run with aligned tensors, and what it serves: the topology
-    (held weakly), the device and the extents that no relation fixes.
-    """
+    """The runs of one program on GPUs. `lane` leads the next run where the last one went."""
 
     executable: Executable
-    last: tuple[Any, torch.device, Mapping[Space, int], Record] | None = None
+    lane: Lane | None = None
 
     def run(
         self,
@@ -77,8 +75,14 @@ class GpuRuns:
             InvalidType: a tensor lies on another device.
         """
         with on(device):
-            record, frame = self._bound(topology, values, outputs, device, extents)
+            record, frame = self._bound(topology, values, outputs, extents, device)
             record.play(frame)
+        aligned = is_aligned(frame.addresses) if device.type == "cuda" else False
+        if aligned and record.launches is not None:
+            plan = self.executable.plan
+            shapes = tuple((tuple(o.shape), o.dtype) for o in outputs)
+            dtypes = tuple(torch_dtype(n.type.dtype) for n in plan.inputs)
+            self.lane = Lane(ref(topology), device, dtypes, shapes, record)
 
     def out_of_memory(
         self, topology: Snapshot, device: torch.device, outputs: int
@@ -105,11 +109,12 @@ class GpuRuns:
     ) -> Callable[[], None]:
         """A launch of `run` with memory of its own, on the stream that is current then."""
         with on(device):
-            record, frame = self._bound(topology, values, outputs, device, extents)
+            record, frame = self._bound(topology, values, outputs, extents, device)
 
         def launch() -> None:
             with on(device):
-                record.play(replace(frame, stream=c_void_p(current_stream(device))))
+                stream = c_void_p(current_stream(device))
+                record.play(Frame(frame.given, frame.arena, frame.addresses, stream))
 
         return launch
 
@@ -118,32 +123,12 @@ class GpuRuns:
         topology: Snapshot,
         values: Sequence[Any],
         outputs: Sequence[torch.Tensor],
-        device: torch.device,
         extents: Mapping[Space, int],
-    ) -> tuple[Record, Frame]:
-        given = (*tensors_on(self.executable, values, device), *outputs)
-        last = self.last
-        if last is None or last[0]() is not topology or last[1:3] != (device, extents):
-            return self._first(topology, given, device, extents)
-        addresses = [tensor.data_ptr() for tensor in given]
-        if not is_aligned(addresses):
-            return self._first(topology, given, device, extents)
-        return last[3], last[3].bind(given, addresses, current_stream(device))
-
-    def _first(
-        self,
-        topology: Snapshot,
-        given: Sequence[torch.Tensor],
         device: torch.device,
-        extents: Mapping[Space, int],
     ) -> tuple[Record, Frame]:
-        executable = self.executable
-        count = len(executable.plan.inputs)
-        topologies = [topology] * len(executable.relations)
-        record, frame = executable.bind(topologies, given[:count], given[count:], extents)
-        if device.type == "cuda" and is_aligned(frame.addresses):
-            self.last = (ref(topology), device, extents, record)
-        return record, frame
+        topologies = [topology] * len(self.executable.relations)
+        tensors = tensors_on(self.executable, values, device)
+        return self.executable.bind(topologies, tensors, outputs, extents)
 
 
 def tensors_on(
@@ -162,26 +147,3 @@ def tensors_on(
             )
         found.append(value)
     return found
-
-
-def number_on(value: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A number as a tensor, which kernels read. It is kept for the next call on the same stream: to
-    fill one takes as long as a small kernel does."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        # Memory of the graph that is being captured: nobody else may read it.
-        return torch.full((), value, dtype=dtype, device=device)
-    stream = current_stream(device)
-    if isinstance(value, float):
-        return _kept_float(value.hex(), dtype, device, stream)
-    return _kept_int(value, dtype, device, stream)
-
-
-@lru_cache(maxsize=1024)
-def _kept_float(digits: str, dtype: torch.dtype, device: torch.device, stream: int) -> torch.Tensor:
-    # By digits: -0.0 is not 0.0, and NaN is itself.
-    return torch.full((), float.fromhex(digits), dtype=dtype, device=device)
-
-
-@lru_cache(maxsize=1024)
-def _kept_int(value: int, dtype: torch.dtype, device: torch.device, stream: int) -> torch.Tensor:
-    return torch.full((), value, dtype=dtype, device=device)
