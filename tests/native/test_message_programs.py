@@ -139,3 +139,198 @@ def test_short_floats(dtype: str) -> None:
     assert str(got.dtype) == dtype
     want = summed(np.maximum(wide[SRC] - wide[DST], 0))
     np.testing.assert_allclose(got.numpy().astype(float), want, rtol=0.02, atol=0.02)
+
+
+class LogSum(tg.Reducer):
+    associative = commutative = True
+
+    def identity(self):
+        return 0.0
+
+    def lift(self, message):
+        return tg.log(message)
+
+    def combine(self, left, right):
+        return left + right
+
+    def finalize(self, state):
+        return tg.exp(state)
+
+
+class Welford(tg.Reducer):
+    """Mean and variance: a state of three parts."""
+
+    associative = True
+
+    def identity(self):
+        return {"n": 0.0, "mean": 0.0, "m2": 0.0}
+
+    def lift(self, x):
+        return {"n": x * 0 + 1.0, "mean": x, "m2": x * 0}
+
+    def combine(self, left, right):
+        n = left["n"] + right["n"]
+        safe = tg.where(n == 0, tg.ones_like(n), n)
+        delta = right["mean"] - left["mean"]
+        mean = left["mean"] + delta * right["n"] / safe
+        m2 = left["m2"] + right["m2"] + delta * delta * left["n"] * right["n"] / safe
+        return {"n": n, "mean": mean, "m2": m2}
+
+    def finalize(self, state):
+        n = tg.where(state["n"] == 0, tg.ones_like(state["n"]), state["n"])
+        return state["mean"], state["m2"] / n
+
+
+class Decaying(tg.Reducer):
+    """Not commutative: later edges count more."""
+
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = rate
+
+    def identity(self):
+        return 0.0
+
+    def combine(self, left, right):
+        return left * self.rate + right
+
+
+class Sends(tg.MessagePassing):
+    def __init__(self, reducer):
+        self.reducer = reducer
+
+    def edge(self, src, dst, edge):
+        return src.x * edge.w
+
+
+W = RNG.uniform(0.5, 1.5, (20, 1))
+
+
+def rows_of(fold) -> list[np.ndarray]:
+    messages = X[SRC] * W
+    return [fold(messages[row == DST]) for row in range(6)]
+
+
+def decayed(messages: np.ndarray, rate: float) -> np.ndarray:
+    total = np.zeros(3)
+    for one in messages:
+        total = total * rate + one
+    return total
+
+
+def test_reducers_of_users() -> None:
+    given = {"graph": GRAPH, "src": {"x": tg.tensor(X)}, "edge": {"w": tg.tensor(W)}}
+    got = Sends(LogSum())(**given).numpy()
+    np.testing.assert_allclose(got, rows_of(lambda m: m.prod(0)), rtol=1e-10)
+    mean, var = Sends(Welford())(**given)
+    full = [r for r in range(6) if (r == DST).any()]
+    np.testing.assert_allclose(mean.numpy()[full], [rows_of(lambda m: m.mean(0))[r] for r in full])
+    np.testing.assert_allclose(
+        var.numpy()[full], [rows_of(lambda m: m.var(0))[r] for r in full], rtol=1e-9, atol=1e-12
+    )
+    for rate in (0.5, 0.25, 0.125):
+        got = Sends(Decaying(rate))(**given).numpy()
+        np.testing.assert_allclose(got, rows_of(lambda m, r=rate: decayed(m, r)), rtol=1e-12)
+
+
+def test_derivatives_of_reducers_of_users() -> None:
+    rate = tg.tensor(0.5, dtype=tg.float64, requires_grad=True)
+
+    def loss(x: tg.Tensor) -> tg.Tensor:
+        out = Sends(Decaying(rate))(graph=GRAPH, src={"x": x}, edge={"w": tg.tensor(W)})
+        return (out * out).sum()
+
+    x = tg.tensor(X, requires_grad=True)
+    dx, dr = ag.grad(loss(x), (x, rate))
+    step = 1e-6
+    for place in ((0, 0), (3, 2)):
+        shifted = []
+        for sign in (1, -1):
+            array = X.copy()
+            array[place] += sign * step
+            shifted.append(loss(tg.tensor(array)).item())
+        want = (shifted[0] - shifted[1]) / (2 * step)
+        np.testing.assert_allclose(dx.numpy()[place], want, rtol=1e-6, atol=1e-7)
+
+    def at(value: float) -> float:
+        total = rows_of(lambda m: decayed(m, value))
+        return float((np.array(total) ** 2).sum())
+
+    want = (at(0.5 + step) - at(0.5 - step)) / (2 * step)
+    np.testing.assert_allclose(dr.item(), want, rtol=1e-6)
+
+
+def test_a_mask_and_a_reducer_of_a_user() -> None:
+    class Near(Sends):
+        def edge(self, src, dst, edge):
+            return tg.mask(src.x * edge.w, edge.w[:, 0] > 1.0)
+
+    got = Near(LogSum())(graph=GRAPH, src={"x": tg.tensor(X)}, edge={"w": tg.tensor(W)})
+    messages, keep = X[SRC] * W, W[:, 0] > 1
+    want = [messages[(row == DST) & keep].prod(0) for row in range(6)]
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-10)
+
+
+def test_reducers_that_are_wrong() -> None:
+    class NoCombine(tg.Reducer):
+        def identity(self):
+            return 0.0
+
+    class Widening(NoCombine):
+        def combine(self, left, right):
+            return (left, right)
+
+    given = {"graph": GRAPH, "src": {"x": tg.tensor(X)}, "edge": {"w": tg.tensor(W)}}
+    with pytest.raises(tg.errors.InvalidType, match="has no `combine`"):
+        Sends(NoCombine())(**given)
+    with pytest.raises(tg.errors.InvalidType, match="structure of the states"):
+        Sends(Widening())(**given)
+
+
+class Sorted(tg.MessagePassing):
+    """Sorting features and looking a table up are in no walk."""
+
+    def __init__(self, table, reducer=None):
+        self.table = table
+        self.reducer = reducer or tg.sum()
+
+    def edge(self, src, dst, edge):
+        return tg.sort(src.x, axis=1) * tg.take(self.table, edge.kind, axis=0)
+
+    def node(self, dst, aggregate):
+        return aggregate - dst.x
+
+
+KIND = RNG.integers(0, 4, 20)
+TABLE = RNG.uniform(-1, 1, (4, 3))
+
+
+@pytest.mark.parametrize("bound", [None, 200])
+def test_what_no_walk_holds_goes_through_memory(
+    bound: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if bound is not None:
+        monkeypatch.setenv("TIGA_MEMORY_BOUND", str(bound))
+    table = tg.tensor(TABLE, requires_grad=True)
+    kind = tg.tensor(KIND)
+    x = tg.tensor(X, requires_grad=True)
+    messages = np.sort(X[SRC], axis=1) * TABLE[KIND]
+    out = Sorted(table)(graph=GRAPH, ndata={"x": x}, edge={"kind": kind})
+    np.testing.assert_allclose(out.numpy(), summed(messages) - X, rtol=1e-12)
+    slope = ag.grad(out.sum(), table).numpy()
+    want = np.zeros((4, 3))
+    np.add.at(want, KIND, np.sort(X[SRC], axis=1))
+    np.testing.assert_allclose(slope, want, rtol=1e-12)
+    best = Sorted(table, tg.max())(graph=GRAPH, ndata={"x": x}, edge={"kind": kind}).numpy() + X
+    for row in set(DST):
+        np.testing.assert_allclose(best[row], messages[row == DST].max(0), rtol=1e-12)
+
+
+def test_strict_kernels_refuse_the_way_through_memory() -> None:
+    kernel = Sorted(tg.tensor(TABLE))
+    type(kernel).strict = True
+    try:
+        with pytest.raises(tg.errors.Unfusable, match=r"test_message_programs.py:\d+: .* fused"):
+            kernel(graph=GRAPH, ndata={"x": tg.tensor(X)}, edge={"kind": tg.tensor(KIND)})
+    finally:
+        type(kernel).strict = False

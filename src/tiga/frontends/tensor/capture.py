@@ -12,19 +12,17 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.entities import Entities
+from tiga.frontends.tensor.entities import EDGES, NODES, Entities
 from tiga.frontends.tensor.lazy import LazyNode, Leaf
-from tiga.frontends.tensor.reduced import Sent, leaves_of, mapped, reduce_sent
+from tiga.frontends.tensor.reduced import Sent, reduce_sent
+from tiga.frontends.tensor.trees import leaves_of, mapped
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Input, stop_gradient
 from tiga.ops.message import gather
 from tiga.reducers.selection import ArgExtremum
-from tiga.trace.node import Node, intern
+from tiga.trace.node import Node, intern, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type, int64
-
-EDGES, NODES = 1_000_003, 1_000_033
-"""Made-up extents that no feature axis has."""
 
 
 class Field(NamedTuple):
@@ -246,8 +244,10 @@ class Plan:
             return len(outputs) - 1
 
         numbered = mapped(number, tree)
-        program = Program(tuple(capture.inputs.values()), tuple(outputs))
-        return Plan(program, tuple(capture.sources), numbered)
+        needed = set(topological(outputs))
+        used = [s for s in capture.sources if capture.inputs[s] in needed]
+        inputs = tuple(capture.inputs[source] for source in used)
+        return Plan(Program(inputs, tuple(outputs)), tuple(used), numbered)
 
 
 def rows_of(
@@ -257,12 +257,11 @@ def rows_of(
     capture = Capture(relation)
     edges = capture.entities(relation.edge, EDGES, places, of, variable)
 
-    def reduced(sent: Sent) -> Node:
-        parts, keeps = (
-            [edges.each(v._node) for v in values] for values in (sent.messages, sent.keeps)
-        )
+    rows = capture.entities(relation.dst, NODES, {}, of, variable)
+
+    def reduced(sent: Sent) -> Any:
         position = capture.position() if isinstance(sent.reducer, ArgExtremum) else None
-        return reduce_sent(sent, relation, parts, keeps, position)
+        return reduce_sent(sent, relation, edges, rows, position)
 
     walked = len(of.order), len(of.numbers)
     return Rows(capture, mapped(reduced, tree), walked, variable)

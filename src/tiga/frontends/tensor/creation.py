@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import SCALARS
+from tiga.frontends.tensor.build import SCALARS, number
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import (
@@ -16,10 +16,10 @@ from tiga.frontends.tensor.dtypes import (
     check_dtype,
     result_dtype,
 )
-from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.lazy import MADE_UP, here
 from tiga.frontends.tensor.residency import reserve
 from tiga.runtime.scope import active
-from tiga.types import DType, dtype_of_numpy
+from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
 
 Extent = int | Sequence[int]
 
@@ -312,6 +312,9 @@ def full(
 
 def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     kind = x.dtype if dtype is None else check_dtype(dtype)
+    if x._array is None and x.shape and x.shape[0] in MADE_UP:
+        # Inside `edge` or `node`: the number for every edge or node, however many there are.
+        return Tensor(number(value, Type(kind, x.shape, GLOBAL)), False)
     place = x.device if device is None else device
     return full(x.shape, value, dtype=kind, device=place, requires_grad=requires_grad)
 

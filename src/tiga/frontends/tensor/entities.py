@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tiga.errors import InvalidValue, Unfusable
+from tiga.frontends.tensor.lazy import MADE_UP
 from tiga.ops.align import expand_to
 from tiga.ops.base import Pointwise
 from tiga.ops.contract import contract
@@ -26,6 +27,8 @@ from tiga.ops.pointwise import mul
 from tiga.ops.tensor_views import slice_, unslice
 from tiga.trace.node import Node, topological
 from tiga.types import GLOBAL, Space
+
+EDGES, NODES = MADE_UP
 
 
 @dataclass
@@ -71,7 +74,7 @@ class Entities:
         raise self._refused(node, f"{node.op.name} cannot be fused into a walk over edges")
 
     def _refused(self, node: Node, why: str) -> Exception:
-        return Unfusable(f"{node.where}: {why}; native tensors have no other path for it.")
+        return Unfusable(f"{node.where}: {why}")
 
     def _crossed(self, node: Node) -> Exception:
         return InvalidValue(

@@ -28,6 +28,9 @@ _OWN = frozenset(
 LARGE = 1 << 62
 """What counts as the size of the largest value where it is not known: it has to be looked for."""
 
+MADE_UP = (1_000_003, 1_000_033)
+"""The extents of tensors that stand for all edges, and for all nodes: no feature axis has them."""
+
 Place = tuple[CodeType, int]
 
 

@@ -4,19 +4,17 @@ They run at every call, on tensors that stand for all edges or nodes, so nothing
 stale; what they build is looked up by its structure (`capture.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiga.errors import InvalidType, InvalidValue
+from tiga.errors import InvalidType, InvalidValue, Unfusable
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.tensor.build import apply, as_tensor, extent_of
 from tiga.frontends.tensor.capture import (
-    EDGES,
-    NODES,
     Field,
     Found,
     Given,
@@ -24,52 +22,26 @@ from tiga.frontends.tensor.capture import (
     Place,
     Plan,
     Rows,
+    Sketch,
     plan_of,
     rows_of,
     sketch,
     stand_in,
 )
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.entities import EDGES, NODES
+from tiga.frontends.tensor.fields import FieldView, edge_order, indices, options
 from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
-from tiga.frontends.tensor.reduced import address, form_of, leaves_of, mapped
+from tiga.frontends.tensor.reduced import address, form_of
+from tiga.frontends.tensor.trees import leaves_of, mapped
 from tiga.ops.tensor_index import IndexTake
 from tiga.relations import Graph
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type, int64
+from tiga.types import DType, Relation, Shape, Space
 
 RELATION = Relation("edges", Space("src", "node"), Space("dst", "node"))
 SQUARE = Relation("edges", Space("node", "node"), Space("node", "node"))
-
-
-class FieldView:
-    """The fields of one end, or of the edges, as `edge` or `node` sees them."""
-
-    def __init__(self, label: str, values: Mapping[str, Tensor]) -> None:
-        self.__dict__.update(_label=label, _values=values)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name not in self._values:
-            there = ", ".join(self._values) or "none"
-            raise InvalidValue(
-                f"field `{self._label}.{name}` is read but was not passed ({here()}); "
-                f"`{self._label}` has: {there}."
-            )
-        return self._values[name]
-
-    __getitem__ = __getattr__
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def keys(self) -> Any:
-        """The names of the fields."""
-        return self._values.keys()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise InvalidValue(f"fields cannot be assigned ({here()}); use a variable.")
 
 
 class Spec(NamedTuple):
@@ -156,31 +128,6 @@ def _topology(graph: Any) -> Any:
     return graph if graph.paged else graph.snapshot()
 
 
-def _edge_order(topology: Any) -> LazyNode | None:
-    """The user's number of each edge, in CSR order; None where the two orders are one."""
-    if isinstance(topology, Graph):
-        order = topology.edge_permutation if topology.permutes_edges else None
-        return None if order is None else _indices(np.asarray(order))
-    if topology.csr.permutation is None:
-        return None
-    found: LazyNode = topology.get("native_edge_order", lambda csr: _indices(csr.permutation))
-    return found
-
-
-def _indices(array: np.ndarray) -> LazyNode:
-    wide = np.array(array, np.int64)
-    return leaf(wide, Type(int64, wide.shape, GLOBAL))
-
-
-def _options(function: Callable[..., Any], taken: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the call that a function takes."""
-    if not params:
-        return {}
-    code = getattr(function, "__func__", function).__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {n: v for n, v in params.items() if n in names[taken:]}
-
-
 @dataclass
 class Call:
     """One call of a kernel: what its program is, and what its inputs are now."""
@@ -195,20 +142,26 @@ class Call:
     def plan(self) -> Plan:
         """The program of what `edge` and `node` build now."""
         template, edge = self.template, self.kernel.edge
-        sent = edge(*template.edge_views, **_options(edge, 4, self.params))
+        sent = edge(*template.edge_views, **options(edge, 4, self.params))
         tree = address(self.kernel.reducer, sent)
         of = self._walk([value for one in leaves_of(tree) for value in one.values])
-        rows: Rows = template.rows.get(
-            form_of(tree), of,
-            lambda variable: rows_of(template.relation, template.on_edges, tree, of, variable),
-        )  # fmt: skip
+        rows = template.rows.get(form_of(tree), of, lambda variable: self._rows(tree, of, variable))
+        if isinstance(rows, Unfusable):
+            raise rows
         if type(self.kernel).node is MessagePassing.node:
             return rows.plan
         return self._node(rows)
 
+    def _rows(self, tree: Any, of: Sketch, variable: bool) -> Rows | Unfusable:
+        template = self.template
+        try:
+            return rows_of(template.relation, template.on_edges, tree, of, variable)
+        except Unfusable as reason:
+            return reason
+
     def _node(self, rows: Rows) -> Plan:
         template, node, grad = self.template, self.kernel.node, self.grad
-        value = node(template.node_view, rows.view(grad), **_options(node, 3, self.params))
+        value = node(template.node_view, rows.view(grad), **options(node, 3, self.params))
         made = mapped(lambda leaf: as_tensor(leaf, "`node`'s result"), value)
         of = self._walk(leaves_of(made))
         plan: Plan = rows.plans.get(
@@ -239,7 +192,12 @@ def call(
         for (namespace, name), tensor in fields.items()
     ])  # fmt: skip
     run = Call(kernel, template_of(specs), params)
-    plan = run.plan()
+    try:
+        plan = run.plan()
+    except Unfusable as reason:
+        from tiga.frontends.tensor.bounded import run_bounded
+
+        return run_bounded(kernel, topology, fields, params, reason)
     inputs = tuple([_source(source, run, fields, topology) for source in plan.sources])
     walk = Walk.of(plan.program, graph, topology, run.grad)
     place = user_place()
@@ -259,12 +217,12 @@ def _source(source: Any, run: Call, fields: Mapping[Any, Tensor], topology: Any)
     kind = source.__class__
     if kind is Field:
         node = fields[source]._node
-        order = _edge_order(topology) if source.namespace == "edge" else None
+        order = edge_order(topology) if source.namespace == "edge" else None
         return node if order is None else apply(IndexTake(0), node, order)
     if kind is Given:
         return run.order[source.place]
     if kind is Number:
         op = run.numbers[source.place]
         return leaf(np.asarray(op.value, op.of.dtype.numpy), op.of.with_shape(()))
-    order = _edge_order(topology)
-    return _indices(np.arange(topology.num_edges)) if order is None else order
+    order = edge_order(topology)
+    return indices(np.arange(topology.num_edges)) if order is None else order

@@ -1,14 +1,17 @@
 """What `edge` sent, reduced: messages, masks and reducers to values of rows."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tiga.errors import InvalidType
 from tiga.frontends.message_passing import Masked
-from tiga.frontends.tensor.build import SCALARS, as_tensor
+from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.custom import TracedReducer
+from tiga.frontends.tensor.entities import NODES, Entities
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.trees import mapped
 from tiga.ops.align import align, expand_to
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import stop_gradient
@@ -25,16 +28,19 @@ class Sent:
     reducer: Reducer
     messages: tuple[Tensor, ...]
     keeps: tuple[Tensor, ...]
+    traced: TracedReducer | None = None
 
     @property
     def values(self) -> tuple[Tensor, ...]:
         """All that the user gave."""
-        return (*self.messages, *self.keeps)
+        made = () if self.traced is None else self.traced.values
+        return (*self.messages, *self.keeps, *made)
 
     @property
     def form(self) -> tuple[Any, ...]:
         """What tells it from others beside its values."""
-        return self.reducer, len(self.messages), len(self.keeps)
+        how = self.reducer if self.traced is None else self.traced.form
+        return how, len(self.messages), len(self.keeps)
 
 
 def address(reducer: Any, sent: Any) -> Any:
@@ -76,14 +82,10 @@ def _addressed(bound: Bound, keeps: list[Any]) -> Sent:
             f"`edge` returned {len(messages)} message, but {type(bound.reducer).__name__} takes "
             f"{takes} ({here()}): return `self.reducer(score, value)`."
         )
-    return Sent(bound.reducer, tuple(messages), tuple(keeps))
-
-
-def leaves_of(tree: Any) -> list[Any]:
-    """The leaves of a tree, in order."""
-    found: list[Any] = []
-    mapped(found.append, tree)
-    return found
+    traced = None
+    if isinstance(bound.reducer, CustomReducer):
+        traced = TracedReducer(bound.reducer, messages, NODES)
+    return Sent(bound.reducer, tuple(messages), tuple(keeps), traced)
 
 
 def form_of(tree: Any) -> Any:
@@ -98,14 +100,28 @@ def form_of(tree: Any) -> Any:
 
 
 def reduce_sent(
-    sent: Sent, relation: Relation, parts: list[Node], keeps: list[Node], position: Node | None
-) -> Node:
-    """Messages as values of rows; `parts` and `keeps` are their values per edge."""
-    if not keeps:
-        return sent.reducer.rows(Messages(relation, tuple(parts), position=position))
-    keep = _mask(keeps, parts)
-    guarded = tuple(_guarded(parts, keep))
-    return sent.reducer.rows(Messages(relation, guarded, keep, position=position))
+    sent: Sent, relation: Relation, edges: Entities, nodes: Entities, position: Node | None
+) -> Any:
+    """Messages as values of rows: one, or what a user's reducer returns."""
+    parts = [edges.each(message._node) for message in sent.messages]
+    keep = None
+    if sent.keeps:
+        keep = _mask([edges.each(k._node) for k in sent.keeps], parts)
+        guarded = _guarded(parts, keep)
+        edges = _replaced(edges, sent.messages, guarded)
+        parts = guarded
+    if sent.traced is not None:
+        return sent.traced.rows(relation, edges, nodes, keep)
+    return sent.reducer.rows(Messages(relation, tuple(parts), keep, position=position))
+
+
+def _replaced(edges: Entities, messages: Sequence[Tensor], parts: Sequence[Node]) -> Entities:
+    """The same values, but for messages that were guarded: what is lifted is made from these."""
+    guarded = Entities(edges.space, edges.extent, edges.leaf)
+    fixed = {n: v for n, v in edges.values.items() if not n.inputs}
+    guarded.values.update(fixed)
+    guarded.values.update(zip((m._node for m in messages), parts, strict=True))
+    return guarded
 
 
 def _mask(keeps: list[Node], parts: list[Node]) -> Node:
@@ -138,12 +154,3 @@ def _guarded(parts: list[Node], keep: Node) -> list[Node]:
         return where(counts, node, stop_gradient(node))
 
     return rewrite(parts, rule)
-
-
-def mapped(apply: Callable[[Any], Any], tree: Any) -> Any:
-    """A tree with a function applied to its leaves."""
-    if isinstance(tree, dict):
-        return {key: mapped(apply, value) for key, value in tree.items()}
-    if isinstance(tree, (tuple, list)) and not isinstance(tree, SCALARS):
-        return type(tree)(mapped(apply, item) for item in tree)
-    return apply(tree)

@@ -1,0 +1,153 @@
+"""Kernels that no walk can hold: messages in memory, for so many destinations at a time as fit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import Unfusable
+from tiga.frontends.message_passing import Masked, MessagePassing
+from tiga.frontends.tensor.build import apply, as_tensor, result
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.fields import FieldView, edge_order, indices, options
+from tiga.frontends.tensor.trees import leaves_of, mapped
+from tiga.frontends.tensor.views import broadcast_to, concat
+from tiga.knobs import current
+from tiga.ops.tensor_index import IndexTake
+from tiga.ops.tensor_views import slice_
+from tiga.reducers import Bound, Multi
+from tiga.reducers.selection import ArgExtremum
+from tiga.relations import Graph
+
+Fields = Mapping[tuple[str, str], Tensor]
+
+
+@dataclass
+class Messages:
+    """What `edge` returned, with its tensors apart."""
+
+    count: int
+    values: list[Tensor] = field(default_factory=list)
+
+    def stored(self, leaf: Any) -> Any:
+        """The leaf with each tensor replaced by its number."""
+        if isinstance(leaf, Masked):
+            return Masked(mapped(self.stored, leaf.value), self.stored(leaf.keep))
+        if isinstance(leaf, Bound):
+            return Bound(leaf.reducer, tuple(map(self.stored, leaf.messages)))
+        value = as_tensor(leaf, "a message")
+        if not value.shape or value.shape[0] != self.count:
+            value = broadcast_to(value, (self.count, *value.shape[1:]))
+        self.values.append(value)
+        return len(self.values) - 1
+
+
+class Stored(MessagePassing):
+    """Sends messages that are in memory, as edge fields."""
+
+    def __init__(self, kernel: MessagePassing, tree: Any) -> None:
+        self.kernel, self.tree = kernel, tree
+        self.reducer = kernel.reducer
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        def restored(leaf: Any) -> Any:
+            if isinstance(leaf, Masked):
+                return Masked(mapped(restored, leaf.value), restored(leaf.keep))
+            if isinstance(leaf, Bound):
+                return Bound(leaf.reducer, tuple(map(restored, leaf.messages)))
+            return edge[str(leaf)]
+
+        return mapped(restored, self.tree)
+
+
+class StoredWithNode(Stored):
+    """The same for kernels that have a `node`."""
+
+    def node(self, dst: Any, aggregate: Any) -> Any:
+        return self.kernel.node(dst, aggregate)
+
+
+def run_bounded(
+    kernel: MessagePassing, topology: Any, fields: Fields, params: Mapping[str, Any],
+    reason: Unfusable,
+) -> Any:  # fmt: skip
+    """The result of a call whose `edge` cannot be fused, for `reason`.
+
+    Raises:
+        Unfusable: with `strict` (or TIGA_STRICT), for graphs in files, and for reducers that
+            return the positions of edges.
+    """
+    named = isinstance(kernel.reducer, (ArgExtremum, Multi))
+    if kernel.strict or current().strict or isinstance(topology, Graph) or named:
+        raise reason
+    parts = [
+        _block(kernel, topology, fields, params, low, high)
+        for low, high in _blocks(topology, fields)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*map(leaves_of, parts), strict=True)
+    joined = iter([concat(list(column), axis=0) for column in columns])
+    return mapped(lambda _: next(joined), parts[0])
+
+
+def _blocks(topology: Any, fields: Fields) -> Iterator[tuple[int, int]]:
+    """Ranges of destinations whose edges' fields, twice, stay below the bound."""
+    pointers = topology.csr.row_ptr
+    width = sum(t._node.type.row_bytes // max(t.shape[0], 1) for t in fields.values())
+    most = max(1, current().memory_bound // max(2 * width, 1))
+    low = 0
+    while low < topology.num_dst or low == 0:
+        high = int(np.searchsorted(pointers, pointers[low] + most, side="right")) - 1
+        high = min(max(high, low + 1), topology.num_dst)
+        yield low, high
+        if high >= topology.num_dst:
+            return
+        low = high
+
+
+def _block(
+    kernel: MessagePassing, topology: Any, fields: Fields, params: Mapping[str, Any],
+    low: int, high: int,
+) -> Any:  # fmt: skip
+    csr = topology.csr
+    first, last = int(csr.row_ptr[low]), int(csr.row_ptr[high])
+    span = slice(first, last)
+    order = edge_order(topology)
+    picks = {
+        "src": np.asarray(csr.col_idx[span], np.int64),
+        "dst": np.repeat(np.arange(low, high), np.diff(csr.row_ptr[low : high + 1])),
+        "edge": np.arange(first, last) if order is None else order.cell.array[span],  # type: ignore[union-attr]
+    }
+    views = [_view(end, end, pick, fields) for end, pick in picks.items()]
+    edge = kernel.edge
+    sent = Messages(last - first)
+    tree = mapped(sent.stored, edge(*views, **options(edge, 4, params)))
+    own = type(kernel).node is not MessagePassing.node
+    inner = (StoredWithNode if own else Stored)(kernel, tree)
+    graph = Graph.from_csr(
+        csr.row_ptr[low : high + 1] - first, picks["src"], num_src=topology.num_src,
+        validate="none",
+    )  # fmt: skip
+    named = {str(i): value for i, value in enumerate(sent.values)}
+    rows = {name: _rows(value, low, high) for (end, name), value in fields.items()
+            if end in ("dst", "ndata")}  # fmt: skip
+    made = inner(graph=graph, dst=rows, edge=named)
+    return mapped(lambda x: x if x._grad else x.realize(), made)
+
+
+def _view(end: str, label: str, pick: np.ndarray, fields: Fields) -> FieldView:
+    index = indices(pick)
+    values = {
+        name: result(apply(IndexTake(0), value._node, index), value)
+        for (namespace, name), value in fields.items()
+        if namespace == end or (namespace == "ndata" and end != "edge")
+    }
+    return FieldView(label, values)
+
+
+def _rows(x: Tensor, low: int, high: int) -> Tensor:
+    if (low, high) == (0, x.shape[0]):
+        return x
+    return result(slice_(x._node, 0, low, high - low, 1), x)

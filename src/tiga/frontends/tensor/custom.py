@@ -1,0 +1,199 @@
+"""Reducers that users write, on native tensors: their methods traced, as a fold over a row's edges.
+
+The methods run at every call, as `edge` does, on tensors that stand for all edges or rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tiga.errors import InvalidType
+from tiga.frontends.tensor.build import SCALARS, as_tensor, broadcast_shapes, number
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
+from tiga.frontends.tensor.entities import Entities
+from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.selection import astype
+from tiga.frontends.tensor.trees import leaves_of, mapped, numbered
+from tiga.frontends.torch.agreement import agree
+from tiga.ops.align import expand_to
+from tiga.ops.leaf import Input, is_constant
+from tiga.ops.message import spread
+from tiga.ops.pointwise import cast
+from tiga.reducers import CustomReducer, Fold, Messages
+from tiga.reducers.recognise import recognise, shifts_without_effect
+from tiga.reducers.rows import RowStates
+from tiga.trace.node import Node, rewrite, substitute, topological
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type
+
+
+@lru_cache(maxsize=1024)
+def _state(role: str, place: int, dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
+    """A stand-in for one component of the states of all rows; the same one at every call, so that
+    what is built from it is known again."""
+    from tiga.frontends.tensor.capture import stand_in
+
+    return stand_in(dtype, shape, extent, grad)
+
+
+@dataclass(frozen=True)
+class State:
+    """One component of a state: its dtype and its shape per entity."""
+
+    dtype: DType
+    shape: Shape
+
+
+class TracedReducer:
+    """What a user's reducer built from the messages of all edges."""
+
+    def __init__(self, reducer: CustomReducer, messages: Sequence[Tensor], extent: int) -> None:
+        self.reducer = reducer
+        self.narrow = _narrow(messages)
+        wide = [astype(m, m.dtype.compute, copy=False) for m in messages]
+        lifted = self._call("lift", *wide)
+        self.shape = numbered(lifted)
+        self.lifted = [as_tensor(leaf, "`lift`'s result") for leaf in leaves_of(lifted)]
+        if not self.lifted:
+            raise InvalidType(f"`lift` of {self.name} returned no state ({here()}).")
+        start = self._call("identity")
+        self._require_structure("identity", start, "what `lift` returns")
+        pairs = zip(leaves_of(start), self.lifted, strict=True)
+        self.start = [_identity(leaf, like) for leaf, like in pairs]
+        self.states = [_component(m, s) for m, s in zip(self.lifted, self.start, strict=True)]
+        grad = any(t._grad for t in (*self.lifted, *self.start))
+        self.left, self.right, self.holes = (
+            [_state(role, i, s.dtype, s.shape, extent, grad) for i, s in enumerate(self.states)]
+            for role in ("left", "right", "state")
+        )
+        self.combined = self._combine()
+        result = self._call("finalize", self._tree(self.holes))
+        self.result = mapped(lambda leaf: as_tensor(leaf, "`finalize`'s result"), result)
+
+    @property
+    def name(self) -> str:
+        return type(self.reducer).__name__
+
+    @property
+    def values(self) -> tuple[Tensor, ...]:
+        """All that the methods gave."""
+        return (*self.lifted, *self.start, *self.combined, *leaves_of(self.result))
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What tells it from others beside its values."""
+        return self.reducer.associative, _hashable(self.shape), _hashable(numbered(self.result))
+
+    def _tree(self, states: Sequence[Tensor]) -> Any:
+        return mapped(states.__getitem__, self.shape)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        own = getattr(CustomReducer, method)
+        if getattr(type(self.reducer), method) is own and method in ("identity", "combine"):
+            raise InvalidType(
+                f"{self.name} has no `{method}` ({here()}): a reducer needs `identity(self)` and "
+                "`combine(self, left, right)`; `lift` and `finalize` are optional."
+            )
+        return getattr(self.reducer, method)(*arguments)
+
+    def _require_structure(self, method: str, tree: Any, like: str) -> None:
+        if numbered(tree) != self.shape:
+            raise InvalidType(
+                f"`{method}` of {self.name} must return a state of the structure of {like} "
+                f"({here()})."
+            )
+
+    def _combine(self) -> list[Tensor]:
+        tree = self._call("combine", self._tree(self.left), self._tree(self.right))
+        self._require_structure("combine", tree, "the states it is given")
+        made = [as_tensor(leaf, "`combine`'s result") for leaf in leaves_of(tree)]
+        for i, (got, state) in enumerate(zip(made, self.left, strict=True)):
+            if (got.dtype, got.shape) != (state.dtype, state.shape):
+                raise InvalidType(
+                    f"`combine` of {self.name} must keep the type of component {i} of the state, "
+                    f"built at {got.where}: expected {state.dtype}{list(state.shape[1:])}, got "
+                    f"{got.dtype}{list(got.shape[1:])}."
+                )
+        return made
+
+    # to values of rows
+
+    def rows(self, relation: Relation, edges: Entities, nodes: Entities, keep: Node | None) -> Any:
+        """The result of every row, as a tree."""
+        types = [Type(s.dtype, s.shape, relation.edge) for s in self.states]
+        lifted = tuple(
+            expand_to(cast(edges.each(m._node), t.dtype), t.shape, relation.edge)
+            for m, t in zip(self.lifted, types, strict=True)
+        )
+        rule = self._fold(nodes, types, relation.dst)
+        forms = recognise(rule)
+        if not agree(rule, forms):
+            forms = {}
+        holes = [Input(f"state{i}", t.with_space(relation.dst))() for i, t in enumerate(types)]
+        nodes.values.update(zip((h._node for h in self.holes), holes, strict=True))
+        states = Messages(relation, lifted, keep)
+        ones = [i for i, m in enumerate(lifted) if is_constant(m, 1.0)]
+
+        def filled(leaf: Tensor) -> Node:
+            result = self._rounded(nodes.each(leaf._node))
+            still = shifts_without_effect(forms, result, holes, ones)
+            found = RowStates(states, rule, forms, still)
+            needed = set(topological([result]))
+            given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}
+            return substitute([result], given)[0]
+
+        return mapped(filled, self.result)
+
+    def _rounded(self, node: Node) -> Node:
+        """A result in the 16-bit dtype of the messages, if they have one."""
+        wide = self.narrow is not None and node.type.dtype == self.narrow.compute
+        return cast(node, self.narrow) if wide and self.narrow is not None else node
+
+    def _fold(self, nodes: Entities, types: Sequence[Type], space: Space) -> Fold:
+        left, right = (
+            [Input(f"{side}{i}", t.with_space(space))() for i, t in enumerate(types)]
+            for side in ("left", "right")
+        )
+        for stands, inputs in ((self.left, left), (self.right, right)):
+            nodes.values.update(zip((s._node for s in stands), inputs, strict=True))
+        outputs = [nodes.each(value._node) for value in self.combined]
+        order = topological(outputs)
+        read = list(dict.fromkeys(n.inputs[0] for n in order if n.op.name == "spread"))
+        holes = [Input(f"read{i}", n.type.with_space(space))() for i, n in enumerate(read)]
+        spreads = {spread(n, space): hole for n, hole in zip(read, holes, strict=True)}
+        outputs = rewrite(outputs, lambda node, inputs: None, spreads)
+        identity = [
+            expand_to(cast(nodes.value(start._node), t.dtype), t.shape, GLOBAL)
+            for start, t in zip(self.start, types, strict=True)
+        ]
+        program = Program((*left, *right, *holes), tuple(outputs))
+        return Fold(program, tuple(identity), tuple(read))
+
+
+def _narrow(messages: Sequence[Tensor]) -> DType | None:
+    """The 16-bit dtype of the messages, if they share one."""
+    dtypes = {m.dtype for m in messages}
+    dtype = dtypes.pop()
+    return dtype if not dtypes and dtype != dtype.compute else None
+
+
+def _identity(leaf: Any, like: Tensor) -> Tensor:
+    """The identity of a component. A number decides only whether the component is a float."""
+    if not isinstance(leaf, SCALARS):
+        start = as_tensor(leaf, "`identity`'s result")
+        return astype(start, promote(like.dtype, start.dtype).compute, copy=False)
+    floats = scalar_dtype(leaf).is_float and not like.dtype.is_float
+    dtype = DEFAULT_FLOAT if floats else like.dtype
+    return Tensor(number(leaf, Type(dtype, (), GLOBAL)), False)
+
+
+def _component(lifted: Tensor, start: Tensor) -> State:
+    return State(start.dtype, broadcast_shapes(lifted.shape[1:], start.shape))
+
+
+def _hashable(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return tuple((key, _hashable(value)) for key, value in tree.items())
+    return tuple(map(_hashable, tree)) if isinstance(tree, (tuple, list)) else tree

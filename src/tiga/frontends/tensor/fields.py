@@ -1,0 +1,68 @@
+"""Fields as `edge` and `node` see them, parameters of a call, and the order of edges."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tiga.errors import InvalidValue
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.lazy import LazyNode, here, leaf
+from tiga.relations import Graph
+from tiga.types import GLOBAL, Type, int64
+
+
+class FieldView:
+    """The fields of one end, or of the edges, as `edge` or `node` sees them."""
+
+    def __init__(self, label: str, values: Mapping[str, Tensor]) -> None:
+        self.__dict__.update(_label=label, _values=values)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._values:
+            there = ", ".join(self._values) or "none"
+            raise InvalidValue(
+                f"field `{self._label}.{name}` is read but was not passed ({here()}); "
+                f"`{self._label}` has: {there}."
+            )
+        return self._values[name]
+
+    __getitem__ = __getattr__
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def keys(self) -> Any:
+        """The names of the fields."""
+        return self._values.keys()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise InvalidValue(f"fields cannot be assigned ({here()}); use a variable.")
+
+
+def edge_order(topology: Any) -> LazyNode | None:
+    """The user's number of each edge, in CSR order; None where the two orders are one."""
+    if isinstance(topology, Graph):
+        order = topology.edge_permutation if topology.permutes_edges else None
+        return None if order is None else indices(np.asarray(order))
+    if topology.csr.permutation is None:
+        return None
+    found: LazyNode = topology.get("nativeedge_order", lambda csr: indices(csr.permutation))
+    return found
+
+
+def indices(array: np.ndarray) -> LazyNode:
+    """Positions as a node."""
+    wide = np.array(array, np.int64)
+    return leaf(wide, Type(int64, wide.shape, GLOBAL))
+
+
+def options(function: Callable[..., Any], taken: int, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the call that a function takes."""
+    if not params:
+        return {}
+    code = getattr(function, "__func__", function).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {n: v for n, v in params.items() if n in names[taken:]}
