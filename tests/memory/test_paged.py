@@ -150,6 +150,21 @@ def test_same_bits_as_in_memory(kernel: Any, kind: str, stored: Any) -> None:
     assert "pages" in layer.explain()
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+def test_a_row_that_does_not_fit_a_page_goes_from_page_to_page(
+    kernel: Any, stored: Any, tmp_path: Path
+) -> None:
+    """The row's 15,000 edges alone take 300 KiB and more; its node fields are 94 KiB."""
+    graph, paged = stored("hubs")
+    expected = results(kernel(), graph, *fields())
+    layer = kernel()
+    with tg.execution(memory={"host": "300KiB"}, spill_dir=tmp_path) as run:
+        found = results(layer, paged, *attached(paged, *fields()))
+    assert same(found, expected)
+    assert "rows in parts" in layer.explain()
+    assert run.memory_report()["peak_bytes"]["host"] <= parse_size("300KiB")
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_other_dtypes(dtype: torch.dtype, stored: Any) -> None:
     graph, paged = stored("random", dtype)

@@ -19,6 +19,8 @@ else the range is read whole, in pieces, as a disk gives neighbours almost for f
 GAP_BYTES = 4096
 """Runs closer than a page of the file system are read as one."""
 
+FEW_RUNS = 4
+
 PIECE = 2**20
 """Bytes that picking rows reads at a time."""
 
@@ -72,7 +74,8 @@ class Rows(Protocol):
         """Store rows from number `low` on."""
 
     def put(self, ids: np.ndarray, block: np.ndarray) -> None:
-        """Store rows at ascending, distinct numbers."""
+        """Store rows at ascending, distinct numbers; others between them may be read and written
+        again."""
 
 
 class MemoryRows:
@@ -176,8 +179,19 @@ class FileRows:
         if not len(ids):
             return
         cuts = np.flatnonzero(np.diff(ids) != 1) + 1
+        first, last = int(ids[0]), int(ids[-1]) + 1
+        if mixes(len(cuts) + 1, last - first, self.row_bytes):
+            self._mix(first, last, ids, block)
+            return
         for low, high in zip((0, *cuts.tolist()), (*cuts.tolist(), len(ids)), strict=True):
             self.write(int(ids[low]), block[low:high])
+
+    def _mix(self, first: int, last: int, ids: np.ndarray, block: np.ndarray) -> None:
+        """Store rows among those that are there already, by one write."""
+        whole = np.empty((last - first, self.row_bytes), np.uint8)
+        self.read_into(first, whole)
+        _units(whole)[ids - first] = _units(block)
+        self.write(first, whole)
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         step = max(1, PIECE // max(1, self.row_bytes))
@@ -218,6 +232,20 @@ def picking(distinct: int, window: int, row_bytes: int) -> tuple[int, int]:
     apart = math.exp(-reach)
     between = window / distinct * (1 - apart * (1 + reach))
     return min(window, round(distinct * (1 + between))), round(distinct * apart)
+
+
+def mixes(runs: int, window: int, row_bytes: int) -> bool:
+    """Whether rows are stored together with those between them: so many runs would each rewrite a
+    page of the file system."""
+    return runs > FEW_RUNS and window * row_bytes <= runs * GAP_BYTES
+
+
+def putting(distinct: int, window: int, row_bytes: int) -> tuple[int, int]:
+    """Bytes read and written when so many rows at random places of a window are stored."""
+    runs = distinct - round(distinct * distinct / max(1, window))
+    if mixes(runs, window, row_bytes):
+        return window * row_bytes, window * row_bytes
+    return 0, distinct * row_bytes
 
 
 def scratch_bytes(row_bytes: int) -> int:

@@ -9,7 +9,7 @@ from tiga.backends.llvm.paged_span import Span
 from tiga.backends.llvm.paged_stage import WORD, Stage
 from tiga.relations.spread import NOWHERE, Core, distinct
 from tiga.runtime.arena import ALIGNMENT
-from tiga.runtime.pages import picking
+from tiga.runtime.pages import picking, putting
 from tiga.trace.node import Node
 
 WASTE = 2
@@ -38,7 +38,7 @@ class Costs:
     written_rows: int
     written_edges: int
     shared: int
-    stores_numbers: bool
+    stores_numbers: int
 
 
 def costs_of(stage: Stage) -> Costs:
@@ -71,9 +71,9 @@ def costs_of(stage: Stage) -> Costs:
         read_edges=0 if numbered else from_file(reads),
         read_numbered=from_file(reads) if numbered else 0,
         written_rows=from_file(stores),
-        written_edges=from_file(stage.edge_stores),
+        written_edges=0 if numbered else from_file(stage.edge_stores),
         shared=every + degrees if stage.shares_ends else 0,
-        stores_numbers=numbered and any(n in stage.staged_edges for n in stage.edge_stores),
+        stores_numbers=from_file(stage.edge_stores) if numbered else 0,
     )
 
 
@@ -135,6 +135,9 @@ class Prices:
         if self.stage.walk.edge_id is not None and self.stage.edge_arrays:
             read += real * word
         written = rows * costs.written_rows + real * costs.written_edges
+        if costs.stores_numbers:
+            again, stored = _storing(reach, real, costs.stores_numbers)
+            read, written = read + again, written + stored
         return replace(span, others_whole=others, edges_whole=numbered,
                        window=reach.window, numbers=reach.numbers, nbytes=nbytes,
                        read=read, written=written, seeks=seeks)  # fmt: skip
@@ -164,7 +167,7 @@ class Prices:
         """The same for values by edge number; each edge has its own."""
         costs, word = self.costs, self.stage.walk.dtype.itemsize
         size = reach.numbers[1] - reach.numbers[0]
-        windowed = size * (costs.numbered + costs.stores_numbers)
+        windowed = size * (costs.numbered + bool(costs.stores_numbers))
         picked = min(edges, size) * costs.picked_edges + _scratch(size, edges, word)
         own = edges * word
         if windowed <= WASTE * picked:
@@ -185,6 +188,14 @@ def _reading(core: Core, window: int, edges: int, row_bytes: int) -> tuple[int, 
     inside, near = picking(distinct(core.size, edges - core.outside), core.size, row_bytes)
     others, far = picking(min(core.outside, window), window, row_bytes)
     return min(inside + others, window) * row_bytes, near + far
+
+
+def _storing(reach: Reach, edges: int, row_bytes: int) -> tuple[int, int]:
+    """Bytes that storing values by edge number reads and writes."""
+    core, size = reach.numbers_core, reach.numbers[1] - reach.numbers[0]
+    near = putting(edges - core.outside, core.size, row_bytes)
+    far = putting(core.outside, size, row_bytes)
+    return near[0] + far[0], near[1] + far[1]
 
 
 def _scratch(window: int, edges: int, word: int) -> int:

@@ -46,7 +46,7 @@ class Products:
         cut = step.cut(extent * lead)
         row_bytes = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
         unit = lcm(cut.size, lead) // lead if sums else 1
-        room = min(BLOCK_BYTES, self.page_bytes) // max(1, row_bytes)
+        room = (min(BLOCK_BYTES, self.page_bytes) - 3 * ALIGNMENT) // max(1, row_bytes)
         size = max(1, min(room, extent) // unit) * unit
         self.arenas.provide(1, size * row_bytes + 3 * ALIGNMENT)
         arena = self.arenas.free.get()

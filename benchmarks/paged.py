@@ -1,0 +1,195 @@
+"""Graphs in files: `w * src.x` forward and both gradients, against the budget and the disk.
+
+usage: python -m benchmarks.paged [--nodes 25e6] [--sources local] [--budget 2GiB] [--cold]
+
+Makes the file once (25e6 nodes: 6.3 GiB, some minutes) in --folder, where later runs find it; remove
+the folder afterwards. The process that is measured first runs the program on a small graph, so that
+everything is compiled; peak memory is what it holds beyond that, without pages of files.
+"""
+
+import argparse
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import tiga as tg
+
+DEGREE, WIDTH, REACH = 8, 32, 200
+CHUNK = 2_000_000
+FOLDER = "/var/tmp/tiga-paged"
+
+
+class Weighted(tg.MessagePassing):
+    """The weighted sum of the sources' features."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return edge.w[:, None] * src.x
+
+
+def chunks(nodes: int, sources: str) -> Iterator[Any]:
+    """Edges in order of destination; sources near it, or drawn from all nodes."""
+    edges = nodes * DEGREE
+    for start in range(0, edges, CHUNK):
+        rng, count = np.random.default_rng(start), min(CHUNK, edges - start)
+        dst = np.arange(start, start + count) // DEGREE
+        if sources == "local":
+            src = np.clip(dst + rng.integers(-REACH, REACH, count), 0, nodes - 1)
+        else:
+            src = rng.integers(0, nodes, count)
+        yield src, dst, {"w": rng.random(count, np.float32)}
+
+
+def graph_file(folder: str, nodes: int, sources: str) -> Path:
+    """The graph's file, made if it is not there."""
+    path = Path(folder) / f"{sources}-{nodes}.tiga"
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".x")
+    x = np.memmap(scratch, np.float32, "w+", shape=(nodes, WIDTH))
+    rng = np.random.default_rng(1)
+    for start in range(0, nodes, CHUNK // 4):
+        part = x[start : start + CHUNK // 4]
+        part[:] = rng.random(part.shape, np.float32)
+    tg.Graph.write_csr(
+        path, chunks(nodes, sources), num_nodes=nodes, fields={"src": {"x": x}}, memory="512MiB"
+    )
+    scratch.unlink()
+    return path
+
+
+def drop_cached(path: Path) -> None:
+    """Let the page cache forget a file."""
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def disk_rate(path: Path, most: int = 2**31) -> float:
+    """Bytes per second of reading a file's beginning in order, past the page cache."""
+    block = np.empty(2**23 + 4096, np.uint8)
+    start = -block.ctypes.data % 4096
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    done, begin = 0, time.perf_counter()
+    while done < most:
+        count = os.preadv(fd, [block[start : start + 2**23].data], done)
+        if not count:
+            break
+        done += count
+    os.close(fd)
+    return done / (time.perf_counter() - begin)
+
+
+class Watch:
+    """The most anonymous and shared memory of the process while the body of a `with` runs, over
+    what it was before."""
+
+    def __enter__(self) -> "Watch":
+        self.before, self.most, self._over = _held(), 0, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._over.wait(0.002):
+            self.most = max(self.most, _held() - self.before)
+
+    def __exit__(self, *raised: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def _held() -> int:
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
+
+
+def fields_of(graph: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The fields as tensors mapped from the file."""
+    named = (graph.field("src", "x"), graph.field("edge", "w"))
+    x, w = (torch.from_numpy(f.numpy()).requires_grad_() for f in named)
+    return x, w
+
+
+def forward(layer: Any, graph: Any, x: Any, w: Any) -> torch.Tensor:
+    out: torch.Tensor = layer(graph=graph, src={"x": x}, edge={"w": w})
+    return out
+
+
+def both(layer: Any, graph: Any, x: Any, w: Any, seed: torch.Tensor) -> Any:
+    """Forward and the gradients of both fields."""
+    return torch.autograd.grad(forward(layer, graph, x, w), (x, w), seed)
+
+
+def measured(path: Path, folder: str, budget: str, cold: bool) -> dict[str, Any]:
+    """Seconds, bytes and peak memory of one forward and backward within a budget."""
+    layer = Weighted()
+    _warm_up(layer, folder)
+    graph = tg.Graph.open(path)
+    x, w = fields_of(graph)
+    if cold:
+        drop_cached(path)
+    seed = torch.ones(1, 1).expand(graph.num_dst, WIDTH)
+    traffic = [(0, 0)]
+    with Watch() as watch, tg.execution(memory={"host": budget}, spill_dir=folder) as run:
+        start = time.perf_counter()
+        out = forward(layer, graph, x, w)
+        middle = time.perf_counter()
+        traffic.append((graph.traffic.read, graph.traffic.written))
+        torch.autograd.grad(out, (x, w), seed)
+        end = time.perf_counter()
+        traffic.append((graph.traffic.read, graph.traffic.written))
+    (read_forward, _), (read, written) = traffic[1:]
+    plans = [line for line in layer.explain().splitlines() if "in a file" in line]
+    return {
+        "forward_seconds": middle - start,
+        "backward_seconds": end - middle,
+        "read": [read_forward, read - read_forward],
+        "written": written,
+        "peak": watch.most,
+        "charged": run.memory_report()["peak_bytes"]["host"],
+        "plans": plans,
+    }
+
+
+def _warm_up(layer: Any, folder: str) -> None:
+    graph = tg.Graph.open(graph_file(folder, 4000, "local"))
+    x, w = fields_of(graph)
+    with tg.execution(memory={"host": "64MiB"}, spill_dir=folder):
+        both(layer, graph, x, w, torch.ones(1, 1).expand(graph.num_dst, WIDTH))
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=lambda text: int(float(text)), default=25_000_000)
+    parser.add_argument("--sources", choices=("local", "random"), default="local")
+    parser.add_argument("--budget", default="2GiB")
+    parser.add_argument("--folder", default=FOLDER)
+    parser.add_argument("--cold", action="store_true", help="nothing of the file in the page cache")
+    options = parser.parse_args()
+    path = graph_file(options.folder, options.nodes, options.sources)
+    found = measured(path, options.folder, options.budget, options.cold)
+    drop_cached(path)
+    rate = disk_rate(path)
+    seconds = found["forward_seconds"] + found["backward_seconds"]
+    found["disk_bytes_per_second"] = rate
+    found["read_share_of_disk"] = sum(found["read"]) / seconds / rate
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
