@@ -2,7 +2,7 @@
 // RUN: gf-form-rows,gf-iter-schedule
 // CHECK: func.func @narrow
 // CHECK: gf_kernel.launch
-// CHECK: }) {edge_lanes = 16 : i64, few = 16 : i64, lanes = "edges", {{.*}}} : () -> !gf_iter.done
+// CHECK: }) {edge_lanes = 16 : i64, few = 16 : i64, joins_next = false, lanes = "edges", {{.*}}} : () -> !gf_iter.done
 // CHECK: func.func @wide
 // CHECK: gf_kernel.launch
 // CHECK: }) {{{.*}}lanes = "features", {{.*}}whole = 4096 : i64, window = 128 : i64} : () -> !gf_iter.done

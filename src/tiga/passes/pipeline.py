@@ -1,7 +1,7 @@
 """The pipeline: which passes there are, in which order a program takes them, and what is dumped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiga.errors import InvalidValue, TigaError
 from tiga.knobs import Knobs, current
@@ -13,6 +13,7 @@ from tiga.passes.expand import Expand
 from tiga.passes.fold import Fold
 from tiga.passes.form import form as form_rows
 from tiga.passes.hoist import hoist
+from tiga.passes.join import joined, split
 from tiga.passes.rows import Plan, RowProgram
 from tiga.passes.schedule import schedule
 from tiga.passes.tensor_checkpoints import PlanTensorCheckpoints
@@ -46,17 +47,27 @@ class FormRows(Pass, name="gf-form-rows"):
 
 
 @dataclass(frozen=True)
+class SplitRows(Pass, name="gf-split-rows", takes=Plan):
+    """Split walks so that their last part can run together with the next walk of the rows."""
+
+    def __call__(self, form: Plan) -> Plan:
+        return split(form)
+
+
+@dataclass(frozen=True)
 class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
-    """Decide per row program what lies across lanes, and how wide a window of features is."""
+    """Decide per row program what lies across lanes, how wide a window of features is, and whether
+    it runs together with the next."""
 
     def __call__(self, form: Plan) -> ScheduledPlan:
-        rows = [step for step in form.steps if isinstance(step, RowProgram)]
-        return ScheduledPlan(form, tuple((step, schedule(step)) for step in rows))
+        rows, first = [step for step in form.steps if isinstance(step, RowProgram)], joined(form)
+        schedules = (replace(schedule(step), joins_next=step in first) for step in rows)
+        return ScheduledPlan(form, tuple(zip(rows, schedules, strict=True)))
 
 
 PASSES: tuple[type[Pass], ...] = (
-    Fold, Expand, Canonicalize, Hoist, SaveRows, Vjp, Jvp, FormRows, ScheduleRows,
-    TensorVjp, PlanTensorCheckpoints,
+    Fold, Expand, Canonicalize, Hoist, SaveRows, Vjp, Jvp, FormRows, SplitRows,
+    ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 
@@ -71,6 +82,7 @@ PIPELINE: tuple[Pass, ...] = (
     Expand(),
     *NORMALIZE,
     FormRows(),
+    SplitRows(),
     ScheduleRows(),
 )
 """What a program goes through before a backend takes it."""

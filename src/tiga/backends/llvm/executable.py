@@ -4,209 +4,37 @@ import ctypes
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from torch_mlir import ir
 
-from tiga.backends.llvm.engine import Library, compile_module
-from tiga.backends.llvm.kernel import Kernels
+from tiga.backends.llvm.engine import compile_module
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
 from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
-from tiga.backends.llvm.node_products import MAX_TASKS, ROWS_PER_TASK, ProductStep, is_small
-from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
-from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
+from tiga.backends.llvm.node_products import ProductStep, is_small
+from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.stages import Stages
+from tiga.backends.llvm.steps import (
+    Bound,
+    Graph,
+    JointStep,
+    RowStep,
+    Variant,
+    joined_tasks,
+    row_tasks,
+)
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
+from tiga.passes.join import pair
 from tiga.passes.rows import LibraryCall, Plan, RowProgram
-from tiga.passes.schedule import Schedule
-from tiga.relations.walk import HUB_DEGREE
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
 
-
-class Walk(Protocol):
-    """What kernels need of one orientation of a relation."""
-
-    num_rows: int
-    num_edges: int
-    num_tasks: int
-    num_chunks: int
-    max_degree: int
-    hub_rows: np.ndarray
-    task_ptr: np.ndarray
-    index: np.ndarray
-    addresses: Mapping[str, int]
-
-
-class Graph(Protocol):
-    """What a run needs of a relation."""
-
-    num_src: int
-    num_dst: int
-    num_edges: int
-
-    def walk(self, side: str) -> Walk: ...
-
-
-SUMMING_TASKS = 128
-"""Tasks of a walk that adds up matrices: each has a matrix of its own."""
-
-
-def joined_tasks(task_ptr: np.ndarray) -> np.ndarray:
-    """The boundaries of at most `SUMMING_TASKS` tasks, each of several given ones."""
-    every = -(-(len(task_ptr) - 1) // SUMMING_TASKS)
-    return task_ptr if every <= 1 else np.append(task_ptr[:-1:every], task_ptr[-1])
-
-
-@lru_cache(maxsize=256)
-def row_tasks(num_rows: int) -> np.ndarray:
-    """Row boundaries of the tasks over rows without edges: fixed by their number."""
-    size = max(ROWS_PER_TASK, -(-num_rows // MAX_TASKS))
-    return np.minimum(np.arange(0, num_rows + size, size, dtype=np.int64), num_rows)
-
-
-@dataclass(frozen=True)
-class Variant:
-    """The kernels of a row program for one index width, with or without split rows."""
-
-    library: Library
-    functions: tuple[str, ...]
-
-    def address(self, name: str) -> int:
-        return self.library.address(f"step_{name}")
-
-
-class Counts(NamedTuple):
-    """Into how many pieces a walk is cut, and how many nodes are at its other end."""
-
-    tasks: int
-    hubs: int = 0
-    chunks: int = 0
-    others: int = 0
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A row program on one walk: everything about a launch but where arrays are.
-
-    `fixed` are the first slots; `states` the bytes of partial results, and whether they start at
-    zero; `kernels` addresses and numbers of tasks; `tasks` an array whose address is a slot.
-    """
-
-    fixed: tuple[int, ...]
-    states: tuple[tuple[int, bool], ...]
-    kernels: tuple[tuple[int, int], ...]
-    tasks: np.ndarray
-
-
-def _state_bytes(node: Node, pieces: int) -> int:
-    return pieces * node.type.size * node.type.dtype.compute.itemsize
-
-
-@dataclass
-class RowStep:
-    """A row program with its schedule and the variants compiled so far.
-
-    `number` is its place in the plan; `stages` says how variants are compiled, `bound` what was
-    worked out for each walk.
-    """
-
-    program: RowProgram
-    schedule: Schedule
-    slots: Slots
-    number: int = 0
-    stages: Stages = field(default_factory=Stages)
-    variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
-    bound: WeakKeyDictionary[Walk, "Bound"] = field(default_factory=WeakKeyDictionary)
-
-    def variant(self, index_bits: int, hub_degree: int) -> Variant:
-        key = (index_bits, hub_degree)
-        if key not in self.variants:
-            self.variants[key] = self._compile(index_bits, hub_degree)
-        return self.variants[key]
-
-    def bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "Bound":
-        """The program over so many rows without edges."""
-        tasks = row_tasks(extent)
-        walk = [0, 0, 0, tasks.ctypes.data]
-        sizes = [extent, 0, len(tasks) - 1, 0, 0, 0, 0]
-        fixed = [*walk, *(0 for _ in HUB_SLOTS), *sizes, *self._degrees(graphs)]
-        return self._bound(self.variant(32, 0), fixed, Counts(len(tasks) - 1), tasks)
-
-    def bind(self, walk: Walk, graphs: Mapping[Relation, Graph], others: int) -> "Bound":
-        """The program on a walk; kept as long as the walk lives."""
-        program = self.program
-        hubs, chunks = len(walk.hub_rows), walk.num_chunks
-        bits = walk.index.dtype.itemsize * 8
-        variant = self.variant(bits, HUB_DEGREE if hubs else 0)
-        at, task_ptr = dict(walk.addresses), walk.task_ptr
-        if program.outer_sums:
-            task_ptr = joined_tasks(task_ptr)
-            at["task_ptr"] = task_ptr.ctypes.data
-        counts = Counts(len(task_ptr) - 1, hubs, chunks, others)
-        sizes = [walk.num_rows, walk.num_edges, counts.tasks, hubs, chunks, others]
-        most = min(walk.max_degree, HUB_DEGREE)  # edges that a loop takes without a stop
-        fixed = [at[n] for n in (*WALK_SLOTS, *HUB_SLOTS)] + [*sizes, most]
-        fixed += self._degrees(graphs)
-        bound = self._bound(variant, fixed, counts, task_ptr)
-        if all(relation == program.relation for relation, _ in self.slots.degrees):
-            self.bound[walk] = bound
-        return bound
-
-    def _degrees(self, graphs: Mapping[Relation, Graph]) -> list[int]:
-        ends = [graphs[relation].walk(side) for relation, side in self.slots.degrees]
-        return [end.addresses["row_ptr"] for end in ends]
-
-    def _bound(self, variant: Variant, fixed: list[int], counts: "Counts", tasks: Any) -> "Bound":
-        kernels = [(variant.address(n), self._count(n, counts)) for n in variant.functions]
-        return Bound(tuple(fixed), tuple(self._states(counts)), tuple(kernels), tasks)
-
-    def _count(self, function: str, counts: "Counts") -> int:
-        """How many tasks a kernel of the program has."""
-        known = {
-            "rows": SCATTER_GROUPS if self.program.scatters else counts.tasks,
-            "totals": 1,
-            "scatters": -(-counts.others // SCATTER_ROWS),
-        }
-        pieces = {"chunk": counts.chunks, "group": SCATTER_GROUPS}
-        return known.get(function, pieces.get(function[:5], counts.hubs))
-
-    def _states(self, counts: "Counts") -> Iterator[tuple[int, bool]]:
-        """Bytes of each array of partial results, and whether it starts at zero."""
-        program, reductions = self.program, self.slots.reductions
-        pieces = [(n, counts.tasks + counts.hubs) for n in program.totals]
-        pieces += [(n, counts.tasks + counts.chunks) for n in program.outer_sums]
-        yield from ((_state_bytes(n, count), False) for n, count in pieces)
-        groups = SCATTER_GROUPS * counts.others
-        yield from ((_state_bytes(n, groups), True) for n in program.scatters)
-        if counts.hubs:
-            yield from ((_state_bytes(n, counts.chunks), False) for n in reductions)
-            yield from ((_state_bytes(n, counts.hubs), False) for n in reductions)
-            each = {"chunk": counts.chunks, "hub": counts.hubs, "carry": counts.chunks}
-            yield from ((_state_bytes(n, each[kind]), False) for kind, n in self.slots.scan_states)
-
-    def module(self, index_bits: int, hub_degree: int) -> tuple[ir.Module, tuple[str, ...]]:
-        """The kernels as a module of upstream dialects, in a context of its own."""
-        with ir.Context(), ir.Location.unknown():
-            module = ir.Module.create()
-            kernels = Kernels(self.program, self.schedule, index_bits, hub_degree)
-            with ir.InsertionPoint(module.body):
-                names = kernels.emit("step")
-        return module, names
-
-    def _compile(self, index_bits: int, hub_degree: int) -> Variant:
-        module, names = self.module(index_bits, hub_degree)
-        split = "-split" if hub_degree else ""
-        dump = self.stages.dump(f"kernel{self.number}-i{index_bits}{split}")
-        library = compile_module(module, verify=self.stages.verify, dump=dump)
-        return Variant(library, names)
-
+__all__ = ["AnyStep", "Executable", "RowStep", "Variant", "joined_tasks", "prepare", "row_tasks"]
 
 AnyStep = RowStep | ProductStep | LibraryCall
+Launchable = AnyStep | JointStep
 
 
 @dataclass
@@ -226,8 +54,10 @@ class Run:
         self.scratch.append(block)
         return block.ctypes.data
 
-    def execute(self, step: "AnyStep") -> None:
-        if isinstance(step, LibraryCall):
+    def execute(self, step: Launchable) -> None:
+        if isinstance(step, JointStep):
+            self._joint(step)
+        elif isinstance(step, LibraryCall):
             call_library(step.node, self.addresses, self.extents, self.matmul)
         elif isinstance(step, ProductStep):
             self._product(step)
@@ -254,6 +84,14 @@ class Run:
             bound = step.bind(walk, self.graphs, self.extents[step.program.other_space])
         self._launch(step, bound)
 
+    def _joint(self, step: JointStep) -> None:
+        bound, at = step.bind(self.graphs, self.extents), self.addresses
+        slots = [*bound.first.fixed, *[at.get(n, 0) for n in step.first.slots.nodes]]
+        slots += [*bound.second, *[at.get(n, 0) for n in step.second.slots.nodes]]
+        table = array("q", slots)
+        ((kernel, tasks),) = bound.first.kernels
+        launch(kernel, table.buffer_info()[0], tasks, self.threads)
+
     def _launch(self, step: RowStep, bound: Bound) -> None:
         slots = [*bound.fixed, *[self.addresses[n] for n in step.slots.nodes]]
         slots += [self.allocate(nbytes, zeroed) for nbytes, zeroed in bound.states]
@@ -271,13 +109,14 @@ class Run:
 class Executable:
     """A plan compiled for the CPU. Kernels are compiled when a graph first needs them.
 
-    `extents` are those of the last run, and `pages` what it planned for a graph in a file, for
-    `explain`.
+    `joint` are its steps with those that run together as one, on graphs that allow it. `extents`
+    are those of the last run, and `pages` what it planned for a graph in a file, for `explain`.
     """
 
     scheduled: ScheduledPlan
     relations: tuple[Relation, ...]
     steps: tuple[AnyStep, ...]
+    joint: tuple[Launchable, ...]
     extents: Mapping[Space, int] | None = None
     pages: Any = None
 
@@ -286,9 +125,9 @@ class Executable:
         return self.scheduled.plan
 
     @cached_property
-    def placement(self) -> Placement:
-        """Whose memory the values between steps take."""
-        return place(self.scheduled)
+    def placements(self) -> tuple[Placement, Placement]:
+        """Whose memory the values between steps take, with steps on their own and together."""
+        return place(self.scheduled), place(self.scheduled, together=True)
 
     @property
     def kernels(self) -> tuple["RowStep", ...]:
@@ -302,18 +141,24 @@ class Executable:
 
     def module_text(self) -> str:
         """The kernels in upstream dialects, before they are lowered to LLVM."""
-        return "\n".join(str(step.module(32, 0)[0]) for step in self.kernels)
+        return "\n".join(str(module) for module in self._modules())
 
     def llvm_ir(self) -> str:
         """The kernels as LLVM IR, before LLVM's own optimisation."""
-        modules = (step.module(32, 0)[0] for step in self.kernels)
-        libraries = (compile_module(module, keep_llvm_ir=True) for module in modules)
+        libraries = (compile_module(module, keep_llvm_ir=True) for module in self._modules())
         return "\n".join(library.llvm_ir() or "" for library in libraries)
+
+    def _modules(self) -> Iterator[Any]:
+        """The kernels for a graph of 32-bit indices without split rows."""
+        for step in self.joint:
+            if isinstance(step, (RowStep, JointStep)):
+                yield step.module(32)[0]
 
     @property
     def variants(self) -> int:
         """How many schedule variants of its kernels are compiled."""
-        return sum(len(step.variants) for step in self.kernels)
+        joint = [len(step.variants) for step in self.joint if isinstance(step, JointStep)]
+        return sum(joint) + sum(len(step.variants) for step in self.kernels)
 
     def run(
         self,
@@ -344,12 +189,13 @@ class Executable:
                 repeated.append((node, address))
         bound = dict(zip(self.relations, graphs, strict=True))
         run = Run(bound, sizes, addresses, threads, matmul)
-        for node, host in self.placement.hosts.items():
+        together = all(s.fits(bound) for s in self.joint if isinstance(s, JointStep))
+        for node, host in self.placements[together].hosts.items():
             if node is host:
                 addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
             else:
                 addresses[node] = addresses[host]
-        for step in self.steps:
+        for step in self.joint if together else self.steps:
             run.execute(step)
         for node, address in repeated:  # an input, or the same value as another output
             nbytes = sizes[node.type.space] * node.type.row_bytes
@@ -369,4 +215,17 @@ def prepare(
             steps.append(RowStep(step, schedules[step], Slots(step), number, stages))
         else:
             steps.append(ProductStep(step.node) if is_small(step.node) else step)
-    return Executable(scheduled, relations, tuple(steps))
+    return Executable(scheduled, relations, tuple(steps), tuple(_joint(scheduled.plan, steps)))
+
+
+def _joint(plan: Plan, steps: Sequence[AnyStep]) -> Iterator[Launchable]:
+    """The steps, with those that run together as one."""
+    rest = iter(enumerate(steps))
+    for number, step in rest:
+        if not (isinstance(step, RowStep) and step.schedule.joins_next):
+            yield step
+            continue
+        both, (_, following) = pair(plan, number), next(rest)
+        assert both is not None
+        assert isinstance(following, RowStep)
+        yield JointStep(step, following, both.kept)

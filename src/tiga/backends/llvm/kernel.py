@@ -148,6 +148,17 @@ class Kernels:
         task_ptr = table.pointer("task_ptr")
         first = load_word(task_ptr, task)
         last = load_word(task_ptr, arith.addi(task, i64(1)))
+        self.rows_between(table, task, first, last, scattered)
+
+    def rows_between(
+        self,
+        table: SlotTable,
+        task: ir.Value,
+        first: ir.Value,
+        last: ir.Value,
+        scattered: ir.Value | None = None,
+    ) -> None:
+        """The rows [first, last), which belong to a task."""
 
         def window(scope: KernelScope) -> None:
             totals = self._zero_totals(scope)

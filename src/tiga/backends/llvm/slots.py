@@ -1,6 +1,6 @@
 """The arguments of a kernel: one table of 8-byte slots, by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -76,6 +76,12 @@ class Slots:
         found = (n.op for n in cone(self.program) if n.op.name == "degree")
         return tuple(dict.fromkeys((op.relation, op.side) for op in found))
 
+    @property
+    def fixed(self) -> int:
+        """How many slots come before those of partial results."""
+        named = (*WALK_SLOTS, *HUB_SLOTS, *SIZE_SLOTS)
+        return len(named) + len(self.degrees) + len(self.nodes)
+
     @cached_property
     def position(self) -> dict[object, int]:
         return {name: i for i, name in enumerate(self.names)}
@@ -83,16 +89,21 @@ class Slots:
 
 @dataclass(frozen=True)
 class SlotTable:
-    """The slots of a kernel under construction, each loaded once at its entry."""
+    """The slots of a kernel under construction, each loaded once at its entry.
+
+    They begin at slot `first` of the table. `local` are arrays that the kernel has itself.
+    """
 
     slots: Slots
     table: ir.Value
     loaded: dict[object, ir.Value] = field(default_factory=dict)
+    first: int = 0
+    local: Mapping[Node, Array] = field(default_factory=dict)
 
     def _load(self, name: object, type_: ir.Type) -> ir.Value:
         if name not in self.loaded:
             with ir.InsertionPoint.at_block_begin(self.table.owner):
-                position = i64(self.slots.position[name])
+                position = i64(self.first + self.slots.position[name])
                 address = element_pointer(self.table, position, integer(64))
                 self.loaded[name] = llvm.load(type_, address)
         return self.loaded[name]
@@ -110,6 +121,8 @@ class SlotTable:
 
     def array(self, node: Node) -> Array:
         """The array of a value that the program reads or writes."""
+        if node in self.local:
+            return self.local[node]
         return Array(self.pointer(node), node.type.dtype, node.type.size)
 
     def state(self, kind: str, node: Node) -> Array:

@@ -94,8 +94,7 @@ class Interpreter:
         def launch(addresses: Sequence[int]) -> None:
             left = iter(addresses)
             given = [next(left) if a is None else a for a in arguments]
-            with np.errstate(all="ignore"):
-                kernel(*map(_interpreted, types, given))
+            kernel(*map(_interpreted, types, given))
 
         return launch
 
