@@ -9,7 +9,7 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.lazy import here, value_of
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, user_place, value_of
 from tiga.ops.leaf import ones_like
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
@@ -101,8 +101,10 @@ def follow(node: Node | None, x: Tensor) -> Node | None:
         return node
     from tiga.frontends.tensor.evaluate import device_of_node
 
-    known = device_of_node(node) != CPU
-    return node if known else ToDevice(f"cuda:{x.device.index}", "cpu")(node)
+    if device_of_node(node) != CPU:
+        return node
+    op = ToDevice(f"cuda:{x.device.index}", "cpu")
+    return LazyNode(op, (node,), node.type, user_place(), 1, LARGE)
 
 
 def grad(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tiga.ops.base import Pointwise
 from tiga.trace.node import Node
-from tiga.types import Shape, uint8
+from tiga.types import DType, Shape, uint8
 
 COMPLEX_OPS = frozenset(
     ("add", "sub", "mul", "neg", "div", "conj", "real", "imag", "make_complex", "where",
@@ -22,30 +22,34 @@ REDUCTIONS = {"sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum"}
 
 @dataclass(frozen=True)
 class Target:
-    """What a backend's kernels compute: `functions` are pointwise ops that it has beside those
-    with a lowering, `complex_ops` those that it has on complex numbers; `unsigned` says that it
-    tells unsigned integers from signed ones."""
+    """What a backend's kernels compute: `functions` and `int_functions` are pointwise ops that it
+    has on floats and on integers beside those with a lowering, `complex_ops` those that it has on
+    complex numbers; `unsigned` says that it tells unsigned integers from signed ones, `alone` that
+    no library computes what does not fit the kernel it is met by."""
 
     functions: frozenset[str] = frozenset()
+    int_functions: frozenset[str] = frozenset()
     complex_ops: frozenset[str] = COMPLEX_OPS
     unsigned: bool = False
+    alone: bool = False
 
 
-CPU = Target()
+CPU = Target(grouped=True)
 
 
-def _has_lowering(op: object, target: Target) -> bool:
+def _has_lowering(op: object, dtype: DType, target: Target) -> bool:
+    functions = target.functions if dtype.is_float else target.int_functions
     return isinstance(op, Pointwise) and (
         type(op).lower is not Pointwise.lower
         or op.name in ("cast", *target.complex_ops)
-        or op.name in target.functions
+        or op.name in functions
     )
 
 
 def is_pointwise(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this pointwise op on its operands' types."""
     op = node.op
-    if not _has_lowering(op, target):
+    if not _has_lowering(op, node.type.dtype, target):
         return False
     types = [node.type.dtype, *(child.type.dtype for child in node.inputs)]
     if any(d.is_complex for d in types):

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from tiga.passes.tensor_axes import columns_after
 from tiga.passes.tensor_fusable import (
     CPU,
     MOVES,
@@ -40,7 +41,8 @@ def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
         reduces = is_reduction(node, target) and node.type.size > 1
         if reduces and node.inputs[0].type.size == size:
             shape, axes = node.inputs[0].type.shape, node.op.axes
-            for columns in (suffix(shape, axes), prefix(shape, axes)):
+            inner = columns_after(shape, axes) if target.grouped else prefix(shape, axes)
+            for columns in (suffix(shape, axes), inner):
                 if columns is not None:
                     votes[columns] += 2
         elif node.op.name == "broadcast" and node.type.size == size:
@@ -58,6 +60,16 @@ def _open(node: Node, waiting: Sequence[Node], target: Target) -> Group:
         return Group(1, size, True, target)
     columns = max(usable, key=lambda c: (usable[c], c))
     return Group(size // columns, columns, False, target)
+
+
+def _own_groups(node: Node, target: Target) -> list[Group]:
+    """Kernels for this node alone."""
+    size = math.prod(_domain(node, target))
+    if not is_reduction(node, target):
+        return [Group(1, size, True, target)]
+    shape, axes = node.inputs[0].type.shape, node.op.axes
+    found = [suffix(shape, axes), prefix(shape, axes)]
+    return [Group(size // c, c, False, target) for c in found if c] + [Group(1, size, True, target)]
 
 
 def _can_start(node: Node, native: bool, target: Target) -> bool:
@@ -113,8 +125,14 @@ class _Planner:
     def _starts(self, node: Node) -> bool:
         if not _can_start(node, self.native, self.target):
             return False
-        group = _open(node, self.waiting, self.target)
-        return group.accepts(node)
+        return self._group(node).accepts(node)
+
+    def _group(self, node: Node) -> Group:
+        """The kernel that a node starts; one that takes it, if there is any."""
+        voted = _open(node, self.waiting, self.target)
+        if voted.accepts(node) or not self.target.alone:
+            return voted
+        return next((g for g in _own_groups(node, self.target) if g.accepts(node)), voted)
 
     def _first(self, start: Node) -> Node:
         """The ready node with the largest domain, so that small values join large kernels."""
@@ -122,7 +140,7 @@ class _Planner:
         return max(ready, key=lambda n: math.prod(_domain(n, self.target)), default=start)
 
     def _kernel(self, start: Node) -> None:
-        group = _open(start, self.waiting, self.target)
+        group = self._group(start)
         inside: list[Node] = []
         progress = True
         while progress:

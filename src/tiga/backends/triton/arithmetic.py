@@ -37,6 +37,8 @@ def number_text(number: float | int | bool) -> str:
 def literal(number: float | int | bool, dtype: DType) -> Term:
     """A number of `dtype`; float32 stays a literal, all else is typed at once."""
     value = float(number) if dtype.is_float else int(number)
+    if dtype.kind == "u":
+        value %= 2 ** (8 * dtype.itemsize)
     if dtype == float32:
         return Term(number_text(value), dtype, value, weak=True)
     return Term(f"tl.full((), {number_text(value)}, {dtype_text(dtype)})", dtype, value)

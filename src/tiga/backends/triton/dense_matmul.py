@@ -51,6 +51,7 @@ def product(x, y, out, rows, columns, inner):
     right = batch * inner * columns + column
     place = batch * rows * columns + row.to(tl.int64) * columns + column
     inside = (row < rows) & (column < columns)
+    width = columns.to(tl.int64)
 {body}"""
 
 
@@ -74,11 +75,11 @@ def _by_units(dtype: DType, tile: ProductTile) -> KernelSource:
         f"total = tl.full([{tile.rows}, {tile.columns}], 0.0, tl.float32)",
         f"for start in range(0, inner, {tile.inner}):",
         f"    k = start + tl.arange(0, {tile.inner})",
-        "    along, down = k[None, :], k[:, None].to(tl.int64)",
+        "    along, down = k[None, :], k[:, None]",
         "    a = tl.load(x + left + along, mask=(row < rows) & (along < inner), other=0)",
-        "    b = tl.load(y + right + down * columns, "
+        "    b = tl.load(y + right + down * width, "
         "mask=(down < inner) & (column < columns), other=0)",
-        '    total = tl.dot(a, b, total, input_precision="ieee")',
+        "    total = matmul_add(a, b, total)",
         f"tl.store(out + place, {result}, mask=inside)",
     ]
     return _framed(dtype, tile, body)
@@ -95,7 +96,7 @@ def _by_columns(dtype: DType, tile: ProductTile) -> KernelSource:
         at = f"* {count} + {i}" if count == 2 else ""
         left = loaded(f"tl.load(x + (left + k) {at}, mask=row < rows, other=0)", part)
         right = loaded(
-            f"tl.load(y + (right + k.to(tl.int64) * columns) {at}, mask=column < columns, other=0)",
+            f"tl.load(y + (right + k * width) {at}, mask=column < columns, other=0)",
             part,
         )
         body += [f"    a{n} = {left.text}", f"    b{n} = {right.text}"]

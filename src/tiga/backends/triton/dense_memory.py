@@ -168,8 +168,8 @@ class Memory:
         """Pointers to both parts of complex numbers, side by side, and their guard."""
         end = "[:, None]" if self.spec.flat else "[:, :, None]"
         lead = "[None, :]" if self.spec.flat else "[None, None, :]"
-        guard = f", mask=({mask}){end}" if mask else ""
-        return f"{base} + (({offset}) * 2){end} + tl.arange(0, 2){lead}", guard
+        guard = f", mask={_joined(mask)}{end}" if mask else ""
+        return f"{base} + ({_joined(offset)} * 2){end} + tl.arange(0, 2){lead}", guard
 
     def _load_pair(
         self, block: Block, base: str, offset: str, mask: str | None, one: Instruction
@@ -236,6 +236,11 @@ class Memory:
             return
         guard = f", mask={mask}" if mask else ""
         block.add(f"tl.store({base} + {offset}, {value[0].text}{guard})")
+
+
+def _joined(text: str) -> str:
+    """An expression that may be followed by an operator."""
+    return text if text.isidentifier() else f"({text})"
 
 
 def _pointer(dtype: DType) -> str:

@@ -9,7 +9,7 @@ from tiga.ops.base import Op
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.tensor_complex import REAL_OF
 from tiga.passes.tensor_fusable import COMPLEX_OPS, Target
-from tiga.types import DType, bool_
+from tiga.types import DType, bool_, int16
 
 Value = tuple[Term, ...]
 Keep = Callable[[Term], Term]
@@ -27,10 +27,15 @@ INT_FUNCTIONS = {"floor_divide": "int_floor_div", "remainder": "int_remainder"}
 
 GPU = Target(
     functions=frozenset(FUNCTIONS),
+    int_functions=frozenset(INT_FUNCTIONS),
     complex_ops=COMPLEX_OPS | {"cast", "eq", "ne"},
     unsigned=True,
+    alone=True,
 )
 """What these kernels compute."""
+
+_SIGNED = ("div", "rem", "floor_divide", "remainder")
+"""Ops on integers whose text is for signed ones."""
 
 _MONOIDS = {"add": "sum", "maximum": "max", "minimum": "min"}
 _LONG = 40
@@ -96,6 +101,11 @@ def apply(
             return _cast_complex(arithmetic, args[0], sources[0], dtype)
         return _COMPLEX[op.name](arithmetic, *args)
     plain = [arg[0] for arg in args]
+    if dtype.kind == "u" and op.name in _SIGNED:
+        # They compare with -1, and a quotient fits twice the bits.
+        wide = [(arithmetic.cast(term, dtype, int16),) for term in plain]
+        (value,) = apply(op, int16, [int16] * len(wide), wide, keep)
+        return (arithmetic.cast(value, int16, dtype),)
     if op.name == "cast":
         value = arithmetic.cast(plain[0], sources[0].compute, dtype)
         return (arithmetic.cast(value, dtype, dtype.compute),)

@@ -94,7 +94,8 @@ class Interpreter:
         def launch(addresses: Sequence[int]) -> None:
             left = iter(addresses)
             given = [next(left) if a is None else a for a in arguments]
-            kernel(*map(_interpreted, types, given))
+            with np.errstate(all="ignore"):
+                kernel(*map(_interpreted, types, given))
 
         return launch
 

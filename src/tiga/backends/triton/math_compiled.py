@@ -92,6 +92,12 @@ def int_rem(a, b):
 
 
 @triton.jit
+def matmul_add(a, b, total):
+    """`a @ b + total` in float32, products not shortened."""
+    return tl.dot(a, b, total, input_precision="ieee")
+
+
+@triton.jit
 def int_floor_div(a, b):
     """The quotient rounded down; 0 for a zero divisor."""
     rest = int_rem(a, b)

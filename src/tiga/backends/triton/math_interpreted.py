@@ -33,7 +33,7 @@ __all__ = [
     "acos", "acosh", "argmax_of", "argmax_wins", "argmin_of", "argmin_wins", "asin", "asinh",
     "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "erfc", "exp", "expm1", "float_to_int32", "float_to_int64", "floor_div", "fmod", "hypot",
     "int_div", "int_floor_div", "int_maximum", "int_minimum", "int_rem", "int_remainder", "log",
-    "log10", "log1p", "log2", "logaddexp", "maximum", "minimum", "multiply", "nextafter", "pow",
+    "log10", "log1p", "log2", "logaddexp", "matmul_add", "maximum", "minimum", "multiply", "nextafter", "pow",
     "remainder", "rint", "sin", "sinh", "tan", "tanh", "to_bfloat16", "trunc",
 ]  # fmt: skip
 
@@ -65,6 +65,11 @@ trunc, rint = map(_on_data, (np.trunc, np.rint))
 
 def _nearest_bfloat16(a: np.ndarray) -> np.ndarray:
     return a.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def matmul_add(a: tl.tensor, b: tl.tensor, total: tl.tensor) -> tl.tensor:
+    """`a @ b + total` in float32; the interpreter takes bfloat16 for whole numbers here."""
+    return tl.dot(a.to(tl.float32), b.to(tl.float32), total, input_precision="ieee")
 
 
 _round_bfloat16 = _on_data(_nearest_bfloat16)

@@ -231,7 +231,7 @@ def _is_apart(roots: Sequence[Node]) -> bool:
     return any(n.op.name == "to_device" for n in order) or len(set(places(order, roots))) > 1
 
 
-def device_of_node(node: LazyNode) -> Device:
+def device_of_node(node: Node) -> Device:
     """Where a value will be that is not computed yet."""
     (found,) = _devices([node])
     return CPU if found is None else found
