@@ -32,7 +32,7 @@ def agree(rule: Fold, forms: Forms) -> bool:
         Input(f"state{i}", _wide(n.type).with_space(RELATION.edge))()
         for i, n in enumerate(rule.left)
     ]
-    wide = _widened(rule)
+    wide = widened(rule)
     messages = Messages(RELATION, tuple(parts))
     folded, formed = (RowStates(messages, wide, f).all() for f in ({}, forms))
     inputs = tuple(n for n in topological((*folded, *formed)) if n.op.name == "input")
@@ -56,8 +56,8 @@ def _wide(of: Type) -> Type:
     return of.with_dtype(float64) if of.dtype.is_float else of
 
 
-def _widened(rule: Fold) -> Fold:
-    """The rule with every float value in float64."""
+def in_float64(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes with every float value in float64."""
 
     def widen(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if not node.type.dtype.is_float:
@@ -68,14 +68,15 @@ def _widened(rule: Fold) -> Fold:
             return Input(node.op.label, _wide(node.type))()
         return cast(inputs[0], float64) if node.op.name == "cast" else None
 
-    nodes = (*rule.combine.inputs, *rule.combine.outputs, *rule.identity, *rule.read)
-    wide = iter(rewrite(nodes, widen))
+    return rewrite(nodes, widen)
 
-    def taken(old: Sequence[Node]) -> tuple[Node, ...]:
-        return tuple(next(wide) for _ in old)
 
-    combine = Program(taken(rule.combine.inputs), taken(rule.combine.outputs))
-    return replace(rule, combine=combine, identity=taken(rule.identity), read=taken(rule.read))
+def widened(rule: Fold) -> Fold:
+    """The rule with every float value in float64."""
+    old = (rule.combine.inputs, rule.combine.outputs, rule.identity, rule.read)
+    wide = iter(in_float64([node for part in old for node in part]))
+    inputs, outputs, identity, read = (tuple(next(wide) for _ in part) for part in old)
+    return replace(rule, combine=Program(inputs, outputs), identity=identity, read=read)
 
 
 def _samples(inputs: Sequence[Node], edges: int) -> Iterator[tuple[list[np.ndarray], bool]]:

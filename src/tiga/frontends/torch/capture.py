@@ -167,6 +167,7 @@ class Attempt:
         found = self.operands.get(key)
         if found is None:
             node = self.recorder.input(label, number_type(value), source)
+            self.recorder.values[node] = value
             found = make_operand(value, node, frozenset([key]), self.specialise)
             self.operands[key] = found
         return found
@@ -219,6 +220,7 @@ class Attempt:
         if isinstance(value, torch.Tensor):
             of = Type(dtype_of(value.dtype, f"parameter `{name}`"), tuple(value.shape), GLOBAL)
             node = self.recorder.input(f"param.{name}", of, ParamSource(name))
+            self.recorder.values[node] = value
             return self.recorder.wrap(node, Storage(name))
         if is_plain_number(value) and self.variable:
             return self.operand(name, f"param.{name}", ParamSource(name), value)

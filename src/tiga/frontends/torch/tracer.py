@@ -80,7 +80,7 @@ class Recorder:
     """One capture: the spaces, the tensors that may be read, and the inputs found so far.
 
     `tensors` maps the identity of each tensor that `edge` can name to its label; `inputs` maps
-    the input nodes to what they stand for.
+    the input nodes to what they stand for, `values` those beside the fields to what they are now.
     """
 
     edge_space: Space
@@ -100,6 +100,7 @@ class Recorder:
     streams: int = 0
     bounds: list[tuple[Node, int, int, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    values: dict[Node, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         spaces = (self.edge_space, self.node_space)
@@ -142,7 +143,9 @@ class Recorder:
         if named is not None:
             label, source = named
             of = Type(dtype_of(tensor.dtype, f"`{label}`"), tuple(tensor.shape), GLOBAL)
-            traced = self.wrap(self.input(label, of, source), Storage(label))
+            node = self.input(label, of, source)
+            self.values[node] = tensor
+            traced = self.wrap(node, Storage(label))
         elif id(tensor) in self.constants:
             traced = self.wrap(self._constant(tensor))
         else:
