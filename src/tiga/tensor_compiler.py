@@ -13,6 +13,7 @@ from tiga.backends.llvm.dense_run import Bound, Template, bind, run_kernel, temp
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
+from tiga.passes.tensor_axes import split_runs
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
@@ -274,6 +275,7 @@ def compile_tensors(
 ) -> TensorExecutable:
     """The executable of a whole-tensor program, planned once; its kernels are compiled at their
     first run, and shared by every program that needs the same code."""
+    program = split_runs(program)
     return TensorExecutable(program, plan(program, native, relaxed))
 
 

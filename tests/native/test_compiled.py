@@ -1,5 +1,7 @@
 """Compiled programs give what numpy gives: every fused op, layout and reduction, special values."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -195,3 +197,48 @@ def test_strict_sums_add_in_order() -> None:
         want = want + column
     np.testing.assert_array_equal(strict.numpy(), want)
     assert not strict.execution["relaxed_math"]
+
+
+SHAPES = [(6, 5, 7), (3, 4, 5, 6), (2, 300, 40), (64, 1, 33), (5, 257, 2), (1, 8, 1, 9)]
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "min", "mean", "var", "logsumexp"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_reductions_over_any_axes(
+    name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = values("float32", shape)
+    sets = [
+        axes for count in range(1, len(shape) + 1)
+        for axes in itertools.combinations(range(len(shape)), count)
+    ]  # fmt: skip
+
+    for axes in sets:
+        (got,), (want,) = both(
+            lambda axes=axes: [getattr(tg, name)(x * 2.0 + 1.0, axis=axes)], monkeypatch
+        )
+        same(got, want, 200, f"{name} over {axes} of {shape}")
+        assert got.execution["library_calls"] == (), axes
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_over_inner_axes_of_every_dtype(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = values(dtype, (7, 90, 11))
+    for got, want in zip(*both(lambda: [x.sum(1), (x * x).sum((0, 1))], monkeypatch), strict=True):
+        same(got, want, 400, dtype)
+
+
+def test_inner_sums_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = values("float32", (3, 5000, 33))
+    found = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("TIGA_NUM_THREADS", threads)
+        found.append((x * 1.5).sum(1).numpy())
+    assert (found[0] == found[1]).all()
+    exact = (x.numpy().astype(np.float64) * 1.5).sum(1)
+    np.testing.assert_allclose(found[0], exact, rtol=1e-4, atol=2e-3)
+    strict = (x * 1.5).sum(1).realize(strict=True).numpy()
+    ordered = np.zeros((3, 33), np.float32)
+    for row in range(5000):
+        ordered += x.numpy()[:, row] * np.float32(1.5)
+    assert (strict == ordered).all()

@@ -24,14 +24,14 @@ REDUCTIONS = {"sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum"}
 class Target:
     """What a backend's kernels compute: `functions` and `int_functions` are pointwise ops that it
     has on floats and on integers beside those with a lowering, `complex_ops` those that it has on
-    complex numbers; `unsigned` says that it tells unsigned integers from signed ones, `alone` that
-    no library computes what does not fit the kernel it is met by."""
+    complex numbers; `unsigned` says that it tells unsigned integers from signed ones, `grouped`
+    that its reductions over rows may add a few neighbouring ones each."""
 
     functions: frozenset[str] = frozenset()
     int_functions: frozenset[str] = frozenset()
     complex_ops: frozenset[str] = COMPLEX_OPS
     unsigned: bool = False
-    alone: bool = False
+    grouped: bool = False
 
 
 CPU = Target(grouped=True)

@@ -50,7 +50,8 @@ MAX_INSTRUCTIONS = 200
 
 @dataclass
 class Group:
-    """A kernel while it is formed."""
+    """A kernel while it is formed. `group`: rows that reductions over rows add; 0: there are
+    none."""
 
     rows: int
     columns: int
@@ -61,6 +62,7 @@ class Group:
     loads: list[Load] = field(default_factory=list)
     arguments: list[float | int] = field(default_factory=list)
     keys: dict[tuple, int] = field(default_factory=dict)
+    group: int = 0
 
     @property
     def size(self) -> int:
@@ -145,6 +147,8 @@ class Group:
     def _reduction_kind(self, node: Node) -> str | None:
         (x,) = node.inputs
         shape, axes = x.type.shape, node.op.axes
+        if self.group not in (0, self.rows) and node.type.size == 1:
+            return None
         if self.kind(x) == ROW:
             return TOTAL if node.type.size == 1 else None
         if self.kind(x) == SCALAR or not self._is_full(shape):
@@ -156,11 +160,25 @@ class Group:
         place = boundary(shape, self.columns)
         assert place is not None
         large = {axis for axis in axes if shape[axis] != 1}
-        head = {axis for axis in range(place) if shape[axis] != 1}
         tail = {axis for axis in range(place, len(shape)) if shape[axis] != 1}
         if large == tail:
             return ROW
-        return COLUMN if large == head else None
+        return COLUMN if self._column_group(shape, axes) is not None else None
+
+    def _column_group(self, shape: Shape, axes: Shape) -> int | None:
+        """How many neighbouring rows a reduction adds; None if it adds others."""
+        place = boundary(shape, self.columns)
+        assert place is not None
+        large = [axis for axis in range(len(shape)) if axis in axes and shape[axis] != 1]
+        after = [axis for axis in range(large[0], place) if shape[axis] != 1] if large else []
+        if not large or large != after:
+            return None
+        group = math.prod(shape[axis] for axis in large)
+        if group == self.rows:
+            return group if self.group in (0, group) else None
+        totals = any(one.kind == TOTAL for one in self.instructions)
+        grouped = self.target.grouped and not totals and self.group in (0, group)
+        return group if grouped else None
 
     def _accepts_reduction(self, node: Node) -> bool:
         kind = self._reduction_kind(node)
@@ -198,6 +216,8 @@ class Group:
         (x,) = node.inputs
         kind = self._reduction_kind(node)
         assert kind is not None
+        if kind == COLUMN:
+            self.group = self._column_group(x.type.shape, node.op.axes) or 0
         source = self._operand(x, FULL if self.kind(x) is None else str(self.kind(x)))
         text = REDUCTIONS[node.op.name]
         made = Instruction("reduce", kind, node.type.dtype, (source,), text=text)
@@ -263,8 +283,9 @@ class Group:
         spec = replace(spec, stashed=self._stashed(spec), streaming=streaming)
         spec = replace(spec, block=_block(spec))
         return KernelStep(
-            spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments), tuple(outputs)
-        )
+            spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments),
+            tuple(outputs), self.group or self.rows,
+        )  # fmt: skip
 
     def _streams(self, spec: Spec, outputs: Sequence[Node]) -> bool:
         """Whether outputs are too large for the caches, and their rows whole cache lines."""

@@ -34,6 +34,11 @@ def _domain(node: Node, target: Target) -> Shape:
     return node.inputs[0].type.shape if is_reduction(node, target) else node.type.shape
 
 
+def _inner(shape: Shape, axes: Shape, target: Target) -> int | None:
+    """The columns of a reduction over rows; None for other axes."""
+    return columns_after(shape, axes) if target.grouped else prefix(shape, axes)
+
+
 def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
     """Which numbers of columns the nodes on a domain of this size ask for."""
     votes: Counter = Counter()
@@ -41,8 +46,7 @@ def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
         reduces = is_reduction(node, target) and node.type.size > 1
         if reduces and node.inputs[0].type.size == size:
             shape, axes = node.inputs[0].type.shape, node.op.axes
-            inner = columns_after(shape, axes) if target.grouped else prefix(shape, axes)
-            for columns in (suffix(shape, axes), inner):
+            for columns in (suffix(shape, axes), _inner(shape, axes, target)):
                 if columns is not None:
                     votes[columns] += 2
         elif node.op.name == "broadcast" and node.type.size == size:
@@ -68,7 +72,7 @@ def _own_groups(node: Node, target: Target) -> list[Group]:
     if not is_reduction(node, target):
         return [Group(1, size, True, target)]
     shape, axes = node.inputs[0].type.shape, node.op.axes
-    found = [suffix(shape, axes), prefix(shape, axes)]
+    found = [suffix(shape, axes), _inner(shape, axes, target)]
     return [Group(size // c, c, False, target) for c in found if c] + [Group(1, size, True, target)]
 
 
@@ -130,7 +134,7 @@ class _Planner:
     def _group(self, node: Node) -> Group:
         """The kernel that a node starts; one that takes it, if there is any."""
         voted = _open(node, self.waiting, self.target)
-        if voted.accepts(node) or not self.target.alone:
+        if voted.accepts(node):
             return voted
         return next((g for g in _own_groups(node, self.target) if g.accepts(node)), voted)
 

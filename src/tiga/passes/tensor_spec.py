@@ -98,7 +98,7 @@ class Load:
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A kernel with what it works on."""
+    """A kernel with what it works on. Reductions over rows add `group` neighbouring ones."""
 
     spec: Spec
     rows: int
@@ -106,6 +106,7 @@ class KernelStep:
     loads: tuple[Load, ...]
     arguments: tuple[float | int, ...]
     outputs: tuple[Node, ...]
+    group: int = 0
 
 
 @dataclass(frozen=True)

@@ -63,18 +63,28 @@ class Decomposition:
         return self.batches * self.tiles
 
 
-def decompose(spec: Spec, rows: int, columns: int) -> Decomposition:
-    """The tasks of a kernel on a domain of these extents."""
+def decompose(spec: Spec, rows: int, columns: int, group: int) -> Decomposition:
+    """The tasks of a kernel on a domain of these extents; reductions add `group` rows."""
     kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
     if spec.ordered and kinds & {COLUMN, TOTAL}:
-        return Decomposition(rows, columns, 1, 1)
+        return Decomposition(group, columns, -(-rows // group), 1)
     tile = columns
     if ROW not in kinds and columns > 2 * TASK_ELEMENTS:
         tile = TASK_ELEMENTS
     batch = max(1, TASK_ELEMENTS // max(tile, 1))
     if COLUMN in kinds:
-        batch = max(batch, -(-rows // MAX_PARTS))
+        batch = _batch(rows, group, batch)
     return Decomposition(batch, tile, -(-rows // batch), -(-columns // tile))
+
+
+def _batch(rows: int, group: int, batch: int) -> int:
+    """Rows per task, none of which belong to two groups."""
+    if group == rows:
+        return max(batch, -(-rows // MAX_PARTS))
+    parts = min(max(1, MAX_PARTS * group // rows), -(-group // batch))
+    while group % parts:
+        parts -= 1
+    return group // parts
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,7 @@ class Store:
     memory: Shape
     dtype: np.dtype
     value: Type
+    groups: int = 1
 
     def array(self, place: int) -> np.ndarray:
         """Memory for the kernel to write."""
@@ -99,6 +110,8 @@ class Store:
         """The value, its parts combined in their order."""
         if self.kind in (FULL, ROW):
             return array
+        if self.groups > 1:
+            array = np.moveaxis(array.reshape(self.groups, -1, array.shape[1]), 1, 0)
         if self.combine != "add":
             combined = _COMBINE[self.combine].reduce(array, axis=0)
         elif self.kind == TOTAL:
@@ -124,12 +137,13 @@ class Template:
     outputs: tuple[Store, ...]
     serial: bool
     plain: bool
+    grain: int
 
 
 def template(step: KernelStep) -> Template:
     """The template of a step; compiles its code if need be."""
     code = compile_spec(step.spec)
-    parts = decompose(step.spec, step.rows, step.columns)
+    parts = decompose(step.spec, step.rows, step.columns, step.group)
     places = {
         kind: tuple((slot, name[1]) for slot, name in enumerate(code.names) if name[0] == kind)
         for kind in ("load", "store")
@@ -138,8 +152,9 @@ def template(step: KernelStep) -> Template:
     outputs = tuple(_store(step, place, parts) for place in range(len(step.outputs)))
     serial = step.rows * step.columns < SERIAL_BELOW
     plain = all(one.kind in (FULL, ROW) for one in outputs)
+    grain = max(1, TASK_ELEMENTS // max(1, parts.batch * parts.tile))
     return Template(step, code, parts.tasks, words, places["load"], places["store"], outputs,
-                    serial, plain)  # fmt: skip
+                    serial, plain, grain)  # fmt: skip
 
 
 def _store(step: KernelStep, place: int, parts: Decomposition) -> Store:
@@ -148,7 +163,8 @@ def _store(step: KernelStep, place: int, parts: Decomposition) -> Store:
     if one.kind in (FULL, ROW):
         return Store(one.kind, one.text, value.shape, value.dtype.numpy, value)
     memory = (parts.batches, step.columns) if one.kind == COLUMN else (parts.tasks,)
-    return Store(one.kind, one.text, memory, value.dtype.compute.numpy, value)
+    groups = step.rows // step.group if one.kind == COLUMN else 1
+    return Store(one.kind, one.text, memory, value.dtype.compute.numpy, value, groups)
 
 
 def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -176,7 +192,8 @@ class Bound:
         """Compute the outputs."""
         kernel = self.kernel
         threads = 1 if kernel.serial else parallel.thread_count()
-        launch(kernel.code.address, ctypes.addressof(self.table), kernel.tasks, threads)
+        table = ctypes.addressof(self.table)
+        launch(kernel.code.address, table, kernel.tasks, threads, kernel.grain)
         if kernel.plain:
             return self.stored
         return [one.finished(a) for one, a in zip(kernel.outputs, self.stored, strict=True)]

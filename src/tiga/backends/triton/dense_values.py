@@ -30,7 +30,6 @@ GPU = Target(
     int_functions=frozenset(INT_FUNCTIONS),
     complex_ops=COMPLEX_OPS | {"cast", "eq", "ne"},
     unsigned=True,
-    alone=True,
 )
 """What these kernels compute."""
 
