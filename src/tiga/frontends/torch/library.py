@@ -12,7 +12,7 @@ The op's derivative is the op again, on the text of the gradient program; see `t
 as it is reached with one dispatch less.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -56,24 +56,40 @@ class Layout:
     space: str
     shape: tuple[int, ...]
 
-    def checked(self, value: torch.Tensor, at: Topology) -> torch.Tensor:
+    def on(self, at: Topology) -> "Expected":
+        """What it must be on a topology."""
+        extent = at.extents.get(self.space)
+        shape = self.shape if extent is None else (extent, *self.shape)
+        order = at.order if self.space == EDGES else None
+        return Expected(self.label, self.dtype, torch.Size(shape), order, at.extents)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A tensor of a call on one topology; `order` leads from the user's edges to CSR."""
+
+    label: str
+    dtype: torch.dtype
+    shape: torch.Size
+    order: torch.Tensor | None
+    extents: Mapping[str, int]
+
+    def checked(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor, contiguous, edge values in CSR order.
 
         Raises:
             InvalidValue: its dtype or shape is another.
         """
-        extent = at.extents.get(self.space)
-        shape = self.shape if extent is None else (extent, *self.shape)
-        if value.shape != shape or value.dtype is not self.dtype:
-            counts = at.extents
+        if value.shape != self.shape or value.dtype is not self.dtype:
+            counts = self.extents
             raise InvalidValue(
-                f"`{self.label}` must be {self.dtype} of shape {list(shape)}, as the graph has "
-                f"{counts['src']} sources, {counts['dst']} destinations and {counts['edges']} "
+                f"`{self.label}` must be {self.dtype} of shape {list(self.shape)}, as the graph "
+                f"has {counts['src']} sources, {counts['dst']} destinations and {counts['edges']} "
                 f"edges; got {value.dtype} of shape {list(value.shape)}."
             )
-        if self.space == EDGES and at.order is not None:
-            return value.index_select(0, at.order)
-        return value.contiguous()
+        if self.order is not None:
+            return value.index_select(0, self.order)
+        return value if value.is_contiguous() else value.contiguous()
 
 
 @dataclass(frozen=True)
@@ -129,18 +145,42 @@ class Callee:
             for kind, node in zip(self.arguments, self.program.inputs, strict=True)
         )  # fmt: skip
 
-    def values(self, at: Topology, tensors: Any, numbers: Any, sizes: Any) -> list[Any]:
+
+class Ready:
+    """A call on one topology: all is looked up but its arguments."""
+
+    def __init__(self, call: Callee, at: Topology) -> None:
+        self.at = at
+        self.topology = at.graph.snapshot()
+        self.runnable = call.unit.plain()
+        self.inputs = [
+            (layout.kind, layout.on(at) if layout.kind == TENSOR else None)
+            for layout in call.layouts
+        ]
+        self.on_edges = call.on_edges if at.order is not None else ()
+
+    def run(self, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
+        """The outputs, edge values in the order of the user."""
+        outputs = self.runnable.run_on_cpu(self.topology, self._values(tensors, numbers, sizes))
+        for i in self.on_edges:
+            outputs[i] = outputs[i].index_select(0, self.at.inverse)
+        return outputs
+
+    def _values(self, tensors: Any, numbers: Any, sizes: Any) -> list[Any]:
         """The arguments of the program, checked, contiguous, edge values in CSR order."""
-        given = {TENSOR: iter(tensors), FLOAT: iter(numbers), INTEGER: iter(sizes)}
+        left = iter(tensors)
+        others = {FLOAT: iter(numbers), INTEGER: iter(sizes)}
         values = []
-        for layout in self.layouts:
-            if layout.kind in given:
-                value = next(given[layout.kind])
-                values.append(layout.checked(value, at) if layout.kind == TENSOR else value)
-            elif layout.kind == NODE_ORDER:
-                values.append(torch.arange(at.extents["node"]))
+        for kind, expected in self.inputs:
+            if expected is not None:
+                values.append(expected.checked(next(left)))
+            elif kind in others:
+                values.append(next(others[kind]))
+            elif kind == EDGE_ORDER and self.at.order is not None:
+                values.append(self.at.order)
             else:
-                values.append(torch.arange(at.extents["edges"]) if at.order is None else at.order)
+                extent = "node" if kind == NODE_ORDER else "edges"
+                values.append(torch.arange(self.at.extents[extent]))
         return values
 
 
@@ -204,14 +244,12 @@ for _name in ("run", "compute"):
 
 def _compute(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
     call = callee(program)
-    first, second, *rest = tensors
-    topology = _TOPOLOGIES.get(call.graph_kind, first, second, (sizes[0], sizes[1]))
-    values = call.values(topology, rest, numbers, sizes[COUNTS:])
-    outputs = call.unit.plain().run(topology.graph, values)
-    if call.on_edges and topology.order is not None:
-        for i in call.on_edges:
-            outputs[i] = outputs[i].index_select(0, topology.inverse)
-    return outputs
+    num_src, num_dst, *integers = sizes
+    at = _TOPOLOGIES.get(call.graph_kind, tensors[0], tensors[1], (num_src, num_dst))
+    ready = at.ready.get(program)
+    if ready is None:
+        ready = at.ready[program] = Ready(call, at)
+    return ready.run(tensors[INDICES:], numbers, integers)
 
 
 def _fake(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:

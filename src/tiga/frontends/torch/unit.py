@@ -36,6 +36,7 @@ PARALLEL_ELEMENTS = 32768
 """Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
 the others costs more, and far more where they share their cores. The results are the same."""
 
+CPU = torch.device("cpu")
 _C_TYPES = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
 
 
@@ -114,7 +115,11 @@ class Runnable:
         device = device_of(graph)
         if on_gpu(device):
             return self._run_on_gpu(topology, values, device)
-        outputs = self.allocate_for(topology, device)
+        return self.run_on_cpu(topology, values)
+
+    def run_on_cpu(self, topology: Snapshot, values: Sequence[Any]) -> list[torch.Tensor]:
+        """As `run`, for a topology on the CPU."""
+        outputs = self.allocate_for(topology, CPU)
         self._run_on_cpu(topology, values, outputs)
         return outputs
 
