@@ -2,8 +2,8 @@
 
 usage: python -m benchmarks.paged [--nodes 25e6] [--sources local] [--budget 2GiB] [--cold]
 
-Makes the file once (25e6 nodes: 6.3 GiB, some minutes) in --folder, where later runs find it; remove
-the folder afterwards. The process that is measured first runs the program on a small graph, so that
+Makes the file once (25e6 nodes: 6.3 GiB, some minutes) in --folder, where later runs find it;
+remove the folder afterwards. The process that is measured first runs the program on a small graph, so that
 everything is compiled; peak memory is what it holds beyond that, without pages of files.
 """
 

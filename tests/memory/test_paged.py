@@ -73,6 +73,33 @@ class Layer(tg.MessagePassing, torch.nn.Module):
         return self.update(torch.cat([dst.x, aggregate], -1))
 
 
+class Composed(tg.Reducer):
+    """Compositions of `v -> a v + b`, in edge order."""
+
+    associative = True
+
+    def identity(self) -> Any:
+        return 1.0, 0.0
+
+    def lift(self, a: Any, b: Any) -> Any:
+        return a, b
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return left[0] * right[0], left[1] * right[0] + right[1]
+
+    def finalize(self, state: Any) -> Any:
+        return state[1]
+
+
+class Chain(tg.MessagePassing):
+    """A scan over the edges of a row."""
+
+    reducer = Composed()
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return self.reducer(torch.sigmoid(src.x), src.x * edge.w[:, None])
+
+
 KERNELS = [WeightedSum, Largest, MeanOfDegrees, Spread, Attention, Layer]
 
 
@@ -163,6 +190,16 @@ def test_a_row_that_does_not_fit_a_page_goes_from_page_to_page(
     assert same(found, expected)
     assert "rows in parts" in layer.explain()
     assert run.memory_report()["peak_bytes"]["host"] <= parse_size("300KiB")
+
+
+@pytest.mark.parametrize("budget", ["300KiB", "3MiB"])
+def test_scans_over_long_rows(budget: str, stored: Any, tmp_path: Path) -> None:
+    graph, paged = stored("hubs")
+    x, w = fields()
+    expected = Chain()(graph=graph, src={"x": x}, edge={"w": w})
+    with tg.execution(memory={"host": budget}, spill_dir=tmp_path):
+        found = Chain()(graph=paged, src=paged.fields["src"], edge=paged.fields["edge"])
+    assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)

@@ -178,15 +178,18 @@ class WalkPages:
         yield from self.jobs(self.planner.cut(span.first, span.last, limit, limit, sure=True))
 
     def _long_row(self, long: LongRow) -> Iterator[Job]:
-        row, count = RowInParts(self.launcher, long), long.parts
-        for phase in range(long.phases):
+        row = RowInParts(self.launcher, long)
+        for kernel in row.kernels:
+            if not kernel.startswith("chunk"):
+                yield self._end(long.end, partial(row.whole, kernel=kernel))
+                continue
             first = 0
-            for part in count:
-                yield Job(partial(self.stage.expect, part), partial(self.stage.read, part),
-                          partial(row.chunks, phase=phase, first=first), _never)  # fmt: skip
+            for part in long.parts:
+                run = partial(row.chunks, kernel=kernel, first=first)
+                yield Job(
+                    partial(self.stage.expect, part), partial(self.stage.read, part), run, _never
+                )
                 first += -(-part.edges // HUB_CHUNK)
-            yield self._end(long.end, partial(row.combine, phase=phase))
-        yield self._end(long.end, row.finish)
 
     def _end(self, span: Span, run: Callable[[Page], None]) -> Job:
         """A job on a row without its edges."""

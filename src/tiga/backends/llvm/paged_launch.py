@@ -2,11 +2,12 @@
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.executable import RowStep, Variant
+from tiga.backends.llvm.executable import RowStep
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
 from tiga.backends.llvm.paged_span import LongRow
 from tiga.backends.llvm.paged_stage import Page
@@ -33,6 +34,19 @@ class Pieces:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Into how many pieces the rows of a page are cut."""
+
+    tasks: int
+    hubs: int
+    chunks: int
+
+    @property
+    def slots(self) -> dict[Any, int]:
+        return {"num_tasks": self.tasks, "num_hubs": self.hubs, "num_chunks": self.chunks}
+
+
+@dataclass(frozen=True)
 class Split:
     """The chunks of long rows, in the order of the kernel's slots."""
 
@@ -44,10 +58,9 @@ class Split:
     chunk_hub: np.ndarray
 
     @property
-    def addresses(self) -> list[int]:
-        arrays = (self.hub_rows, self.hub_ptr, self.chunk_row, self.chunk_lo, self.chunk_hi,
-                  self.chunk_hub)  # fmt: skip
-        return [array.ctypes.data for array in arrays]
+    def addresses(self) -> dict[Any, int]:
+        """Of each array, by the slot of its name."""
+        return {field.name: getattr(self, field.name).ctypes.data for field in fields(self)}
 
     @staticmethod
     def of(page: Page) -> "Split":
@@ -67,6 +80,9 @@ class Split:
                      np.zeros(len(starts), np.int64))  # fmt: skip
 
 
+NO_SPLIT = Split(*(np.empty(0, np.int64) for _ in fields(Split)))
+
+
 @dataclass(frozen=True)
 class Launcher:
     """Runs one step's kernels; `addresses` are those of global values, `pieces` collects partial
@@ -82,50 +98,58 @@ class Launcher:
         """All kernels on a page; `tasks` are boundaries of rows."""
         program, count = self.step.program, len(tasks) - 1
         light = page.span.gap > 0
-        splits = not program.scans and page.max_degree > HUB_DEGREE
-        split = Split.of(page) if splits and not light else None
-        hubs, chunks = (len(split.hub_rows), len(split.chunk_row)) if split else (0, 0)
+        split = Split.of(page) if page.max_degree > HUB_DEGREE and not light else NO_SPLIT
+        hubs, chunks = len(split.hub_rows), len(split.chunk_row)
         sums = {n: _states(n, count + hubs) for n in program.totals}
         sums |= {n: _states(n, count + chunks) for n in program.outer_sums}
-        states = [_states(n, chunks) for n in self.step.slots.reductions]
-        states += [_states(n, hubs) for n in self.step.slots.reductions]
+        states = self.states(hubs, chunks)
+        named = {("partial", n): block.ctypes.data for n, block in sums.items()}
+        named |= {name: block.ctypes.data for name, block in states.items()}
+        table = self.table(page, tasks, split, Counts(count, hubs, chunks), named)
         variant = self.step.variant(self.bits, HUB_DEGREE if hubs or light else 0)
-        at = [block.ctypes.data for block in (*sums.values(), *states)]
-        table = self._table(page, tasks, split, (count, hubs, chunks), at)
-        self._launch(variant, table, {"rows": count, "finish": hubs}, chunks, hubs)
-        for node, block in sums.items():
-            self.pieces.add(node, block, count)
-
-    def _table(
-        self,
-        page: Page,
-        tasks: np.ndarray,
-        split: Split | None,
-        counts: tuple[int, int, int],
-        states: list[int],
-    ) -> ctypes.Array:
-        walks = self.step.program.relation is not None
-        edge_id = 0 if page.edge_id is None else page.edge_id.ctypes.data
-        values = [page.row_ptr_address if walks else 0, page.index.ctypes.data, edge_id]
-        values += [tasks.ctypes.data, *(split.addresses if split else [0] * 6)]
-        values += [page.rows[1], page.span.edges, *counts, 0, page.max_degree]
-        values += [page.degrees.get(key, 0) for key in self.step.slots.degrees]
-        values += [page.addresses.get(n) or self.addresses.get(n, 0)
-                   for n in self.step.slots.nodes]  # fmt: skip
-        values += states
-        return (ctypes.c_int64 * len(values))(*values)
-
-    def _launch(
-        self, variant: Variant, table: ctypes.Array, counts: Mapping[str, int], chunks: int,
-        hubs: int,
-    ) -> None:  # fmt: skip
+        counts = {"rows": count, "chunk": chunks}
         pointer = ctypes.addressof(table)
         launches = [
-            Launch(variant.address(n), pointer, counts.get(n, chunks if n[0] == "c" else hubs))
+            Launch(variant.address(n), pointer, counts.get(n, counts.get(n[:5], hubs)))
             for n in variant.functions
             if n != "totals"
         ]
         launch_sequence(sequence_records(launches), len(launches), self.threads)
+        for node, block in sums.items():
+            self.pieces.add(node, block, count)
+
+    def states(self, hubs: int, chunks: int) -> dict[tuple[str, Node], np.ndarray]:
+        """What is kept of split rows between kernels, by slot."""
+        counts = {"chunk": chunks, "hub": hubs, "carry": chunks}
+        named = (name for name in self.step.slots.names if isinstance(name, tuple))
+        states: list[Any] = [name for name in named if name[0] in counts]
+        return {name: _states(name[1], counts[name[0]]) for name in states}
+
+    def table(
+        self, page: Page, tasks: np.ndarray, split: Split, counts: Counts,
+        states: Mapping[Any, int],
+    ) -> ctypes.Array:  # fmt: skip
+        """The arguments of the kernels for a page."""
+        walks = self.step.program.relation is not None
+        slots: dict[Any, int] = {
+            "row_ptr": page.row_ptr_address if walks else 0,
+            "index": page.index.ctypes.data,
+            "edge_id": 0 if page.edge_id is None else page.edge_id.ctypes.data,
+            "task_ptr": tasks.ctypes.data,
+            "num_rows": page.rows[1],
+            "num_edges": page.span.edges,
+            "max_degree": page.max_degree,
+            **split.addresses,
+            **counts.slots,
+            **{("degree", *key): at for key, at in page.degrees.items()},
+            **states,
+        }
+        addresses: dict[Any, int] = {
+            **self.addresses,
+            **{n: at for n, at in page.addresses.items() if at},
+        }
+        values = [slots.get(n) or addresses.get(n, 0) for n in self.step.slots.names]
+        return (ctypes.c_int64 * len(values))(*values)
 
     def totals(self) -> None:
         """Add the pieces of all pages, as the whole graph's would be."""
@@ -136,11 +160,9 @@ class Launcher:
         tasks = max((sum(map(len, pieces.tasks[n])) for n in sums), default=0)
         hubs = max((len(sums[n]) - tasks for n in program.totals if n in sums), default=0)
         chunks = max((len(sums[n]) - tasks for n in program.outer_sums if n in sums), default=0)
-        values = [0] * 10 + [0, 0, tasks, hubs, chunks, 0, 0]
-        values += [0] * len(slots.degrees)
-        values += [self.addresses.get(n, 0) for n in slots.nodes]
-        values += [sums[n].ctypes.data if n in sums else 0 for n in slots.pieces]
-        values += [0] * (2 * len(slots.reductions))
+        named: dict[Any, int] = {**Counts(tasks, hubs, chunks).slots, **self.addresses}
+        named |= {("partial", n): block.ctypes.data for n, block in sums.items()}
+        values = [named.get(name, 0) for name in slots.names]
         table = (ctypes.c_int64 * len(values))(*values)
         address = self.step.variant(self.bits, 0).address("totals")
         launch(address, ctypes.addressof(table), 1, 1)
@@ -158,37 +180,41 @@ class RowInParts:
 
     def __post_init__(self) -> None:
         step, chunks = self.launcher.step, self.long.chunks
-        self.chunk_states = [_states(n, chunks) for n in step.slots.reductions]
-        self.row_states = [_states(n, 1) for n in step.slots.reductions]
+        self.states = self.launcher.states(1, chunks)
         self.sums = {n: _states(n, 1) for n in step.program.totals}
         self.sums |= {n: _states(n, chunks) for n in step.program.outer_sums}
 
-    def chunks(self, page: Page, phase: int, first: int) -> None:
-        """One phase over the chunks of a page, of which `first` is the first one's number."""
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels for split rows, in their order."""
+        variant = self.launcher.step.variant(self.launcher.bits, HUB_DEGREE)
+        return tuple(n for n in variant.functions if n not in ("rows", "totals"))
+
+    def chunks(self, page: Page, kernel: str, first: int) -> None:
+        """A kernel over the chunks of a page, of which `first` is the first one's number."""
         split = Split.of_row(self.long.row, 0, page.span.edges, self.long.chunks)
-        self._launch(page, f"chunks{phase}", split, len(split.chunk_row), first)
+        self._launch(page, kernel, split, len(split.chunk_row), first)
 
-    def combine(self, page: Page, phase: int) -> None:
-        """Combine the states of all chunks, in their order."""
+    def whole(self, page: Page, kernel: str) -> None:
+        """A kernel over the row: it combines the states of all chunks, or stores its values."""
         split = Split.of_row(self.long.row, 0, 0, self.long.chunks)
-        self._launch(page, f"hubs{phase}", split, 1, 0)
-
-    def finish(self, page: Page) -> None:
-        """Store the row's values."""
-        split = Split.of_row(self.long.row, 0, 0, self.long.chunks)
-        self._launch(page, "finish", split, 1, 0)
-        for node, block in self.sums.items():
+        self._launch(page, kernel, split, 1, 0)
+        for node, block in self.sums.items() if kernel == "finish" else ():
             self.launcher.pieces.add(node, block, 0)
 
-    def _launch(self, page: Page, name: str, split: Split, count: int, first: int) -> None:
+    def _launch(self, page: Page, kernel: str, split: Split, count: int, first: int) -> None:
+        """States by chunk are those from the first chunk on."""
         launcher, outer = self.launcher, self.launcher.step.program.outer_sums
-        at = [b.ctypes.data + first * b.shape[1] * (n in outer) for n, b in self.sums.items()]
-        at += [b.ctypes.data + first * b.shape[1] for b in self.chunk_states]
-        at += [b.ctypes.data for b in self.row_states]
-        tasks = np.array(page.rows, np.int64)
-        table = launcher._table(page, tasks, split, (0, 1, self.long.chunks), at)
-        variant = launcher.step.variant(launcher.bits, HUB_DEGREE)
-        records = sequence_records([Launch(variant.address(name), ctypes.addressof(table), count)])
+        named: dict[Any, int] = {}
+        for node, block in self.sums.items():
+            named["partial", node] = block.ctypes.data + first * block.shape[1] * (node in outer)
+        for name, block in self.states.items():
+            skipped = 0 if name[0] == "hub" else first
+            named[name] = block.ctypes.data + skipped * block.shape[1]
+        tasks, counts = np.array(page.rows, np.int64), Counts(0, 1, self.long.chunks)
+        table = launcher.table(page, tasks, split, counts, named)
+        address = launcher.step.variant(launcher.bits, HUB_DEGREE).address(kernel)
+        records = sequence_records([Launch(address, ctypes.addressof(table), count)])
         launch_sequence(records, 1, launcher.threads)
 
 

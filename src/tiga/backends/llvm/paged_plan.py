@@ -10,7 +10,9 @@ import numpy as np
 from tiga.backends.llvm.paged_cost import SLACK, Prices, Reach
 from tiga.backends.llvm.paged_span import SEEK_COST, LongRow, Span, Spans
 from tiga.backends.llvm.paged_stage import Stage
+from tiga.backends.llvm.split_scans import joined_phases, levels
 from tiga.errors import OutOfBudget
+from tiga.passes.rows import RowProgram
 from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE
 from tiga.runtime.tiers import size_text
 
@@ -139,7 +141,7 @@ class Planner:
             yield from self._halves(task, low, high, pointers, limit)
             return
         hubs = np.flatnonzero(np.diff(pointers) > HUB_DEGREE)
-        if self.stage.program.scans:
+        if not chunk_kernels(self.stage.program):
             hubs = hubs[:0]
         ends = (pointers[0], *(p for h in hubs for p in pointers[h : h + 2]), pointers[-1])
         parts = tuple((int(a), int(b)) for a, b in zip(ends[::2], ends[1::2], strict=True))
@@ -159,7 +161,7 @@ class Planner:
             middle = (low + high) // 2
             yield from self._halves(task, low, middle, pointers[: middle - low + 1], limit)
             yield from self._halves(task, middle, high, pointers[middle - low :], limit)
-        elif edges[1] - edges[0] > HUB_DEGREE and not self.stage.program.scans:
+        elif edges[1] - edges[0] > HUB_DEGREE and chunk_kernels(self.stage.program):
             yield self._long_row(task, low, list(edges), limit)
         else:
             self._required(span, limit)
@@ -180,7 +182,7 @@ class Planner:
         parts = tuple(
             self._required(part(first, count), limit) for first in range(0, chunks, count)
         )
-        phases = len(self.stage.program.phases)
+        phases = chunk_kernels(self.stage.program)
         own = self.prices.of(place, Reach(), True)
         return LongRow(task, row, end - start, parts, own, phases)
 
@@ -196,6 +198,17 @@ class Planner:
                 "TIGA_MEMORY_BOUND)."
             )
         return span
+
+
+def chunk_kernels(program: RowProgram) -> int:
+    """How often the chunks of a split row are gone through; 0 where one kernel needs them all."""
+    joined, count = joined_phases(program), 0
+    for number, phase in enumerate(program.phases):
+        if phase.scans and number not in joined:
+            return 0
+        count += len(levels(phase)) if phase.scans else 0
+        count += not phase.carries_only
+    return count
 
 
 def plan_walk(stage: Stage, limits: Limits) -> tuple[Planner, Spans]:
