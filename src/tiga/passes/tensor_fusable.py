@@ -34,7 +34,11 @@ class Target:
     grouped: bool = False
 
 
-CPU = Target(grouped=True)
+CPU = Target(
+    functions=frozenset(("hypot",)),
+    complex_ops=COMPLEX_OPS | {"exp", "sqrt"},
+    grouped=True,
+)
 
 
 def _has_lowering(op: object, dtype: DType, target: Target) -> bool:

@@ -1,12 +1,12 @@
 """Numbers of whole-tensor kernels in registers: one value, or real and imaginary part as two."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, vector
 
-from tiga.backends.llvm.arithmetic import VectorArithmetic
+from tiga.backends.llvm.complex_values import COMPLEX, A, Value, hypot
 from tiga.backends.llvm.conversions import round_to
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import select_lanes
@@ -24,9 +24,6 @@ from tiga.ops.base import Op, Pointwise
 from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_complex import REAL_OF
 from tiga.types import DType
-
-A = VectorArithmetic()
-Value = tuple[ir.Value, ...]
 
 
 def part_dtype(dtype: DType) -> DType:
@@ -152,13 +149,13 @@ def store(
 def apply(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value]) -> Value:
     """A pointwise op on values of the given types, rounded to a 16-bit type where it has one."""
     if dtype.is_complex or any(d.is_complex for d in sources):
-        return _COMPLEX[op.name](*args)
+        return COMPLEX[op.name](*args)
     plain = [arg[0] for arg in args]
     if isinstance(op, Cast):
         value = A.cast(plain[0], sources[0].compute, op.to)
         return (A.cast(value, op.to, op.to.compute),)
     assert isinstance(op, Pointwise), f"{op} is not pointwise"
-    value = op.lower(A, *plain)
+    value = hypot(*plain) if op.name == "hypot" else op.lower(A, *plain)
     if getattr(op, "exact", False) or dtype == dtype.compute:
         return (value,)
     return (round_to(value, dtype),)
@@ -184,46 +181,3 @@ def across_lanes(name: str, dtype: DType, value: Value, lanes: int) -> Value:
 def choose(mask: ir.Value, a: Value, b: Value) -> Value:
     """`a` where the mask holds, else `b`."""
     return tuple(arith.select(mask, x, y) for x, y in zip(a, b, strict=True))
-
-
-# complex arithmetic on pairs of real lanes
-
-
-def _add(a: Value, b: Value) -> Value:
-    return A.add(a[0], b[0]), A.add(a[1], b[1])
-
-
-def _sub(a: Value, b: Value) -> Value:
-    return A.sub(a[0], b[0]), A.sub(a[1], b[1])
-
-
-def _mul(a: Value, b: Value) -> Value:
-    real = A.sub(A.mul(a[0], b[0]), A.mul(a[1], b[1]))
-    return real, A.add(A.mul(a[0], b[1]), A.mul(a[1], b[0]))
-
-
-def _div(a: Value, b: Value) -> Value:
-    """Smith's division: by the larger part of b, so that its square does not overflow."""
-    swap = A.compare("lt", A.abs(b[0]), A.abs(b[1]))
-    large, small = A.select(swap, b[1], b[0]), A.select(swap, b[0], b[1])
-    ratio = A.div(small, large)
-    scale = A.add(large, A.mul(small, ratio))
-    first, second = A.select(swap, a[1], a[0]), A.select(swap, a[0], a[1])
-    real = A.div(A.add(first, A.mul(second, ratio)), scale)
-    imag = A.div(A.sub(second, A.mul(first, ratio)), scale)
-    return real, A.select(swap, A.neg(imag), imag)
-
-
-_COMPLEX: dict[str, Callable[..., Value]] = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "div": _div,
-    "neg": lambda a: (A.neg(a[0]), A.neg(a[1])),
-    "conj": lambda a: (a[0], A.neg(a[1])),
-    "real": lambda a: (a[0],),
-    "imag": lambda a: (a[1],),
-    "make_complex": lambda a, b: (a[0], b[0]),
-    "stop_gradient": lambda a: a,
-    "where": lambda c, a, b: choose(c[0], a, b),
-}
