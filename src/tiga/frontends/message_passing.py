@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from tiga.errors import InvalidType
@@ -52,9 +51,11 @@ def _are_native(*fields: Fields | None) -> bool:
     return any(isinstance(value, core.Tensor) for values in given for value in values)
 
 
-@lru_cache(maxsize=1)
 def _torch_call() -> Callable[..., Any]:
-    """The call on torch tensors, imported once there is one: an import takes time at every call."""
+    """The call on torch tensors. To ask `sys.modules` first is quicker than to import again."""
+    known: Any = sys.modules.get("tiga.frontends.torch.call")
+    if known is not None:
+        return known.call  # type: ignore[no-any-return]
     from tiga.frontends.torch.call import call
 
     return call

@@ -20,6 +20,7 @@ from tiga.relations.indices import (
 )
 from tiga.relations.inputs import CooInput, CsrInput, Input, Token, TransposedInput
 from tiga.relations.memory import topology_bytes
+from tiga.relations.on_device import DeviceCsr
 from tiga.relations.snapshot import ROW_POINTERS, Snapshot, require_side
 from tiga.relations.statistics import DegreeStatistics, degree_statistics
 from tiga.relations.stored import Stored
@@ -175,17 +176,17 @@ class Graph(Stored):
     @property
     def num_src(self) -> int:
         """Number of sources."""
-        return counts(self)[0] if is_tracing() else self._current().csr.num_src
+        return counts(self)[0] if is_tracing() else self._current().num_src
 
     @property
     def num_dst(self) -> int:
         """Number of destinations."""
-        return counts(self)[1] if is_tracing() else self._current().csr.num_dst
+        return counts(self)[1] if is_tracing() else self._current().num_dst
 
     @property
     def num_edges(self) -> int:
         """Number of edges."""
-        return self._current().csr.num_edges
+        return self._current().num_edges
 
     @property
     def device(self) -> str:
@@ -212,12 +213,13 @@ class Graph(Stored):
         """
         if isinstance(self.input, CsrInput):
             return None
-        return self._derived("edge_permutation", self._permutation)
+        snapshot = self._current()
+        return snapshot.keep("edge_permutation", lambda: self._permutation(snapshot))
 
     @property
     def permutes_edges(self) -> bool:
         """Whether edge order and CSR order differ; if not, edge fields can be read as they are."""
-        return self._current().csr.permutation is not None
+        return self._current().topology.permutation is not None
 
     def coo(self) -> tuple[Any, Any]:
         """Source and destination `[num_edges]` of every edge, in edge order.
@@ -306,11 +308,11 @@ class Graph(Stored):
         - `csr`: row pointers, sources in the narrowest type, edge permutation;
         - `transpose`: row pointers and destinations of the walk over sources;
         - `edge_map`: from transposed to CSR positions;
-        - `plan`: tasks and hub chunks;
+        - `plan`: tasks and hub chunks, on a GPU work lists;
         - `converted`: arrays handed out in the kind and type of the input.
         """
         snapshot = self._current()
-        return topology_bytes(self.input.arrays(), snapshot.csr, snapshot.derived)
+        return topology_bytes(self.input.arrays(), snapshot.topology, snapshot.derived)
 
     @property
     def nbytes(self) -> int:
@@ -347,13 +349,19 @@ class Graph(Stored):
             if snapshot is None or snapshot.token != token:
                 # Dropped first: old and new topology need not both fit in memory.
                 self._snapshot = snapshot = None
-                snapshot = self._snapshot = Snapshot(token, self.input.build(self._validate))
+                there = self.input.build_on_gpu(self._validate)
+                topology = self.input.build(self._validate) if there is None else there
+                snapshot = self._snapshot = Snapshot(token, topology)
         return snapshot
 
     def _derived(self, key: Any, build: Callable[[Csr], T]) -> T:
         return self._current().get(key, build)
 
-    def _permutation(self, csr: Csr) -> Any:
+    def _permutation(self, snapshot: Snapshot) -> Any:
+        topology = snapshot.topology
+        if isinstance(topology, DeviceCsr) and topology.permutation is not None:
+            return topology.permutation.long()
+        csr = snapshot.csr
         order = csr.permutation
         if order is None:
             order = np.arange(csr.num_edges, dtype=np.int64)

@@ -56,6 +56,13 @@ class Indices:
         # Checked again at each reading: an in-place `resize_` or `set_` may change all of it.
         return _tensor_array(self.name, self.data)
 
+    def on_gpu(self) -> Any:
+        """The indices as a rank-1 tensor on a GPU; None if they lie elsewhere."""
+        if not is_on_gpu(self.data):
+            return None
+        _require_tensor(self.name, self.data)
+        return self.data.detach()
+
     def public(self) -> Any:
         """The array in the kind given: the user's own tensor, or a read-only numpy array."""
         if self.is_shared:
@@ -80,11 +87,19 @@ def as_indices(name: str, value: Any) -> Indices:
         return Indices(name, value, None)
     if not is_tensor(value):
         return Indices(name, _own_copy(name, value), None)
-    array = _tensor_array(name, value)
     template = value.detach().new_empty(0)
     if value.is_inference():
-        return Indices(name, array.copy(), template)
+        return Indices(name, _tensor_array(name, value).copy(), template)
+    if is_on_gpu(value):
+        _require_tensor(name, value)
+    else:
+        _tensor_array(name, value)
     return Indices(name, value, template)
+
+
+def is_on_gpu(data: Any) -> bool:
+    """Whether indices lie on an NVIDIA GPU, where they are checked and sorted as well."""
+    return bool(getattr(data, "is_cuda", False))
 
 
 def as_array(name: str, value: Any) -> np.ndarray:
@@ -130,9 +145,13 @@ def index_dtype(*extents: int) -> np.dtype:
     return np.dtype(np.int32 if max(extents) <= INT32_MAX else np.int64)
 
 
-def _tensor_array(name: str, tensor: Any) -> np.ndarray:
+def _require_tensor(name: str, tensor: Any) -> None:
     _require_integers(name, str(tensor.dtype), str(tensor.dtype) in _TENSOR_DTYPES)
     _require_rank_one(name, tuple(tensor.shape))
+
+
+def _tensor_array(name: str, tensor: Any) -> np.ndarray:
+    _require_tensor(name, tensor)
     try:
         return tensor.detach().cpu().numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:

@@ -9,6 +9,7 @@ import numpy as np
 from tiga.errors import InvalidValue
 from tiga.relations.csr import Csr, csr_of_coo
 from tiga.relations.indices import INT32_MAX, Indices, to_kind
+from tiga.relations.on_device import DeviceCsr, csr_of_ends, csr_of_rows, transpose
 from tiga.relations.validate import End, extent, require_range, require_row_ptr
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ class Input(Protocol):
 
     def build(self, validate: str) -> Csr:
         """Check the input as it is now and put it in destination order."""
+
+    def build_on_gpu(self, validate: str) -> DeviceCsr | None:
+        """As `build`, on the GPU on which the input lies; None where it lies elsewhere, and where
+        something is wrong, which `build` names."""
 
     def dtypes(self) -> tuple[np.dtype, np.dtype]:
         """The integer types of sources and destinations."""
@@ -89,6 +94,12 @@ class CsrInput:
     def given_counts(self) -> tuple[int | None, int | None]:
         return self.num_src, self.pointers.data.shape[0] - 1
 
+    def build_on_gpu(self, validate: str) -> DeviceCsr | None:
+        row_ptr, col_idx = self.pointers.on_gpu(), self.sources.on_gpu()
+        if row_ptr is None or col_idx is None:
+            return None
+        return csr_of_rows(row_ptr, col_idx, self.num_src, validate)
+
     def build(self, validate: str) -> Csr:
         row_ptr, col_idx = self.pointers.read(), self.sources.read()
         require_row_ptr(row_ptr, col_idx.shape[0])
@@ -136,6 +147,12 @@ class CooInput(Sorted):
 
     def given_counts(self) -> tuple[int | None, int | None]:
         return self.num_src, self.num_dst
+
+    def build_on_gpu(self, validate: str) -> DeviceCsr | None:
+        src, dst = self.sources.on_gpu(), self.destinations.on_gpu()
+        if src is None or dst is None:
+            return None
+        return csr_of_ends(src, dst, self.num_src, self.num_dst, validate)
 
     def build(self, validate: str) -> Csr:
         src, dst = self.sources.read(), self.destinations.read()
@@ -187,6 +204,10 @@ class TransposedInput(Sorted):
     def given_counts(self) -> tuple[int | None, int | None]:
         num_src, num_dst = self.base.input.given_counts()
         return num_dst, num_src
+
+    def build_on_gpu(self, validate: str) -> DeviceCsr | None:
+        topology = self.base.snapshot().topology
+        return transpose(topology) if isinstance(topology, DeviceCsr) else None
 
     def build(self, validate: str) -> Csr:
         csr = self.base.csr()

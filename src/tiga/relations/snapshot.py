@@ -10,6 +10,7 @@ import numpy as np
 from tiga.errors import InvalidValue
 from tiga.relations.csr import Csr, count_rows
 from tiga.relations.inputs import Token
+from tiga.relations.on_device import DeviceCsr
 from tiga.relations.walk import Walk, walk_destinations, walk_sources
 
 T = TypeVar("T")
@@ -30,24 +31,34 @@ class Snapshot:
     """
 
     token: Token
-    csr: Csr
+    topology: Csr | DeviceCsr
     lock: Any = field(default_factory=threading.RLock)
     derived: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.num_src = self.csr.num_src
-        self.num_dst = self.csr.num_dst
-        self.num_edges = self.csr.num_edges
+        self.num_src = self.topology.num_src
+        self.num_dst = self.topology.num_dst
+        self.num_edges = self.topology.num_edges
+
+    @property
+    def csr(self) -> Csr:
+        """The topology as numpy arrays; one on a GPU is copied at the first time."""
+        topology = self.topology
+        return topology if isinstance(topology, Csr) else self.keep("host", topology.host)
 
     def get(self, key: Any, build: Callable[[Csr], T]) -> T:
         """What `build` makes of the topology, kept under `key`."""
+        return self.keep(key, lambda: build(self.csr))
+
+    def keep(self, key: Any, make: Callable[[], T]) -> T:
+        """What `make` makes, kept under `key`."""
         found = self.derived.get(key)
         if found is not None:
             return found
         with self.lock:
             found = self.derived.get(key)
             if found is None:
-                found = self.derived[key] = build(self.csr)
+                found = self.derived[key] = make()
         return found
 
     def walk(self, side: str) -> Walk:

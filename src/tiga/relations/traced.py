@@ -26,7 +26,7 @@ def counts(graph: "Graph") -> tuple[Any, Any]:
     if graph.marks is not None:
         return graph.marks[0].shape[0], graph.marks[1].shape[0]
     if graph._snapshot is not None:
-        return graph._snapshot.csr.num_src, graph._snapshot.csr.num_dst
+        return graph._snapshot.num_src, graph._snapshot.num_dst
     num_src, num_dst = graph.input.given_counts()
     if num_src is None or num_dst is None:
         raise InvalidValue(

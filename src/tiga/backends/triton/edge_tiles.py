@@ -50,12 +50,15 @@ class EdgeTiles:
     def num_hubs(self) -> int:
         return self.hub_rows.shape[0]
 
+    def parts(self) -> dict[str, list[Any]]:
+        """Its arrays, by the part of a graph that they count to."""
+        return {"plan": [self.heads, self.full_rows, self.full_before, self.empty_rows,
+                         self.head_slot, self.tail_slot, self.hub_rows, self.hub_ptr]}  # fmt: skip
+
     @property
     def plan_bytes(self) -> int:
         """Bytes beside those of the walk."""
-        arrays = (self.heads, self.full_rows, self.full_before, self.empty_rows, self.head_slot,
-                  self.tail_slot, self.hub_rows, self.hub_ptr)  # fmt: skip
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in self.parts()["plan"])
 
     def count(self, over: str) -> int:
         """How many entities a kernel is launched over."""
@@ -79,7 +82,7 @@ class EdgeTiles:
 def edge_tiles(topology: Snapshot, walk: DeviceWalk, side: str, size: int) -> EdgeTiles:
     """The tiles of a walk, built once."""
     key = (KEY, side, str(walk.row_ptr.device), size)
-    return topology.get(key, lambda _: _tiles(walk, size))
+    return topology.keep(key, lambda: _tiles(walk, size))
 
 
 def _tiles(walk: DeviceWalk, size: int) -> EdgeTiles:

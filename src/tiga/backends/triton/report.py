@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from tiga.backends.triton.choice import why
 from tiga.backends.triton.compiled import compile_kernel
+from tiga.backends.triton.edge_tiles import EdgeTiles
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.schedule import facts
-from tiga.backends.triton.topology import KEY, DeviceWalk
+from tiga.backends.triton.topology import DeviceWalk
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import InvalidValue
 from tiga.relations.snapshot import Snapshot
@@ -113,9 +114,15 @@ def explain(executable: Executable) -> str:
 
 def _memory(topology: Snapshot) -> Iterator[str]:
     for key, walk in list(topology.derived.items()):
-        if isinstance(walk, DeviceWalk) and key[0] == KEY:
+        if isinstance(walk, EdgeTiles):
+            yield (
+                f"rows of {key[1]} on {key[2]}: {walk.num_tiles} tiles of {walk.size} edges, "
+                f"{walk.num_hubs} rows cross them; work list {walk.plan_bytes} bytes"
+            )
+        if isinstance(walk, DeviceWalk):
             yield (
                 f"rows of {key[1]} on {key[2]}: {walk.num_rows} rows, {walk.num_edges} edges, "
                 f"{walk.num_hubs} rows split in {walk.num_chunks} chunks; topology "
-                f"{walk.nbytes - walk.plan_bytes} bytes, work list {walk.plan_bytes} bytes"
+                f"{walk.nbytes - walk.plan_bytes} bytes, work list {walk.plan_bytes} bytes, "
+                f"built in {1e3 * walk.seconds:.1f} ms"
             )

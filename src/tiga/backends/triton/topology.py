@@ -1,11 +1,14 @@
 """Relations on the GPU: both orientations and the work list of each, built by vectorised ops."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tiga.backends.triton.layout import padded
+from tiga.relations.csr import Csr
+from tiga.relations.on_device import DeviceCsr
 from tiga.relations.snapshot import Snapshot
 
 CHUNK = 256
@@ -65,6 +68,8 @@ class DeviceWalk:
     hub_rows: Any
     hub_ptr: Any
     chunk_hub: Any
+    seconds: float = 0.0
+    """What building it took."""
 
     @property
     def num_chunks(self) -> int:
@@ -97,9 +102,14 @@ class DeviceWalk:
     @property
     def plan_bytes(self) -> int:
         """Bytes of the work list."""
-        plan = (self.item_row, self.item_low, self.item_count, self.hub_rows, self.hub_ptr,
-                self.chunk_hub)  # fmt: skip
-        return sum(array.nbytes for array in plan)
+        return sum(array.nbytes for array in self.parts()["plan"])
+
+    def parts(self) -> dict[str, list[Any]]:
+        """Its arrays, by the part of a graph that they count to."""
+        plan = [self.item_row, self.item_low, self.item_count, self.hub_rows, self.hub_ptr,
+                self.chunk_hub]  # fmt: skip
+        part = "csr" if self.edge_id is None else "transpose"
+        return {part: [self.row_ptr, self.index], "edge_map": [self.edge_id], "plan": plan}
 
     @property
     def nbytes(self) -> int:
@@ -115,23 +125,34 @@ KEY = "device walk"
 def device_walk(topology: Snapshot, side: str, device: Any) -> DeviceWalk:
     """The walk of a topology on a device, built once."""
     key = (KEY, side, str(device))
-    return topology.get(key, lambda csr: _walk(*_rows(csr, side, device)))
+    return topology.keep(key, lambda: _timed(topology, side, device))
 
 
-def _rows(csr: Any, side: str, device: Any) -> tuple[Any, Any, Any]:
+def _timed(topology: Snapshot, side: str, device: Any) -> DeviceWalk:
+    start = time.perf_counter()
+    walk = _walk(*_rows(topology, side, device))
+    # The last step waited for the device.
+    return replace(walk, seconds=time.perf_counter() - start)
+
+
+def _rows(topology: Snapshot, side: str, device: Any) -> tuple[Any, Any, Any]:
     """Row pointers, the nodes at the other ends, and edge numbers (None: positions)."""
+    csr = topology.topology
+    if not isinstance(csr, DeviceCsr) or csr.col_idx.device != device:
+        csr = topology.keep((KEY, str(device)), lambda: _sent(topology.csr, device))
+    if side == "dst":
+        return csr.row_ptr, csr.col_idx, None
+    return csr.transposed()
+
+
+def _sent(csr: Csr, device: Any) -> DeviceCsr:
+    """A topology of the host, on a device."""
     import torch
 
     dtype = torch.int32 if csr.index_dtype == np.int32 else torch.int64
     row_ptr = torch.from_numpy(np.array(csr.row_ptr, np.int64)).to(device)
     sources = torch.from_numpy(np.array(csr.col_idx)).to(device, dtype)
-    if side == "dst":
-        return row_ptr, sources, None
-    rows = torch.arange(csr.num_dst, device=device, dtype=dtype)
-    destinations = torch.repeat_interleave(rows, row_ptr.diff())
-    order = torch.argsort(sources, stable=True)
-    counts = torch.bincount(sources, minlength=csr.num_src)
-    return starts(counts), destinations[order], order.to(dtype)
+    return DeviceCsr(csr.num_src, csr.num_dst, row_ptr, sources)
 
 
 def starts(counts: Any) -> Any:
@@ -159,7 +180,6 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     return DeviceWalk(
         num_rows=degree.shape[0],
         num_edges=index.shape[0],
-        degrees=_degrees(degree, breaks, index.element_size()),
         row_ptr=row_ptr,
         index=index,
         edge_id=edge_id,
@@ -169,6 +189,7 @@ def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
         hub_rows=hub_rows,
         hub_ptr=hub_ptr,
         chunk_hub=chunk_hub,
+        degrees=_degrees(degree, breaks, index.element_size()),
     )
 
 

@@ -40,7 +40,7 @@ def namespaces(
             "pass `ndata` for both ends of a graph, or `src` and `dst`; `ndata` came with "
             f"`{beside[0]}`."
         )
-    counts = graph if graph.paged else graph.csr()
+    counts = graph if graph.paged else graph.snapshot()
     if counts.num_src != counts.num_dst:
         raise InvalidValue(
             f"`ndata` needs one node set, but the graph has {graph.num_src} sources and "
@@ -51,7 +51,7 @@ def namespaces(
 
 def extents_of(graph: Graph) -> dict[str, int]:
     """The leading extent that each namespace must have."""
-    counts = graph if graph.paged else graph.csr()
+    counts = graph if graph.paged else graph.snapshot()
     return {
         "src": counts.num_src, "dst": counts.num_dst, "edge": counts.num_edges,
         "ndata": counts.num_src,
