@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from tiga.ops.align import expand_to
 from tiga.ops.feature import concat, reshape, take
-from tiga.ops.leaf import Input
+from tiga.ops.leaf import Input, zeros_like
 from tiga.ops.message import spread
-from tiga.ops.pointwise import cast
-from tiga.ops.scan import IN_ORDER, ScanAfter, inline, region
+from tiga.ops.pointwise import cast, ne, where
+from tiga.ops.scan import ScanAfter, inline, region
 from tiga.reducers.base import Messages
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
@@ -81,11 +81,18 @@ def scanned(messages: Messages, rule: Fold, needed: Sequence[int]) -> list[Node]
         given_to(rule.identity[i], t.with_space(end)) for i, t in zip(needed, types, strict=True)
     ]
     step = _packed_step(rule, needed, types, carry)
-    join = _join(step) if rule.associative else IN_ORDER
-    places = tuple(range(1, 1 + len(rule.read))) if rule.associative else ()
-    scan = ScanAfter(messages.relation, messages.side, False, step, join, read=places)
+    start, packed = _pack(starts, carry), _pack(elements, carry)
     read = [spread(node, messages.relation.edge) for node in rule.read]
-    return _unpack(scan(_pack(starts, carry), _pack(elements, carry), *read), types)
+    ends = (messages.relation, messages.side, False)
+    if rule.associative:
+        places = tuple(range(1, 1 + len(read)))
+        scan = ScanAfter(*ends, step, _join(step), read=places)(start, packed, *read)
+    elif messages.keep is None:
+        scan = ScanAfter(*ends, step)(start, packed, *read)
+    else:
+        kept = _pack([cast(messages.mask(e), carry) for e in elements], carry)
+        scan = ScanAfter(*ends, _skipping(step, kept))(start, packed, *read, kept)
+    return _unpack(scan, types)
 
 
 def _packed_step(rule: Fold, needed: Sequence[int], types: Sequence[Type], carry: DType) -> Program:
@@ -97,6 +104,14 @@ def _packed_step(rule: Fold, needed: Sequence[int], types: Sequence[Type], carry
     arguments = [*_unpack(left, types), *_unpack(right, types), *holes]
     part = Program((*inputs, *rule.holes), tuple(rule.combine.outputs[i] for i in needed))
     return region([_pack(inline(part, arguments, GLOBAL), carry)], [left, right, *holes])
+
+
+def _skipping(step: Program, kept: Node) -> Program:
+    """The step, with a last element that is 0 where an edge does not count: it leaves the carry as
+    it is, also where combining with the identity would not."""
+    flag = Input("kept", kept.type.with_space(GLOBAL))()
+    counts = ne(flag, zeros_like(flag))
+    return Program((*step.inputs, flag), (where(counts, step.outputs[0], step.inputs[0]),))
 
 
 def _join(step: Program) -> Program:

@@ -13,12 +13,13 @@ from tiga.frontends.torch.claims import check_claims, method_line, shaped
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
 from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import as_node, to_entities
+from tiga.frontends.torch.numbers import Operand
 from tiga.frontends.torch.tracer import Recorder
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.feature import feature_sum, reshape
-from tiga.ops.leaf import Input, is_constant, ones_like
+from tiga.ops.leaf import Input, constant, is_constant, ones_like
 from tiga.ops.message import spread
 from tiga.ops.pointwise import cast, div, mul
 from tiga.reducers import CustomReducer, Fold, Messages
@@ -128,10 +129,18 @@ class TracedReducer:
             if node.type.space != GLOBAL:
                 line = method_line(self.reducer, "identity")
                 raise InvalidValue(f"{line}: `identity` returned a value of {node.type.space}.")
-            number = not isinstance(leaf, torch.Tensor)
-            dtype = _joined(like.type.dtype, node.type.dtype, number)
-            found.append(cast(node, dtype))
+            found.append(self._start(leaf, node, like.type.dtype))
         return found
+
+    @staticmethod
+    def _start(leaf: Any, node: Node, dtype: DType) -> Node:
+        """An identity in the dtype of its component; a number keeps all its digits."""
+        if isinstance(leaf, torch.Tensor):
+            return cast(node, _joined(dtype, node.type.dtype))
+        if node.type.dtype.is_float and not dtype.is_float:
+            dtype = default_float()
+        exact = leaf.trace if isinstance(leaf, Operand) else None
+        return constant(leaf, node.type.with_dtype(dtype)) if exact is None else cast(exact, dtype)
 
     def combine(
         self, shape: Any, left: Sequence[Node], right: Sequence[Node], space: Space
@@ -201,11 +210,8 @@ class TracedReducer:
         return Fold(program, tuple(identity), tuple(read), associative)
 
 
-def _joined(message: DType, identity: DType, number: bool) -> DType:
-    """The dtype of a component: a number as identity decides only whether it is a float."""
-    if number:
-        floats = identity.is_float and not message.is_float
-        return default_float() if floats else message
+def _joined(message: DType, identity: DType) -> DType:
+    """The dtype of a component whose identity is a tensor."""
     joined = torch.promote_types(torch_dtype(message), torch_dtype(identity))
     return dtype_of(joined).compute
 
