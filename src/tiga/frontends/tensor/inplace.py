@@ -17,12 +17,14 @@ from tiga.frontends.tensor.build import (
     broadcast_shapes,
     number,
     operands,
+    relabel,
 )
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.elementwise import add, multiply, subtract
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here, leaf
 from tiga.frontends.tensor.selection import astype, divide
+from tiga.frontends.tensor.tracked import is_tracked, write_tracked
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import dtype_of_numpy
@@ -51,16 +53,6 @@ def _check(tensor: Tensor, what: str) -> None:
             raise InvalidValue(
                 f"{what} of an expanded tensor ({here()}): several of its elements are one place "
                 "in memory; make a copy first with tg.asarray(x, copy=True)."
-            )
-
-
-def _history(tensors: list[Tensor], what: str) -> None:
-    for tensor in tensors:
-        if tensor._grad and not tensor._leaf:
-            raise InvalidValue(
-                f"{what} of a tensor that needs derivatives ({here()}; it was built at "
-                f"{tensor.where}): its history would no longer tell its value. "
-                "Use x = x + y, or x.detach()."
             )
 
 
@@ -103,7 +95,6 @@ def _keep_all(buffer: Buffer) -> None:
 
 def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
     viewers = _viewers(tensor)
-    _history(viewers, what)
     buffer = tensor._buffer
     assert buffer is not None
     _keep_all(buffer)
@@ -138,66 +129,53 @@ def _elements(x: Tensor, dtype: Any) -> Any:
     return astype(x, dtype_of_numpy(dtype), copy=False).realize()._array
 
 
-def _update(tensor: Tensor, value: Tensor, what: str) -> Tensor:
-    """Write the elements of `value`, of the tensor's own shape and dtype."""
+def _update(tensor: Tensor, value: Tensor, other: Any, what: str) -> Tensor:
+    """Write the elements of `value`, made of the tensor itself and `other`, of its own shape.
+
+    A leaf that requires derivatives is updated without history, as by an optimiser.
+    """
     tensor.realize()
     _check(tensor, what)
     if value.shape != tensor.shape:
         raise InvalidValue(f"{what}: shape {value.shape} does not fit {tensor.shape} ({here()}).")
-    if value._grad:
-        raise InvalidValue(
-            f"{what} with a value that needs derivatives ({here()}): they would be lost; "
-            "use x = x + y, or y.detach()."
-        )
     if value.dtype.kind == "c" and tensor.dtype.kind != "c":
         raise InvalidType(f"{what}: complex values into {tensor.dtype} ({here()}).")
+    viewers = _viewers(tensor)
+    if is_tracked(viewers, other):
+        return write_tracked(tensor, viewers, value, ..., what)
     return _write(tensor, _elements(value, tensor.dtype.numpy), ..., what)
 
 
 def add_(x: Tensor, other: Any, /, *, alpha: Any = 1) -> Tensor:
     """x += alpha * other, in x's storage; returns x."""
     scaled = other if alpha == 1 else multiply(as_tensor(other), alpha)
-    return _update(x, _plain(add(x, scaled), x, scaled), "add_")
-
-
-def _plain(value: Tensor, x: Tensor, other: Any) -> Tensor:
-    """A result of the tensor itself and another: the tensor's own flag does not count, as a leaf
-    is updated without history."""
-    needs = isinstance(other, Tensor) and other is not x and other._grad
-    value._grad = needs
-    return value
+    return _update(x, add(x, scaled), scaled, "add_")
 
 
 def sub_(x: Tensor, other: Any, /, *, alpha: Any = 1) -> Tensor:
     """x -= alpha * other, in x's storage; returns x."""
     scaled = other if alpha == 1 else multiply(as_tensor(other), alpha)
-    return _update(x, _plain(subtract(x, scaled), x, scaled), "sub_")
+    return _update(x, subtract(x, scaled), scaled, "sub_")
 
 
 def mul_(x: Tensor, other: Any, /) -> Tensor:
     """x *= other, in x's storage; returns x."""
-    return _update(x, _plain(multiply(x, other), x, other), "mul_")
+    return _update(x, multiply(x, other), other, "mul_")
 
 
 def div_(x: Tensor, other: Any, /) -> Tensor:
     """x /= other, in x's storage; returns x."""
     if x.dtype.kind not in "fc":
         raise InvalidType(f"div_ of {x.dtype} would not fit its type ({here()}).")
-    return _update(x, _plain(divide(x, other), x, other), "div_")
+    return _update(x, divide(x, other), other, "div_")
 
 
 def copy_(x: Tensor, other: Any, /) -> Tensor:
     """The elements of `other`, broadcast and cast, into x's storage; returns x."""
     (_, node), tensors = operands(x, other, dtype=x.dtype)
-    source = Tensor(node if isinstance(node, LazyNode) else _lazy(node), False)
-    source._grad = any(t._grad for t in tensors if t is not x)
-    return _update(x, source, "copy_")
-
-
-def _lazy(node: Any) -> Any:
-    from tiga.frontends.tensor.build import relabel
-
-    return relabel(node)
+    grad = any(t._grad for t in tensors if t is not x)
+    source = Tensor(node if isinstance(node, LazyNode) else relabel(node), grad)
+    return _update(x, source, source, "copy_")
 
 
 def fill_(x: Tensor, value: Any, /) -> Tensor:
@@ -206,7 +184,10 @@ def fill_(x: Tensor, value: Any, /) -> Tensor:
     _check(x, "fill_")
     if isinstance(value, Tensor):
         value = value.item()
-    number(value, x._node.type.with_shape(()))
+    node = number(value, x._node.type.with_shape(()))
+    viewers = _viewers(x)
+    if is_tracked(viewers, None):
+        return write_tracked(x, viewers, Tensor(node, False), ..., "fill_")
     return _write(x, np.asarray(value, x.dtype.numpy), ..., "fill_")
 
 
@@ -221,11 +202,10 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     _check(x, "assignment to a part")
     entries = index if isinstance(index, tuple) else (index,)
     plain = tuple(e.numpy() if isinstance(e, Tensor) else e for e in entries)
-    if isinstance(value, Tensor) and value._grad:
-        raise InvalidValue(
-            f"assignment of a value that needs derivatives ({here()}): they would be lost; "
-            "use tg.where, or value.detach()."
-        )
+    viewers = _viewers(x)
+    if is_tracked(viewers, value):
+        _set_tracked(x, viewers, plain, value)
+        return
     if isinstance(x._array, DeviceArray):
         _set_part(x, plain, value)
         return
@@ -242,6 +222,17 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     if np.shares_memory(fits, x.numpy()):
         fits = np.array(fits)
     _write(x, fits.astype(x.dtype.numpy, copy=False), plain, "assignment to a part")
+
+
+def _set_tracked(x: Tensor, viewers: list[Tensor], index: Any, value: Any) -> None:
+    """An assignment to part of a tensor that derivatives pass through."""
+    what = "assignment to a part"
+    if isinstance(value, SCALARS):
+        value = Tensor(number(value, x._node.type.with_shape(())), False)
+    source = as_tensor(value)
+    if source.dtype.is_complex and not x.dtype.is_complex:
+        raise InvalidType(f"{what} of complex values to {x.dtype} ({here()}).")
+    write_tracked(x, viewers, source, index, what)
 
 
 def _set_part(x: Tensor, index: Any, value: Any) -> None:

@@ -1,0 +1,140 @@
+"""Writes in place that derivatives pass through: the graph of the value is updated too.
+
+The memory is written as always. The expression of every tensor that shows it becomes that of its
+new value: where its elements were written, those of what was written, elsewhere its old ones.
+Expressions built before keep the old value, and so do their derivatives.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from tiga.errors import InvalidIndex, InvalidValue
+from tiga.frontends.tensor.build import apply, relabel
+from tiga.frontends.tensor.core import Tensor, address_of
+from tiga.frontends.tensor.fields import indices
+from tiga.frontends.tensor.lazy import Cell, LazyNode, here, leaf
+from tiga.frontends.tensor.selection import astype
+from tiga.frontends.tensor.views import broadcast_to
+from tiga.ops.feature import reshape
+from tiga.ops.pointwise import where
+from tiga.ops.tensor_index import IndexTake
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Type, bool_
+
+
+def is_tracked(viewers: Sequence[Tensor], value: Any) -> bool:
+    """Whether derivatives pass through a write of `value` into the memory of these tensors."""
+    if isinstance(value, Tensor) and value._grad:
+        return True
+    return any(viewer._grad and not viewer._leaf for viewer in viewers)
+
+
+def check_leaves(viewers: Sequence[Tensor], what: str) -> None:
+    """Refuse to make a leaf that derivatives are asked for into a computed value."""
+    for viewer in viewers:
+        if viewer._grad and viewer._leaf:
+            raise InvalidValue(
+                f"{what} into the memory of a leaf that requires derivatives, built at "
+                f"{viewer.where} ({here()}): it would not be a leaf any more. Use x = x + y, or "
+                "write into x.detach() where no derivative is to pass."
+            )
+
+
+def write_tracked(
+    tensor: Tensor, viewers: Sequence[Tensor], value: Tensor, index: Any, what: str
+) -> Tensor:
+    """Write `value` into the part `index` of a tensor (`...`: all of it), and into the graph.
+
+    Args:
+        viewers: all tensors that show the memory, the tensor itself first.
+        value: of the tensor's dtype, and a shape that broadcasts to the part.
+    """
+    check_leaves(viewers, what)
+    buffer, array = tensor._buffer, tensor._array
+    assert buffer is not None
+    if not isinstance(array, np.ndarray):
+        raise InvalidValue(
+            f"{what} that derivatives pass through, on a GPU ({here()}): use tg.where."
+        )
+    try:
+        part = array[index]
+    except IndexError as error:
+        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
+    source = broadcast_to(astype(value, tensor.dtype, copy=False), np.shape(part))
+    written = np.array(source.realize().numpy())
+    fresh = [_new_node(viewer, tensor, index, source) for viewer in viewers]
+    for node in _holders(viewers):
+        _keep(node)
+    array[index] = written
+    buffer.version += 1
+    for viewer, made in zip(viewers, fresh, strict=True):
+        if made is not None:
+            viewer._node, viewer._grad, viewer._leaf = made, True, False
+            viewer._expression = viewer._execution = viewer._plan = None
+        viewer._node.cell = Cell(viewer._array)  # type: ignore[arg-type]
+    shared = viewers if buffer.viewers else ()
+    buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
+    return tensor
+
+
+def _holders(viewers: Sequence[Tensor]) -> list[LazyNode]:
+    """All expressions that show the memory."""
+    buffer = viewers[0]._buffer
+    assert buffer is not None
+    others = [node() for node, _ in buffer.nodes]
+    nodes = (*(viewer._node for viewer in viewers), *others)
+    return list({id(node): node for node in nodes if node is not None}.values())
+
+
+def _keep(node: LazyNode) -> None:
+    """Let what was built from a value keep it: the memory is about to change."""
+    if node.cell is not None:
+        stale = node.cell.stale
+        node.cell = Cell(np.array(node.cell.array))
+        node.cell.stale = stale
+
+
+def _new_node(viewer: Tensor, tensor: Tensor, index: Any, source: Tensor) -> LazyNode | None:
+    """The expression of what a viewer shows after the write; None where nothing of it changed."""
+    if viewer is tensor and index is ...:
+        return _own(reshape(source._node, tensor.shape), source)
+    origin = _origin(viewer, tensor, index)
+    written = origin >= 0
+    if not written.any():
+        return None
+    flat = reshape(source._node, (source.size,))
+    taken = apply(IndexTake(0), flat, indices(np.where(written, origin, 0).reshape(-1)))
+    shaped = reshape(taken, viewer.shape)
+    if written.all():
+        return _own(shaped, source)
+    mask = leaf(written, Type(bool_, written.shape, GLOBAL))
+    return _own(where(mask, shaped, viewer._node), source)
+
+
+def _own(node: Node, source: Tensor) -> LazyNode:
+    """A node of its own: the cell of another tensor's must not become this memory."""
+    if isinstance(node, LazyNode):
+        return LazyNode(node.op, node.inputs, node.type, node.place, node.depth, node.largest)
+    return relabel(node)
+
+
+def _origin(viewer: Tensor, tensor: Tensor, index: Any) -> np.ndarray:
+    """For every element of a viewer the number of the written element that it shows; -1: none."""
+    start = min(address_of(viewer._array), address_of(tensor._array))
+    shown, places = _places(viewer, start), _places(tensor, start)[index]
+    table = np.full(int(max(shown.max(initial=0), places.max(initial=0))) + 1, -1, np.int64)
+    table[places] = np.arange(places.size).reshape(places.shape)
+    return table[shown]
+
+
+def _places(tensor: Tensor, start: int) -> np.ndarray:
+    """Where every element is in memory, counted in elements from `start`."""
+    array = tensor._array
+    assert isinstance(array, np.ndarray)
+    places = np.asarray((address_of(array) - start) // array.itemsize, np.int64)
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        places = places[..., None] + np.arange(extent) * (stride // array.itemsize)
+    return places
