@@ -171,3 +171,53 @@ def test_errors_of_torch_name_the_line():
 
     with pytest.raises(errors.InvalidValue, match=r"test_torch_refusals\.py:\d+"):
         kernel(edge)(graph=GRAPH, src={"x": field(4, 2)})
+
+
+class NarrowedState(tg.Reducer):
+    def identity(self):
+        return 0.0
+
+    def lift(self, m):
+        return m
+
+    def combine(self, a, b):
+        return (a + b).sum(-1)
+
+    def finalize(self, state):
+        return state
+
+
+MESSAGES = {
+    "score of another rank": (tg.softmax(), lambda k, s, p: k.reducer(s.x, s.x.sum(-1)), "scores"),
+    "no score": (tg.softmax(), lambda k, s, p: s.x, r"Softmax takes 2: return `self\.reducer"),
+    "one argument": (tg.softmax(), lambda k, s, p: k.reducer(s.x), r"takes 2 .* got 1"),
+    "nothing": (tg.sum(), lambda k, s, p: None, r"returned None .* expected a tensor"),
+    "a string": (tg.sum(), lambda k, s, p: "x", r"returned 'x' of type str; expected a tensor"),
+    "std of bools": (tg.std(), lambda k, s, p: s.x > 0, r"Std takes .*floating-point.* got bool"),
+    "logsumexp of integers": (tg.logsumexp(), lambda k, s, p: s.x.long(), r"got int64"),
+    "max of bools": (tg.max(), lambda k, s, p: s.x > 0, r"Max takes .* got bool"),
+    "mask of floats": (tg.sum(), lambda k, s, p: tg.mask(s.x, s.x), r"`keep` must hold bools"),
+    "state of another shape": (
+        NarrowedState(), lambda k, s, p: s.x, r"expected float64\[2\], got float64\[\]",
+    ),
+    "tensor times str": (tg.sum(), lambda k, s, p: s.x * p, r"meets the str 'sum' in `mul`"),
+    "list less tensor": (tg.sum(), lambda k, s, p: [p] - s.x, r"meets the list .* in `rsub`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_a_reducer_cannot_take_is_refused_with_the_line(name):
+    chosen, message, reason = MESSAGES[name]
+
+    class Sent(tg.MessagePassing):
+        reducer = chosen
+
+        def edge(self, src, dst, edge, mode):
+            return message(self, src, mode)
+
+    call = {"graph": GRAPH, "src": {"x": field(4, 2)}, "mode": "sum"}
+    with pytest.raises((errors.InvalidType, errors.InvalidValue), match=reason) as caught:
+        Sent()(**call)
+    assert re.match(r".*test_torch_refusals\.py:\d+: ", str(caught.value))
+    with pytest.raises(type(caught.value), match=reason):
+        Sent()(**call)

@@ -1,5 +1,6 @@
 """What a reducer is: messages of a row to one value, as a composition of trace ops."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -69,6 +70,7 @@ class Bound:
     messages: tuple[Any, ...]
 
 
+_TAKES = {"numbers": "an integer or floating-point type", "floats": "a floating-point type"}
 EMPTY_POLICIES = ("default", "identity")
 
 
@@ -82,6 +84,8 @@ class Reducer:
 
     empty: str = field(default="default", kw_only=True)
     arguments: ClassVar[int] = 1
+    takes: ClassVar[str] = "values"
+    """What messages may be: "values" of any type, "numbers" (no bools), or "floats"."""
 
     def __post_init__(self) -> None:
         if self.empty not in EMPTY_POLICIES:
@@ -97,6 +101,22 @@ class Reducer:
                 f"got {len(messages)}."
             )
         return Bound(self, messages)
+
+    def require(self, messages: Sequence[Type]) -> None:
+        """Refuse messages of a type that the reduction is not defined on.
+
+        Raises:
+            InvalidType: a message is no float, or a bool where numbers are ordered.
+        """
+        for of in messages:
+            accepted = {
+                "values": True, "numbers": of.dtype != bool_, "floats": of.dtype.is_float,
+            }  # fmt: skip
+            if not accepted[self.takes]:
+                raise InvalidType(
+                    f"{type(self).__name__} takes messages of {_TAKES[self.takes]}; got "
+                    f"{of.dtype}: convert the message in `edge`, say with `.float()`."
+                )
 
     def rows(self, messages: Messages) -> Node:
         """The row value, in the dtype of the message."""

@@ -57,6 +57,7 @@ class Var(Reducer):
     """
 
     correction: int = field(default=0, kw_only=True)
+    takes = "floats"
 
     def _variance(self, messages: Messages) -> Node:
         (m,) = messages.parts

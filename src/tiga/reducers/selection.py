@@ -20,6 +20,7 @@ class Extremum(Reducer):
     """Shared by maximum and minimum: ties share the derivative evenly; empty rows are 0."""
 
     kind: ClassVar[str]
+    takes = "numbers"
 
     def rows(self, messages: Messages) -> Node:
         (m,) = messages.parts
@@ -49,6 +50,7 @@ class ArgExtremum(Reducer):
     """Shared by argmax and argmin: the position of the first winning edge of each row, int64."""
 
     kind: ClassVar[str]
+    takes = "numbers"
 
     def rows(self, messages: Messages) -> Node:
         (m,) = messages.parts

@@ -36,6 +36,8 @@ def _shifted(messages: Messages, score: Node) -> tuple[Node, Node, Node]:
 class LogSumExp(Reducer):
     """log(sum(exp(message))), without overflow; -inf for an empty row."""
 
+    takes = "floats"
+
     def rows(self, messages: Messages) -> Node:
         (m,) = messages.parts
         _, total, shift = _shifted(messages, m)
@@ -53,6 +55,7 @@ class Softmax(Reducer):
     """
 
     arguments = 2
+    takes = "floats"
 
     def rows(self, messages: Messages) -> Node:
         score, value = messages.parts

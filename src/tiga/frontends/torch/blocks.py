@@ -18,10 +18,11 @@ from tiga.frontends.torch.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
 from tiga.frontends.torch.messages import Addressed, EdgeOrder, address, aggregate
+from tiga.frontends.torch.signature import user_function
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.frontends.torch.unit import unit_of
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.where import line_of, located, user_line
 from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph
 from tiga.trace.node import topological
@@ -294,7 +295,8 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
                 tensors_of(send(kernel, fields, part, params), part.last - part.first)
                 for part in (Part(0, count // 2), Part(count // 2, count))
             ]
-        _require_independent(tensors_of(whole, count), halves)
+        with located(lambda: line_of(user_function(kernel, "edge"))):
+            _require_independent(tensors_of(whole, count), halves)
     torch.set_rng_state(state)
     return math.ceil(3 * allocations.total / count)
 

@@ -23,7 +23,7 @@ from tiga.frontends.torch.recording import recording_clone
 from tiga.frontends.torch.signature import accepts, check_parameters, user_function
 from tiga.frontends.torch.tracer import Recorder, Storage, Traced
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.where import line_of, located, user_line
 from tiga.ops.message import gather
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
@@ -254,8 +254,10 @@ class Attempt:
         recorder.space = relation.edge
         edge = self._bound(clone, "edge")
         views = self.view("src", True), self.view("dst", True), self.view("edge", True)
-        sent = edge(*views, **self.parameters(user_function(kernel, "edge")))
-        rows = aggregate(recorder, relation, kernel.reducer, sent)
+        params = self.parameters(user_function(kernel, "edge"))
+        with located(lambda: self._returned(clone, "edge")):
+            sent = edge(*views, **params)
+            rows = aggregate(recorder, relation, kernel.reducer, sent)
         if user_function(kernel, "node") is MessagePassing.node:
             return rows
         recorder.space = relation.dst
@@ -263,10 +265,15 @@ class Attempt:
         given = tree_map(recorder.wrap, rows)
         types = (n.type for n in leaves(rows))
         self.rows = numbered(rows), tuple((torch_dtype(t.dtype), t.shape) for t in types)
-        made = node(
-            self.view("dst", False), given, **self.parameters(user_function(kernel, "node"))
-        )
-        return tree_map(lambda leaf: to_entities(recorder, leaf, relation.dst, "node"), made)
+        params = self.parameters(user_function(kernel, "node"))
+        with located(lambda: self._returned(clone, "node")):
+            made = node(self.view("dst", False), given, **params)
+            return tree_map(lambda leaf: to_entities(recorder, leaf, relation.dst, "node"), made)
+
+    def _returned(self, clone: Any, name: str) -> str:
+        """The line to blame for what a function returned: of its last op, or its first one."""
+        where = self.recorder.where
+        return line_of(self._bound(clone, name)) if where == "<unknown>" else where
 
     def _bound(self, clone: Any, name: str) -> Any:
         function = user_function(self.request.kernel, name)

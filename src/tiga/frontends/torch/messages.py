@@ -107,7 +107,7 @@ def _reduced(recorder: Recorder, relation: Relation, bound: Bound, masks: Any) -
     takes = getattr(bound.reducer, "arguments", 1)
     if not isinstance(bound.reducer, CustomReducer) and takes != len(bound.messages):
         raise InvalidType(
-            f"{recorder.where}: `edge` returned {len(bound.messages)} message, but "
+            f"`edge` returned {len(bound.messages)} message, but "
             f"{type(bound.reducer).__name__} takes {takes}: return `self.reducer(score, value)`."
         )
     keeps, parts = list(masks), []
@@ -116,6 +116,7 @@ def _reduced(recorder: Recorder, relation: Relation, bound: Bound, masks: Any) -
             keeps.append(message.keep)
             message = message.value
         parts.append(to_entities(recorder, message, relation.edge, "edge"))
+    bound.reducer.require([part.type for part in parts])
     position = None
     if isinstance(bound.reducer, ArgExtremum):
         position = recorder.input(EDGE_ORDER, Type(int64, (), relation.edge), EdgeOrder())
@@ -132,10 +133,7 @@ def _rows(recorder: Recorder, reducer: Reducer, messages: Messages) -> Any:
         from tiga.frontends.torch.custom import custom_rows
 
         return custom_rows(recorder, reducer, messages)
-    try:
-        return reducer.rows(messages)
-    except InvalidValue as error:
-        raise InvalidValue(f"{recorder.where}: {error}") from None
+    return reducer.rows(messages)
 
 
 def _mask(recorder: Recorder, relation: Relation, keeps: list[Any], shape: Any) -> Node:

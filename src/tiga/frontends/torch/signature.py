@@ -6,6 +6,7 @@ from types import MethodType
 from typing import Any
 
 from tiga.errors import InvalidType
+from tiga.frontends.torch.where import line_of
 
 _DECLARED = {
     "edge": ("def edge(self, src, dst, edge)", ("src", "dst", "edge")),
@@ -48,12 +49,7 @@ def check_parameters(kernel: Any, params: Mapping[str, Any]) -> None:
             inspect.signature(getattr(kernel, name)).bind(*ends, **taken)
         except TypeError as error:
             raise InvalidType(
-                f"{_line(function)}: {kind}.{name} cannot be called: {error}. Expected "
+                f"{line_of(function)}: {kind}.{name} cannot be called: {error}. Expected "
                 f"`{declaration}`; parameters beyond these come from keywords of the call, "
                 f"`kernel(graph=..., name=value)`."
             ) from None
-
-
-def _line(function: Any) -> str:
-    code = getattr(function, "__code__", None)
-    return "?" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tiga.errors import InvalidValue, Unfusable
+from tiga.errors import InvalidType, InvalidValue, Unfusable
 from tiga.frontends.torch.aten import TABLE, Call
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.extent import Extent
@@ -66,6 +66,27 @@ class Traced(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _escaped()
+
+
+def _with_tensors_only(name: str) -> Any:
+    compute = getattr(torch.Tensor, name)
+
+    def method(self: Traced, other: Any, *rest: Any) -> Any:
+        # Python would ask the tensor for an index, to repeat a str or list so many times.
+        if isinstance(other, (str, bytes, list, tuple, dict)):
+            raise InvalidType(
+                f"{user_line()}: a tensor meets the {type(other).__name__} {other!r} in "
+                f"`{name.strip('_')}`; expected a tensor or a number. Parameters of the call that "
+                f"are neither are for choosing with `if`."
+            )
+        return compute(self, other, *rest)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    for _form in (f"__{_name}__", f"__r{_name}__"):
+        setattr(Traced, _form, _with_tensors_only(_form))
 
 
 def _escaped() -> Any:

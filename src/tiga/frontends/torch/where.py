@@ -1,12 +1,16 @@
 """The user's line: where in `edge` or `node` an op was asked for."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
 
 import torch
 
 import tiga
+from tiga.errors import TigaError
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(tiga.__file__).parent))
 _PROGRAMS = str(Path(tiga.__file__).parent / "_cli")
@@ -30,3 +34,34 @@ def user_line() -> str:
     while frame is not None and _belongs_to_library(frame.f_code.co_filename):
         frame = frame.f_back
     return "<unknown>" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def line_of(function: Any) -> str:
+    """`file:line` where a function is defined."""
+    code = getattr(function, "__code__", None)
+    return "<unknown>" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+@contextmanager
+def located(where: Callable[[], str]) -> Iterator[None]:
+    """Give errors that name no line of the user's the one they come from; `where` says which it is
+    when they come from no code of the user's."""
+    try:
+        yield
+    except TigaError as error:
+        line = _innermost(error.__traceback__) or where()
+        file, _, _ = line.rpartition(":")
+        if file in str(error):
+            raise
+        raise type(error)(f"{line}: {error}") from None
+
+
+def _innermost(traceback: TracebackType | None) -> str | None:
+    """The innermost line outside torch and Tiga of those below the caller's."""
+    found = None
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        if not _belongs_to_library(filename):
+            found = f"{filename}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return found
