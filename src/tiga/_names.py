@@ -3,7 +3,7 @@
 FUNCTIONS = {
     "tiga.frontends.tensor.execution": ("execution",),
     "tiga.frontends.tensor.snapshot": ("load", "save"),
-    "tiga.frontends.tensor.grids": ("eye", "linspace", "meshgrid"),
+    "tiga.frontends.tensor.grids": ("arange", "eye", "linspace", "meshgrid"),
     "tiga.frontends.tensor.selection": (
         "abs",
         "angle",
@@ -36,7 +36,6 @@ FUNCTIONS = {
         "var",
     ),
     "tiga.frontends.tensor.creation": (
-        "arange",
         "asarray",
         "empty",
         "empty_like",

@@ -351,3 +351,30 @@ def test_empty_tensors() -> None:
     on_both(lambda x: x * 2.0, np.zeros((0, 3), np.float32))
     on_both(lambda x: tg.sum(x, axis=0), np.zeros((0, 3), np.float32))
     on_both(lambda x: tg.concat([x, x]), np.zeros((0, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", [bfloat16, float32, complex64, bool_], ids=str)
+def test_memory_is_shared_by_dlpack(dtype: DType) -> None:
+    x = tg.tensor(np.arange(12).reshape(3, 4), device="cuda").astype(dtype)
+    same = tg.from_dlpack(x.T)
+    assert same.device == "cuda"
+    assert (same.shape, same.strides) == ((4, 3), (1, 4))
+    x.fill_(1)
+    assert same.tolist() == tg.ones((4, 3), dtype=dtype).tolist()
+    if dtype != bfloat16:  # numpy has no such numbers
+        np.testing.assert_array_equal(np.from_dlpack(HostView(x)), np.ones((3, 4), dtype.numpy))
+    del x
+    assert same.tolist() == tg.ones((4, 3), dtype=dtype).tolist()
+
+
+class HostView:
+    """A tensor on a GPU that is asked for on the CPU."""
+
+    def __init__(self, tensor: tg.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.tensor.__dlpack__(dl_device=(1, 0))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0

@@ -137,7 +137,7 @@ def _shifted(op: Any) -> Any:
 
 def _numbered(index: Node, extent: int, batch: Batch) -> Node:
     """Positions of every example in the examples laid end to end."""
-    from tiga.frontends.tensor.creation import arange
+    from tiga.frontends.tensor.grids import arange
 
     shape = index.type.shape
     first: Node = arange(batch.count)._node

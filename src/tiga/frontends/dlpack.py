@@ -1,4 +1,4 @@
-"""Memory shared with other libraries: DLPack both ways, and torch's CPU tensors."""
+"""Memory shared with other libraries: DLPack both ways, and torch's tensors."""
 
 from typing import Any
 
@@ -6,23 +6,39 @@ import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
+from tiga.runtime.device_array import DeviceArray
+from tiga.runtime.dlpack import CUDA, LEGACY_STREAM, exported, imported
 
 CPU_DEVICE = (1, 0)
 """DLPack's name of the CPU."""
 
 
-def array_of(x: Any, copy: bool | None = None) -> np.ndarray:
-    """The numpy array that shares the memory of a DLPack producer on the CPU.
+def device_array_of(x: Any) -> DeviceArray:
+    """The array that shares the memory of a DLPack producer on a GPU; its work so far comes before
+    ours."""
+    from tiga.backends.triton.machine import machine
+
+    return imported(x.__dlpack__(stream=LEGACY_STREAM), machine)
+
+
+def array_of(x: Any, copy: bool | None = None) -> Any:
+    """The array that shares the memory of a DLPack producer on the CPU or on a GPU.
 
     Raises:
-        InvalidType: it is no producer, or not on the CPU.
+        InvalidType: it is no producer, or elsewhere.
     """
     if not hasattr(x, "__dlpack__"):
         raise InvalidType(
             f"from_dlpack expected an object with __dlpack__, got {type(x).__name__}."
         )
-    if hasattr(x, "__dlpack_device__") and tuple(map(int, x.__dlpack_device__())) != CPU_DEVICE:
-        raise InvalidType("from_dlpack expected memory of the CPU; copy it there first.")
+    known = hasattr(x, "__dlpack_device__")
+    place = tuple(map(int, x.__dlpack_device__())) if known else CPU_DEVICE
+    if place[0] == CUDA:
+        return device_array_of(x)
+    if place != CPU_DEVICE:
+        raise InvalidType(
+            "from_dlpack expected memory of the CPU or an NVIDIA GPU; copy it there first."
+        )
     if type(x).__module__.partition(".")[0] == "torch":
         array = array_of_torch(x)
     elif hasattr(x, "_array"):
@@ -38,15 +54,19 @@ def array_of(x: Any, copy: bool | None = None) -> np.ndarray:
     return array
 
 
-def array_of_torch(tensor: Any) -> np.ndarray:
-    """The numpy array that shares the memory of a dense torch tensor on the CPU.
+def array_of_torch(tensor: Any) -> Any:
+    """The array that shares the memory of a dense torch tensor on the CPU or on a GPU.
 
     Raises:
-        InvalidType: it is not dense, not on the CPU, or of a dtype without counterpart.
+        InvalidType: it is not dense, elsewhere, or of a dtype without counterpart.
     """
-    if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided":
-        raise InvalidType(f"from_torch expected a dense tensor on the CPU, got {tensor.device}.")
+    if tensor.device.type not in ("cpu", "cuda") or str(tensor.layout) != "torch.strided":
+        raise InvalidType(
+            f"from_torch expected a dense tensor on the CPU or a GPU, got {tensor.device}."
+        )
     plain = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.device.type == "cuda":
+        return device_array_of(plain)
     if str(plain.dtype) == "torch.bfloat16":
         import torch
 
@@ -55,6 +75,23 @@ def array_of_torch(tensor: Any) -> np.ndarray:
         return plain.numpy()
     except TypeError:
         raise InvalidType(f"from_torch: no Tiga dtype holds {tensor.dtype}.") from None
+
+
+def device_capsule(array: DeviceArray, stream: Any, **options: Any) -> Any:
+    """The DLPack capsule of an array on a GPU. Work that the consumer puts on `stream` comes after
+    ours; asked for on the CPU (`dl_device`), it is a copy."""
+    place = options.get("dl_device")
+    if place is not None and tuple(map(int, place)) == CPU_DEVICE:
+        from tiga.frontends.tensor.placement import to_host
+
+        return capsule(to_host(array), max_version=options.get("max_version"))
+    if options.get("copy"):
+        from tiga.frontends.tensor.placement import duplicate
+
+        array = duplicate(array)
+    if stream not in (None, -1, 0, LEGACY_STREAM):
+        array.machine.lead(stream)
+    return exported(array)
 
 
 def capsule(array: np.ndarray, **options: Any) -> Any:
@@ -72,10 +109,12 @@ def capsule(array: np.ndarray, **options: Any) -> Any:
     return array.__dlpack__(**given)
 
 
-def torch_of(array: np.ndarray) -> Any:
+def torch_of(array: Any) -> Any:
     """The torch tensor that shares an array's memory."""
     import torch
 
+    if isinstance(array, DeviceArray):
+        return torch.from_dlpack(exported(array))
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -30,6 +30,9 @@ class Machine(Protocol):
     def copy(self, to: int, source: int, nbytes: int) -> None: ...
     def synchronize(self) -> None: ...
 
+    def lead(self, stream: int) -> None:
+        """Keep a stream's later work until what was given to this machine is done."""
+
 
 class DeviceMemory:
     """A block of a device's memory, given back with the object. `owner` keeps memory of another

@@ -141,6 +141,15 @@ class DeviceStorage(Storage):
         data = np.ascontiguousarray(data)
         self._driver.copy_in(self.address + offset, data.ctypes.data, data.size)
 
+    def copy_to(self, other: Storage) -> None:
+        if not isinstance(other, DeviceStorage) or other._driver is not self._driver:
+            super().copy_to(other)
+            return
+        self._check(0, self.nbytes)
+        other._check(0, self.nbytes)
+        self._driver.copy_on(0, other.address, self.address, self.nbytes)
+        self._driver.synchronize(0)
+
     def _close(self) -> None:
         self._free()
 

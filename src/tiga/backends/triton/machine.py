@@ -50,6 +50,12 @@ class Gpu(Device):
 
         return launch
 
+    def lead(self, stream: int) -> None:
+        """Keep a stream's later work until what was given to the current one is done."""
+        event = self.record_event()
+        self.driver.wait_event(stream, event)
+        self.driver.close_event(event)
+
 
 class Interpreter:
     """The CPU in the place of a GPU: memory is the host's, and Triton interprets kernels."""
@@ -82,6 +88,9 @@ class Interpreter:
         ctypes.memset(address, 0, nbytes)
 
     def synchronize(self) -> None:
+        """Nothing is under way."""
+
+    def lead(self, stream: int) -> None:
         """Nothing is under way."""
 
     def bind(

@@ -39,12 +39,12 @@ def to_torch_connected(x: Tensor, nodes: list[Node]) -> Any:
     class Native(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *sources: Any) -> Any:
-            return torch_of(x.numpy()).clone()
+            return torch_of(x.realize()._array).clone()
 
         @staticmethod
         def backward(ctx: Any, cotangent: Any) -> Any:
             given = wrap(array_of_torch(cotangent.contiguous()))
             found = vjp([x._node], [given._node], nodes, add, conj)
-            return tuple(None if g is None else torch_of(result(g).numpy()) for g in found)
+            return tuple(None if g is None else torch_of(result(g).realize()._array) for g in found)
 
     return Native.apply(*(node.op.origin for node in nodes))

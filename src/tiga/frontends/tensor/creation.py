@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import (
     DEFAULT_FLOAT,
-    DEFAULT_INT,
     check_dtype,
     result_dtype,
 )
@@ -222,17 +222,25 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """
     from tiga.frontends.dlpack import array_of
 
-    return finish(array_of(x, copy), False, device, shared=True)
+    array = array_of(x, copy)
+    if isinstance(array, np.ndarray):
+        return finish(array, False, device, shared=True)
+    from tiga.frontends.tensor.placement import device_of, duplicate, moved_to
+
+    target = device_of(array) if device is None else check_device(device)
+    if target != device_of(array):
+        return wrap(moved_to(array, target))
+    return wrap(duplicate(array) if copy else array)
 
 
 def from_torch(tensor: Any, *, requires_grad: bool | None = None, connect: bool = False) -> Tensor:
-    """A tensor that shares the memory of a torch tensor on the CPU, strides included.
+    """A tensor that shares the memory of a torch tensor on the CPU or a GPU, strides included.
 
     It inherits `requires_grad` unless told. The two libraries' histories are not connected, unless
     `connect`: then what is computed from it becomes one node of torch's graph by `.to_torch()`.
 
     Raises:
-        InvalidType: its dtype is none of Tiga's, or it is not a dense tensor on the CPU.
+        InvalidType: its dtype is none of Tiga's, or it is not dense, or elsewhere.
 
     Example:
         >>> import torch, tiga as tg
@@ -246,7 +254,21 @@ def from_torch(tensor: Any, *, requires_grad: bool | None = None, connect: bool 
 
         return connected(tensor)
     grad = tensor.requires_grad if requires_grad is None else requires_grad
-    return finish(array_of_torch(tensor), grad, shared=True)
+    return wrap(array_of_torch(tensor)).requires_grad_(grad)
+
+
+def _filled(
+    shape: Extent, value: Any, dtype: DType, make: Any, device: Any, requires_grad: bool
+) -> Tensor:
+    """A leaf of one number (None: not set), made where it is to be; on the CPU by `make`."""
+    target = check_device(device) if device is not None or active() is not None else CPU
+    if target == CPU:
+        return finish(make(_room(shape, dtype), dtype=dtype.numpy), requires_grad, CPU)
+    from tiga.frontends.tensor.placement import filled_on
+
+    array: Any = filled_on(Type(dtype, _shape(shape), GLOBAL), value, target.index)
+    made = wrap(array)
+    return made.requires_grad_() if requires_grad else made
 
 
 def empty(
@@ -260,7 +282,7 @@ def empty(
         (2, 3)
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return finish(np.empty(_room(shape, kind), kind.numpy), requires_grad, device)
+    return _filled(shape, None, kind, np.empty, device, requires_grad)
 
 
 def zeros(
@@ -274,7 +296,7 @@ def zeros(
         [0.0, 0.0]
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return finish(np.zeros(_room(shape, kind), kind.numpy), requires_grad, device)
+    return _filled(shape, 0, kind, np.zeros, device, requires_grad)
 
 
 def ones(
@@ -288,7 +310,7 @@ def ones(
         [1, 1]
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return finish(np.ones(_room(shape, kind), kind.numpy), requires_grad, device)
+    return _filled(shape, 1, kind, np.ones, device, requires_grad)
 
 
 def full(
@@ -307,7 +329,8 @@ def full(
         [7, 7]
     """
     kind = result_dtype(fill_value) if dtype is None else check_dtype(dtype)
-    return finish(np.full(_room(shape, kind), fill_value, kind.numpy), requires_grad, device)
+    make = partial(np.full, fill_value=fill_value)
+    return _filled(shape, fill_value, kind, make, device, requires_grad)
 
 
 def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -355,34 +378,8 @@ def full_like(
     return _like(x, fill_value, dtype, device, requires_grad)
 
 
-def arange(
-    start: Any,
-    /,
-    stop: Any = None,
-    step: Any = 1,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """The numbers from `start` (0 when only one bound is given) up to `stop`, `step` apart.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.arange(1, 7, 2).tolist()
-        [1, 3, 5]
-    """
-    if stop is None:
-        start, stop = 0, start
-    if step == 0:
-        raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
-    floats = any(isinstance(v, float) for v in (start, stop, step))
-    kind = (DEFAULT_FLOAT if floats else DEFAULT_INT) if dtype is None else check_dtype(dtype)
-    return finish(np.arange(start, stop, step).astype(kind.numpy), requires_grad, device)
-
-
 __all__ = [
-    "arange", "asarray", "empty", "empty_like", "from_dlpack", "from_numpy", "from_torch",
+    "asarray", "empty", "empty_like", "from_dlpack", "from_numpy", "from_torch",
     "full", "full_like", "ones", "ones_like", "tensor", "zeros",
     "zeros_like",
 ]  # fmt: skip

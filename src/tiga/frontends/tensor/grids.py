@@ -7,8 +7,39 @@ import numpy as np
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import finish
-from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
+from tiga.frontends.tensor.dtypes import (
+    DEFAULT_FLOAT,
+    DEFAULT_INT,
+    check_dtype,
+    result_dtype,
+)
 from tiga.frontends.tensor.lazy import here
+
+
+def arange(
+    start: Any,
+    /,
+    stop: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from `start` (0 when only one bound is given) up to `stop`, `step` apart.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.arange(1, 7, 2).tolist()
+        [1, 3, 5]
+    """
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
+    floats = any(isinstance(v, float) for v in (start, stop, step))
+    kind = (DEFAULT_FLOAT if floats else DEFAULT_INT) if dtype is None else check_dtype(dtype)
+    return finish(np.arange(start, stop, step).astype(kind.numpy), requires_grad, device)
 
 
 def linspace(
@@ -84,4 +115,4 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     return grids
 
 
-__all__ = ["eye", "linspace", "meshgrid"]
+__all__ = ["arange", "eye", "linspace", "meshgrid"]

@@ -19,7 +19,7 @@ from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import SCALARS, normalize_axis
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.devices import check_device
+from tiga.frontends.tensor.devices import CPU, check_device
 
 Binary = Callable[[Any, Any], Any]
 
@@ -175,6 +175,9 @@ def to_torch(x: Tensor, *, copy: bool = False) -> Any:
 
     if nodes := connected(x) if x._grad else []:
         return to_torch_connected(x, nodes)
+    if x.device != CPU:
+        whole = s.astype(x, x.dtype) if copy else x
+        return torch_of(whole.realize()._array)
     array = x.numpy()
     return torch_of(array.copy() if copy or not array.flags.writeable else array)
 
@@ -183,15 +186,20 @@ def _dlpack(
     x: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
     copy: bool | None = None,
 ) -> Any:  # fmt: skip
-    from tiga.frontends.dlpack import capsule
+    from tiga.frontends.dlpack import capsule, device_capsule
 
+    if x.device != CPU:
+        array: Any = x.realize()._array
+        return device_capsule(
+            array, stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
     if stream is not None:
         raise ValueError("__dlpack__: the CPU has no streams")
     return capsule(x.numpy(), max_version=max_version, dl_device=dl_device, copy=copy)
 
 
 def _dlpack_device(x: Tensor) -> tuple[int, int]:
-    return (1, 0)
+    return (1, 0) if x.device == CPU else (2, x.device.index)
 
 
 def _array_namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:

@@ -14,7 +14,7 @@ from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf, user_place
 from tiga.ops.tensor_transfer import ToDevice
-from tiga.runtime.device_array import DeviceArray, download, upload
+from tiga.runtime.device_array import DeviceArray, DeviceMemory, download, upload
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
 from tiga.types import Type
@@ -112,10 +112,15 @@ def write(target: DeviceArray, values: Array, what: str) -> None:
                 f"{what}: the values are on the CPU and the tensor on {device_of(target)}; move "
                 "them there by name: .to(x.device)."
             )
-        values = to_gpu(np.asarray(values), target.machine.index)
+        values = _number(np.asarray(values), target)
     view: Any = np.broadcast_to(values, target.shape)
     shared = values.memory is target.memory
     copy_into(target, duplicate(view) if shared else view)
+
+
+def _number(value: np.ndarray, like: DeviceArray) -> DeviceArray:
+    """One number beside an array, in a few bytes that no budget counts."""
+    return upload(value, like.machine, DeviceMemory(like.machine, value.nbytes))
 
 
 # programs
@@ -156,6 +161,9 @@ def _place(node: Node, known: dict[int, Device | None]) -> Device | None:
     return device_of(array) if isinstance(array, DeviceArray) or array.size > 1 else None
 
 
-def empty_on(type_: Type, index: int) -> DeviceArray:
-    """Memory on a GPU for a value, its elements not set."""
-    return room(index).array(type_)
+def filled_on(type_: Type, value: Any, index: int) -> DeviceArray:
+    """An array on a GPU with one number in every element; None leaves them as they are."""
+    made = room(index).array(type_)
+    if value is not None:
+        write(made, np.asarray(value, type_.dtype.numpy), "a new tensor")
+    return made

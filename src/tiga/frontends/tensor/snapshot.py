@@ -10,7 +10,7 @@ import numpy as np
 
 from tiga.errors import InvalidFile, InvalidType
 from tiga.frontends.tensor.core import Tensor, contiguous_strides
-from tiga.frontends.tensor.devices import check_device
+from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, here
 from tiga.frontends.tensor.residency import Absent, Layout
 from tiga.runtime.buffer import Buffer
@@ -76,7 +76,7 @@ def load(path: Any, *, device: Any = None, verify: bool = True) -> Any:
 
     Args:
         path: the file.
-        device: only "cpu".
+        device: where the tensors are; on a GPU they are copied at once.
         verify: compare each tensor's checksum at its first use; False saves one pass over it.
 
     Raises:
@@ -84,7 +84,7 @@ def load(path: Any, *, device: Any = None, verify: bool = True) -> Any:
         InvalidFile: it was cut, altered, not written by Tiga, or by a newer version; at the first
             use of a tensor: its bytes were altered.
     """
-    check_device(device)
+    target = check_device(device)
     container = Container(path)
     if container.kind == "graph":
         container.close()
@@ -94,6 +94,10 @@ def load(path: Any, *, device: Any = None, verify: bool = True) -> Any:
     if container.kind not in ("tensor", "dict"):
         raise InvalidFile(f"{path}: holds a {container.kind!r}, which tg.load does not know.")
     tensors = {name: _attach(container, e, verify) for name, e in container.entries.items()}
+    if target != CPU:
+        from tiga.frontends.tensor.placement import to
+
+        tensors = {name: to(tensor, target) for name, tensor in tensors.items()}
     return tensors[_ONE] if container.kind == "tensor" else tensors
 
 
