@@ -3,8 +3,8 @@
 usage: python -m benchmarks.paged [--nodes 25e6] [--sources local] [--budget 2GiB] [--cold]
 
 Makes the file once (25e6 nodes: 6.3 GiB, some minutes) in --folder, where later runs find it;
-remove the folder afterwards. The process that is measured first runs the program on a small graph, so that
-everything is compiled; peak memory is what it holds beyond that, without pages of files.
+remove the folder afterwards. The program is run on a small graph first, so that everything is
+compiled; peak memory is what the process holds beyond that, without pages of files.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,18 +140,19 @@ def measured(path: Path, folder: str, budget: str, cold: bool) -> dict[str, Any]
     seed = torch.ones(1, 1).expand(graph.num_dst, WIDTH)
     traffic = [(0, 0)]
     with Watch() as watch, tg.execution(memory={"host": budget}, spill_dir=folder) as run:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         out = forward(layer, graph, x, w)
         middle = time.perf_counter()
         traffic.append((graph.traffic.read, graph.traffic.written))
         torch.autograd.grad(out, (x, w), seed)
-        end = time.perf_counter()
+        end, cpu = time.perf_counter(), time.process_time() - cpu
         traffic.append((graph.traffic.read, graph.traffic.written))
     (read_forward, _), (read, written) = traffic[1:]
     plans = [line for line in layer.explain().splitlines() if "in a file" in line]
     return {
         "forward_seconds": middle - start,
         "backward_seconds": end - middle,
+        "cpu_seconds": cpu,
         "read": [read_forward, read - read_forward],
         "written": written,
         "peak": watch.most,
@@ -165,12 +166,6 @@ def _warm_up(layer: Any, folder: str) -> None:
     x, w = fields_of(graph)
     with tg.execution(memory={"host": "64MiB"}, spill_dir=folder):
         both(layer, graph, x, w, torch.ones(1, 1).expand(graph.num_dst, WIDTH))
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def main() -> None:

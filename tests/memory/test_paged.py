@@ -202,6 +202,29 @@ def test_scans_over_long_rows(budget: str, stored: Any, tmp_path: Path) -> None:
     assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["random", "local", "gaps"])
+@pytest.mark.parametrize("budget", ["1200KiB", "3MiB"])
+def test_sums_scattered_to_the_other_ends(
+    kind: str, budget: str, stored: Any, tmp_path: Path
+) -> None:
+    """Gradients of scans: four groups of partial sums, 766 KiB, stay in memory."""
+    graph, paged = stored(kind)
+    expected = results(Chain(), graph, *fields())
+    with tg.execution(memory={"host": budget}, spill_dir=tmp_path) as run:
+        found = results(Chain(), paged, *attached(paged, *fields()))
+    assert same(found, expected)
+    assert run.memory_report()["peak_bytes"]["host"] <= parse_size(budget)
+
+
+def test_scattered_sums_that_do_not_fit_or_long_rows_are_refused(stored: Any) -> None:
+    _, paged = stored("local")
+    with tg.execution(memory={"host": "500KiB"}), pytest.raises(OutOfBudget, match="3000 sources"):
+        results(Chain(), paged, *attached(paged, *fields()))
+    _, paged = stored("hubs")
+    with pytest.raises(UnsupportedByBackend, match="more than 4096 edges"):
+        results(Chain(), paged, *attached(paged, *fields()))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_other_dtypes(dtype: torch.dtype, stored: Any) -> None:
     graph, paged = stored("random", dtype)

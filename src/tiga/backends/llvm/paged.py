@@ -7,7 +7,7 @@ the results have the same bits.
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,9 @@ from tiga.backends.llvm.paged_launch import Launcher, Pieces, RowInParts, even_t
 from tiga.backends.llvm.paged_pipeline import Arenas, Helpers, Job, Pipeline
 from tiga.backends.llvm.paged_plan import Limits, Planner, arenas_of, plan_walk, row_spans
 from tiga.backends.llvm.paged_products import Products
+from tiga.backends.llvm.paged_scatters import Sums
 from tiga.backends.llvm.paged_span import LongRow, PagePlan, Span, Spans
 from tiga.backends.llvm.paged_stage import Page, PagedGraph, Stage
-from tiga.errors import UnsupportedByBackend
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
@@ -91,24 +91,25 @@ class PagedRun:
 
     def _walk(self, step: RowStep) -> None:
         program = step.program
-        if program.scatters:
-            raise UnsupportedByBackend(
-                "this program adds to sources from a walk over destinations (a gradient of a "
-                "scan), which needs every source in memory; use `graph.in_memory()`."
-            )
         assert program.relation is not None
         graph = self.graphs[program.relation]
         walk = graph.walks[program.side]
         if program.outer_sums:
             walk = walk.joined(joined_tasks(walk.tasks[:, 0]))
         stage = Stage(program, roles_of(program), graph, walk, self.homes)
-        planner, spans = plan_walk(stage, self.paging.limits)
+        limits, bits = self.paging.limits, walk.dtype.itemsize * 8
+        sums = None
+        if program.scatters:
+            sums = Sums.of(step, len(walk.tasks) - 1, stage.others, limits.nbytes)
+            limits = replace(limits, nbytes=limits.nbytes - sums.total)
+        planner, spans = plan_walk(stage, limits)
         self.plan.add(f"walk, rows = {program.side}", spans)
-        pieces, bits = Pieces(), walk.dtype.itemsize * 8
-        launcher = Launcher(step, bits, self.threads, self.addresses, pieces)
+        launcher = Launcher(step, bits, self.threads, self.addresses, Pieces(), sums)
         jobs = WalkPages(planner, launcher).jobs(spans.pages)
-        self._run(spans, jobs)
+        self._run(spans, jobs, 0 if sums is None else sums.total)
         launcher.totals()
+        if sums is not None:
+            sums.finish(step.variant(bits, 0).address, self.homes, self.threads)
 
     def _rows(self, step: RowStep) -> None:
         program, extent = step.program, self.extents[step.program.space]
@@ -136,9 +137,9 @@ class PagedRun:
         self._run(Spans(spans, arenas_of(stage)), jobs)
         launcher.totals()
 
-    def _run(self, spans: Spans, jobs: Iterable[Job]) -> None:
+    def _run(self, spans: Spans, jobs: Iterable[Job], beside: int = 0) -> None:
         self.pipeline.arenas.provide(spans.arenas, spans.arena_bytes)
-        uncharge = self.paging.charge(spans.whole)
+        uncharge = self.paging.charge(spans.whole + beside)
         try:
             self.pipeline.run(jobs)
         finally:

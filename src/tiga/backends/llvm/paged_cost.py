@@ -153,7 +153,7 @@ class Prices:
         windowed = (hull + 1) * costs.others
         picked = named * costs.picked + (rows + 1) * costs.shared
         picked += _scratch(size, span.edges, word)
-        if windowed <= WASTE * picked:
+        if windowed <= WASTE * picked or self.stage.program.scatters:
             return True, windowed, (hull + 1) * costs.read_others, 0
         found, seeks = _reading(reach.core, size, span.edges, costs.read_others)
         return False, picked, found + rows * costs.read_others * bool(costs.shared), seeks

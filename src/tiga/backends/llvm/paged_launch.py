@@ -1,6 +1,7 @@
 """Launch a row program's kernels on a page."""
 
 import ctypes
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -9,8 +10,11 @@ import numpy as np
 
 from tiga.backends.llvm.executable import RowStep
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
+from tiga.backends.llvm.paged_scatters import Sums, group_bounds
 from tiga.backends.llvm.paged_span import LongRow
 from tiga.backends.llvm.paged_stage import Page
+from tiga.backends.llvm.scatters import SCATTER_GROUPS
+from tiga.errors import UnsupportedByBackend
 from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE, plan_rows
 from tiga.trace.node import Node
 
@@ -86,17 +90,21 @@ NO_SPLIT = Split(*(np.empty(0, np.int64) for _ in fields(Split)))
 @dataclass(frozen=True)
 class Launcher:
     """Runs one step's kernels; `addresses` are those of global values, `pieces` collects partial
-    sums."""
+    sums, `sums` those at the other ends."""
 
     step: RowStep
     bits: int
     threads: int
     addresses: Mapping[Node, int]
     pieces: Pieces
+    sums: Sums | None = None
 
     def page(self, page: Page, tasks: np.ndarray) -> None:
         """All kernels on a page; `tasks` are boundaries of rows."""
         program, count = self.step.program, len(tasks) - 1
+        if self.sums is not None:
+            self._scatter(page, tasks, self.sums)
+            return
         light = page.span.gap > 0
         split = Split.of(page) if page.max_degree > HUB_DEGREE and not light else NO_SPLIT
         hubs, chunks = len(split.hub_rows), len(split.chunk_row)
@@ -116,6 +124,27 @@ class Launcher:
         ]
         launch_sequence(sequence_records(launches), len(launches), self.threads)
         for node, block in sums.items():
+            self.pieces.add(node, block, count)
+
+    def _scatter(self, page: Page, tasks: np.ndarray, sums: Sums) -> None:
+        """A page of tasks of one group: to the kernel, a quarter of all tasks."""
+        if page.max_degree > HUB_DEGREE:
+            raise UnsupportedByBackend(
+                f"this program adds to sources from a walk over destinations (a gradient of a "
+                f"scan); with a node of more than {HUB_DEGREE} edges it does not run on pages. "
+                "Use `graph.in_memory()`."
+            )
+        program, count = self.step.program, len(tasks) - 1
+        totals = {n: _states(n, count) for n in (*program.totals, *program.outer_sums)}
+        named: dict[Any, int] = {("partial", n): b.ctypes.data for n, b in totals.items()}
+        bounds = group_bounds(sums.tasks)
+        named |= sums.slots(bisect(bounds, page.span.first) - 1)
+        named["num_others"] = sums.others
+        counts = Counts(SCATTER_GROUPS * count, 0, 0)
+        table = self.table(page, tasks, NO_SPLIT, counts, named)
+        address = self.step.variant(self.bits, 0).address("rows")
+        launch(address, ctypes.addressof(table), 1, 1)
+        for node, block in totals.items():
             self.pieces.add(node, block, count)
 
     def states(self, hubs: int, chunks: int) -> dict[tuple[str, Node], np.ndarray]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from tiga.backends.llvm.paged_cost import SLACK, Prices, Reach
+from tiga.backends.llvm.paged_scatters import group_bounds
 from tiga.backends.llvm.paged_span import SEEK_COST, LongRow, Span, Spans
 from tiga.backends.llvm.paged_stage import Stage
 from tiga.backends.llvm.split_scans import joined_phases, levels
@@ -72,17 +73,16 @@ class Planner:
         Raises:
             OutOfBudget: one row, or what may not be split, does not fit.
         """
-        last, whole = len(self.tasks) - 1, self.limits.nbytes
-        arenas, best = arenas_of(self.stage), None
+        whole, arenas, best = self.limits.nbytes, arenas_of(self.stage), None
         choices = [(arenas, TARGET), (arenas, whole), (1, whole)]
         for count, target in dict.fromkeys(choices):
             limit = whole // count
-            found = self._try(count, limit, min(target, limit), last)
+            found = self._try(count, limit, min(target, limit))
             if found and (best is None or WORTH * found.cost < best.cost):
                 best = found
             if best and best.cost <= WORTH * self.least_cost:
                 break
-        return best or Spans(tuple(self.cut(0, last, whole, whole)), 1)
+        return best or Spans(self._pages(whole, whole), 1)
 
     @cached_property
     def least_cost(self) -> int:
@@ -91,12 +91,20 @@ class Planner:
         span = self._span(0, len(self.tasks) - 1, reach, False)
         return span.read + span.written + SEEK_COST * span.seeks
 
-    def _try(self, arenas: int, limit: int, target: int, last: int) -> Spans | None:
+    def _try(self, arenas: int, limit: int, target: int) -> Spans | None:
         try:
-            pages = tuple(self.cut(0, last, limit, target))
+            pages = self._pages(limit, target)
         except OutOfBudget:
             return None
         return Spans(pages, max(1, min(arenas, len(pages))))
+
+    def _pages(self, limit: int, target: int) -> tuple[Span | LongRow, ...]:
+        """Those of all tasks; where sums are scattered, groups of tasks have pages of their own."""
+        last = len(self.tasks) - 1
+        bounds = group_bounds(last) if self.stage.program.scatters else [0, last]
+        return tuple(
+            page for low, high in pairwise(bounds) for page in self.cut(low, high, limit, target)
+        )
 
     def cut(
         self, first: int, last: int, limit: int, target: int, sure: bool = False
