@@ -1,14 +1,18 @@
 """Hoist: what depends on one end of the edges only is computed on nodes, before the gather."""
 
 from tiga.ops.base import Pointwise
-from tiga.ops.contract import contract
-from tiga.ops.feature import take
+from tiga.ops.contract import Contract
+from tiga.ops.feature import reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
-from tiga.ops.pointwise import add
+from tiga.ops.pointwise import add, neg, sub
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
 from tiga.types import Space
+
+LEAST_SPLIT = 16
+"""Inner extent from which a product with a sum of both ends' values becomes two products of node
+values. Coordinates are narrower: their differences keep what would cancel between the products."""
 
 MOVABLE = ("contract", "concat", "feature_sum", "feature_max", "feature_min")
 
@@ -37,16 +41,57 @@ def _on_nodes(node: Node, space: Space) -> Node:
     return spread(node.inputs[0], space) if node.op.name == "spread" else node
 
 
-def _split_concat(x: Node, matrix: Node) -> Node:
-    """A product with a concatenation as the sum of the parts' products."""
-    total, start = None, 0
-    for part in x.inputs:
+def _joined(x: Node) -> tuple[Node, ...]:
+    """The values that `x` is along its last axis, one after another; () if it is no such value."""
+    source = x.inputs[0] if x.op.name == "reshape" else x
+    if source.op.name != "concat" or source.op.axis != len(source.type.shape) - 1:
+        return ()
+    if source.type.shape[-1] != x.type.shape[-1]:
+        return ()
+    lead = x.type.shape[:-1]
+    return tuple(_hoist(reshape(p, (*lead, p.type.shape[-1]))) for p in source.inputs)
+
+
+def _terms(x: Node, matrix: Node) -> list[tuple[bool, Node, Node]]:
+    """The products whose sum is `x @ matrix`: whether one is taken away, and its factors."""
+    found, start = [], 0
+    for part in _joined(x):
         stop = start + part.type.shape[-1]
-        rows = take(matrix, 0, tuple(range(start, stop)))
-        product = _hoist(contract(part, rows))
-        total = product if total is None else add(total, product)
+        found += _terms(part, take(matrix, 0, tuple(range(start, stop))))
         start = stop
-    assert total is not None
+    if found:
+        return found
+    if not _is_sum_of_ends(x) or x.type.shape[-1] < LEAST_SPLIT or x.type.dtype.itemsize < 4:
+        return [(False, x, matrix)]
+    first, second = x.inputs
+    taken = x.op.name == "sub"
+    return _terms(first, matrix) + [(t != taken, y, m) for t, y, m in _terms(second, matrix)]
+
+
+def _is_sum_of_ends(x: Node) -> bool:
+    """Whether a value is a sum or difference of values that are each of one end."""
+    return x.op.name in ("add", "sub") and all(
+        n.op.name == "gather" or _is_sum_of_ends(n) for n in x.inputs
+    )
+
+
+def _product(x: Node, matrix: Node, where: str | None) -> Node:
+    """A product of edge values with a matrix, as products of node values where that is possible.
+
+    What one value meets is added up first: one product is left of `x_i @ a + (x_j - x_i) @ b`.
+    """
+    groups: dict[Node, Node] = {}
+    signs: dict[Node, bool] = {}
+    for taken, y, factor in _terms(x, matrix):
+        if y not in groups:
+            groups[y], signs[y] = factor, taken
+        else:
+            groups[y] = (add if taken == signs[y] else sub)(groups[y], factor)
+    order = sorted(groups, key=signs.__getitem__)  # what is taken away comes last
+    products = [_hoist(Contract()(y, groups[y], where=where)) for y in order]
+    total = neg(products[0]) if signs[order[0]] else products[0]
+    for y, product in zip(order[1:], products[1:], strict=True):
+        total = (sub if signs[y] else add)(total, product)
     return total
 
 
@@ -64,13 +109,10 @@ def _hoist(node: Node) -> Node:
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.type.space.kind != "edge" or not node.inputs:
         return None
-    if node.op.name == "contract" and _is_last_axis_concat(inputs[0]):
-        return _split_concat(*inputs)
+    if node.op.name == "contract":
+        x, matrix = inputs
+        return _product(x, matrix, node.where)
     return _hoist(node.op(*inputs, where=node.where))
-
-
-def _is_last_axis_concat(x: Node) -> bool:
-    return x.op.name == "concat" and x.op.axis == len(x.type.shape) - 1
 
 
 def hoist(program: Program) -> Program:
