@@ -13,6 +13,7 @@ import torch
 from torch.autograd import forward_ad
 
 from tiga.frontends.torch.batching import is_batched, per_sample
+from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.unit import Trained, Unit
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
@@ -20,6 +21,7 @@ from tiga.relations.snapshot import Snapshot
 _transforms_active = torch._C._are_functorch_transforms_active
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _forward_mode_enabled = torch._C._is_fwd_grad_enabled
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ def run(
     if not wanted and not watched:
         return unit.plain().run(graph, values, topology)
     token = graph.token() if token is None else token
-    outputs = _apply(Job(unit.training(wanted), graph, token), values)
+    trained = unit.training(wanted, _CPU if graph.paged else device_of(graph))
+    outputs = _apply(Job(trained, graph, token), values)
     return outputs[: len(unit.program.outputs)]
 
 

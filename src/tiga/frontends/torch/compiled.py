@@ -34,6 +34,7 @@ MOST_ITEMS = 4096
 
 FIELD, PARAM, PLACE, SEED, NONE = "field", "param", "place", "seed", "none"
 CONSTANT = "constant"
+_CPU = torch.device("cpu")
 NEEDS_VALUES = "needs values"
 EXAMPLES: dict[type, Any] = {float: 1.5, int: 3}
 """Stand for numbers among the parameters, which may be symbolic, while a program is captured."""
@@ -173,7 +174,7 @@ def _training(text: str, wanted: tuple[int, ...]) -> tuple[str | None, str]:
         full = library.training_text(text, wanted)
         backward = library.backward_of(full, wanted, library.callee(full).floats)
         for program in (full, backward.text):
-            library.callee(program).unit.plain()
+            library.callee(program).unit.plain().compile(_CPU)
     except Unfusable as error:
         return None, f"not fused: {error}"
     return full, ""
@@ -203,7 +204,7 @@ def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str
     captured = variant.captured
     assert variant.unit is not None
     try:
-        variant.unit.plain()
+        variant.unit.plain().compile(_CPU)
     except Unfusable as error:
         return None, f"not fused: {error}"
     numbers = {name for name, description in given if description[0] == "number"}

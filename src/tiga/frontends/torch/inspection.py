@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tiga.backends.triton import report
-from tiga.errors import InvalidValue
+from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.torch.call import Variant, state_of
 from tiga.frontends.torch.gpu import gpu_target
 from tiga.frontends.torch.unit import Runnable
@@ -106,9 +106,16 @@ def _code(runnable: Runnable, kind: str | None) -> str:
 def _explain(runnable: Runnable) -> str:
     if not runnable.ran_on_gpu:
         return runnable.executable.explain()
-    return (
-        f"{runnable.executable.explain()}\non GPUs:\n{report.explain(runnable.gpu_runs.executable)}"
-    )
+    on_gpus = report.explain(runnable.gpu_runs.executable)
+    return f"{_on_cpu(runnable)}\non GPUs:\n{on_gpus}"
+
+
+def _on_cpu(runnable: Runnable) -> str:
+    """What the CPU's kernels would fuse, or why there are none."""
+    try:
+        return runnable.executable.explain()
+    except Unfusable as reason:
+        return f"not for the CPU: {reason}"
 
 
 def _schedules(runnable: Runnable) -> tuple[Any, ...]:

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import torch
 
-from tiga.compiler import executable, normalize
+from tiga.compiler import Compiled, executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
@@ -37,6 +37,9 @@ PARALLEL_ELEMENTS = 32768
 the others costs more, and far more where they share their cores. The results are the same."""
 
 CPU = torch.device("cpu")
+
+Made = TypeVar("Made")
+
 _C_TYPES = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
 
 
@@ -63,11 +66,11 @@ def layout_of(of: Type) -> Layout:
 
 
 class Runnable:
-    """A compiled program with the allocation of its outputs."""
+    """A program with the allocation of its outputs; each device compiles it when it first runs."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.executable = executable(program)
+        self.refused: dict[bool, Unfusable] = {}
         self.outputs = [layout_of(n.type) for n in program.outputs]
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
         self.inputs = [_C_TYPES.get(n.type.dtype.name) for n in program.inputs]
@@ -81,9 +84,36 @@ class Runnable:
         """Whether the relations of the program fix the extents of all its spaces."""
 
     @cached_property
+    def executable(self) -> Compiled:
+        """The program compiled for the CPU."""
+        return self._unless_refused(False, executable)
+
+    @cached_property
     def gpu_runs(self) -> GpuRuns:
         """The runs on GPUs."""
-        return GpuRuns(gpu_executable(self.program))
+        return GpuRuns(self._unless_refused(True, gpu_executable))
+
+    def _unless_refused(self, gpu: bool, compiled: Callable[[Program], Made]) -> Made:
+        if gpu in self.refused:
+            raise self.refused[gpu]
+        try:
+            return compiled(self.program)
+        except Unfusable as reason:
+            self.refused[gpu] = reason
+            raise
+
+    def compile(self, device: torch.device) -> None:
+        """Compile for a device, if that is still to be done.
+
+        Raises:
+            Unfusable: no kernel of that device computes the program.
+        """
+        _ = self.gpu_runs if on_gpu(device) else self.executable
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it was compiled for some device."""
+        return not {"executable", "gpu_runs"}.isdisjoint(vars(self))
 
     @property
     def ran_on_gpu(self) -> bool:
@@ -144,6 +174,7 @@ class Runnable:
     ) -> Callable[[], None]:
         """A launch that computes these outputs from what these values hold then."""
         topology, device = graph.snapshot(), device_of(graph)
+        self.compile(device)
         if on_gpu(device):
             extents = self._sizes(topology)
             return self.gpu_runs.prepare(topology, values, outputs, device, extents)
@@ -197,6 +228,16 @@ class Trained:
         self.derivatives: dict[tuple[int, ...], Derivative] = {}
         self.tangents: dict[tuple[int, ...], tuple[Unit, list[int]]] = {}
         self.lock = threading.Lock()
+        self.ready: set[str] = set()
+        """The kinds of devices that it, and its first gradient, are compiled for."""
+
+    def compile(self, device: torch.device, count: int) -> None:
+        """Compile it for a device, with the gradient of its first `count` outputs."""
+        self.runnable.compile(device)
+        present = tuple(i for i in self.floats if i < count)
+        if present:
+            self.derivative(present).unit.plain().compile(device)
+        self.ready.add(device.type)
 
     def _gradient(self, present: tuple[int, ...]) -> Gradient:
         program = self.runnable.program
@@ -240,57 +281,46 @@ class Unit:
         self.lock = threading.RLock()
         self._plain: Runnable | None = None
         self.trained: dict[tuple[int, ...], Trained] = {}
-        self.refused: dict[tuple[int, ...], Unfusable] = {}
+        self.refused: dict[tuple[tuple[int, ...], str], Unfusable] = {}
 
     def plain(self) -> Runnable:
         """The program alone."""
         if self._plain is None:
             with self.lock:
                 if self._plain is None:
-                    self._plain = self._made_plain()
+                    self._plain = Runnable(self.program)
         return self._plain
 
-    def _made_plain(self) -> Runnable:
-        if () in self.refused:
-            raise self.refused[()]
-        try:
-            return Runnable(self.program)
-        except Unfusable as reason:
-            self.refused[()] = reason
-            raise
-
-    def training(self, wanted: tuple[int, ...]) -> Trained:
-        """The program with what the gradients of these inputs need.
+    def training(self, wanted: tuple[int, ...], device: torch.device) -> Trained:
+        """The program with what the gradients of these inputs need, compiled for a device.
 
         Raises:
-            Unfusable: it, or its first gradient program, cannot be compiled.
+            Unfusable: it, or its first gradient program, cannot be compiled for it.
         """
         found = self.trained.get(wanted)
-        if found is None:
+        if found is None or device.type not in found.ready:
             with self.lock:
-                found = self.trained.get(wanted)
-                if found is None:
-                    found = self.trained[wanted] = self._trained(wanted)
+                found = self._trained(wanted, device)
         return found
 
-    def _trained(self, wanted: tuple[int, ...]) -> Trained:
+    def _trained(self, wanted: tuple[int, ...], device: torch.device) -> Trained:
         """The training form, once its first gradient program is known to compile: a backward pass
         is too late to take another path."""
-        if wanted in self.refused:
-            raise self.refused[wanted]
+        key = (wanted, device.type)
+        if key in self.refused:
+            raise self.refused[key]
         try:
-            made = Trained(self.program, wanted)
-            present = tuple(i for i in made.floats if i < len(self.program.outputs))
-            if present:
-                made.derivative(present).unit.plain()
+            found = self.trained.get(wanted) or Trained(self.program, wanted)
+            found.compile(device, len(self.program.outputs))
         except Unfusable as reason:
-            self.refused[wanted] = reason
+            self.refused[key] = reason
             raise
-        return made
+        return self.trained.setdefault(wanted, found)
 
     def runnables(self) -> list[tuple[str, Runnable]]:
         """Everything compiled so far, with what it is: derivatives of derivatives included."""
-        found = [("forward", self._plain)] if self._plain is not None else []
+        plain = self._plain
+        found = [("forward", plain)] if plain is not None and plain.is_compiled else []
         for trained in list(self.trained.values()):
             found.append(("forward, saving for gradients", trained.runnable))
             for derivative in list(trained.derivatives.values()):
