@@ -161,6 +161,7 @@ MAKERS: dict[str, Callable[[DType], Case]] = {
     "farthest": farthest,
     "largest": largest,
     "edge_network": lambda d: edge_network(d, 16, 32),
+    "edge_network_large": lambda d: edge_network(d, 100, 128),
     "edge_network_small": lambda d: edge_network(d, 3, 5),
     "edge_output": edge_output,
     "total": total,

@@ -63,6 +63,8 @@ def compile_kernel(source: KernelSource, capability: int, aligned: Sequence[bool
     ast = triton.compiler.ASTSource(function(source), signature, {}, attributes)
     # Without fusion of products and sums, what is computed again has the same bits everywhere.
     options = {"num_warps": source.tile.warps, "enable_fp_fusion": False}
+    if source.tile.registers:
+        options["maxnreg"] = source.tile.registers
     return triton.compile(ast, target=GPUTarget("cuda", capability, WARP), options=options)
 
 

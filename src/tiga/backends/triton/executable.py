@@ -11,6 +11,7 @@ from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
 from tiga.backends.triton.launch import RowStep, Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
+from tiga.backends.triton.split import split
 from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import UnsupportedByBackend
@@ -145,6 +146,7 @@ def prepare(
         Unfusable: a value is too wide for any tile.
         UnsupportedByBackend: the plan holds scans over a row's edges.
     """
+    plan = split(plan)
     ordered = ordered_sums(plan)
     steps = tuple(_step(s, ordered, i, choose) for i, s in enumerate(plan.steps))
     return Executable(plan, relations, steps)

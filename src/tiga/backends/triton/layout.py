@@ -26,6 +26,7 @@ class Tile:
     `window` elements of a value's `whole`, where every wide value of the kernel has that size and
     no element depends on another; 0 where values keep their feature axes. `groups` bounds the
     programs that run over all tiles and sum as they go; 0 where each program has one tile.
+    `registers` bounds those of a thread, so that more programs run side by side; 0: no bound.
     """
 
     rows: int
@@ -34,6 +35,7 @@ class Tile:
     whole: int = 0
     window: int = 0
     groups: int = 0
+    registers: int = 0
 
     def __str__(self) -> str:
         features = f", {self.window} of {self.whole} features" if self.windows > 1 else ""

@@ -7,7 +7,7 @@ import numpy as np
 
 from tiga.trace.node import Node
 
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 1024
 """Rows per partial sum of outer products: a fixed order whatever the GPU."""
 
 

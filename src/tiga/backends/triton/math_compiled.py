@@ -163,3 +163,30 @@ def float_to_int64(a):
 def to_bfloat16(a):
     """float32 rounded to nearest even."""
     return a.to(tl.bfloat16)
+
+
+@triton.jit
+def thirds(a):
+    """float32 as the sum of three bfloat16 numbers: the first cut off, so that what is no number
+    stays so, the second rounded, so that the third has either sign."""
+    bits = a.to(tl.int32, bitcast=True)
+    high = (bits & -0x10000).to(tl.float32, bitcast=True)
+    rest = a - high
+    bits = rest.to(tl.int32, bitcast=True) + 0x8000
+    middle = (bits & -0x10000).to(tl.float32, bitcast=True)
+    return high.to(tl.bfloat16), middle.to(tl.bfloat16), (rest - middle).to(tl.bfloat16)
+
+
+@triton.jit
+def matmul_thirds(a, b0, b1, b2):
+    """A float32 matrix times one given by its thirds, on units for bfloat16, as exact as in
+    float32: the products of thirds that float32 would not lose, small ones first. An infinity
+    leaves no number in the small ones, and is right in the large one alone."""
+    a0, a1, a2 = thirds(a)
+    small = tl.dot(a1, b1)
+    small = tl.dot(a2, b0, small)
+    small = tl.dot(a0, b2, small)
+    small = tl.dot(a1, b0, small)
+    small = tl.dot(a0, b1, small)
+    small = tl.where(small == small, small, 0.0)
+    return tl.dot(a0, b0, small)

@@ -27,14 +27,16 @@ from tiga.backends.triton.math_compiled import (
     maximum,
     minimum,
     multiply,
+    thirds,
 )
 
 __all__ = [
     "acos", "acosh", "argmax_of", "argmax_wins", "argmin_of", "argmin_wins", "asin", "asinh",
-    "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "erfc", "exp", "expm1", "float_to_int32", "float_to_int64", "floor_div", "fmod", "hypot",
-    "int_div", "int_floor_div", "int_maximum", "int_minimum", "int_rem", "int_remainder", "log",
-    "log10", "log1p", "log2", "logaddexp", "matmul_add", "maximum", "minimum", "multiply", "nextafter", "pow",
-    "remainder", "rint", "sin", "sinh", "tan", "tanh", "to_bfloat16", "trunc",
+    "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "erfc", "exp", "expm1",
+    "float_to_int32", "float_to_int64", "floor_div", "fmod", "hypot", "int_div", "int_floor_div",
+    "int_maximum", "int_minimum", "int_rem", "int_remainder", "log", "log1p", "log2", "log10",
+    "logaddexp", "matmul_add", "matmul_thirds", "maximum", "minimum", "multiply", "nextafter",
+    "pow", "remainder", "rint", "sin", "sinh", "tan", "tanh", "thirds", "to_bfloat16", "trunc",
 ]  # fmt: skip
 
 
@@ -78,3 +80,9 @@ _round_bfloat16 = _on_data(_nearest_bfloat16)
 def to_bfloat16(a: tl.tensor) -> tl.tensor:
     """float32 rounded to nearest even; the interpreter by itself rounds towards zero."""
     return _round_bfloat16(a).to(tl.bfloat16)
+
+
+def matmul_thirds(a: tl.tensor, b0: tl.tensor, b1: tl.tensor, b2: tl.tensor) -> tl.tensor:
+    """A float32 matrix times one given by its thirds."""
+    b = b0.to(tl.float32) + b1.to(tl.float32) + b2.to(tl.float32)
+    return tl.dot(a, b, input_precision="ieee")

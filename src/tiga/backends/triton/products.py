@@ -1,9 +1,11 @@
 """Products of values with a matrix in memory, and sums of outer products of edge values.
 
-Both run on matrix units where all extents reach 16, in full precision of their dtype.
+Both run on matrix units where all extents reach 16, in full precision of their dtype: float32 in
+parts of bfloat16, as a product in float32 itself takes its operands from registers and spills them.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass, replace
 
 from tiga.backends.triton.arithmetic import Term, dtype_text, literal, number_text, typed
 from tiga.backends.triton.block import Block
@@ -11,10 +13,13 @@ from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, round_to, store
 from tiga.backends.triton.layout import padded
 from tiga.backends.triton.writer import Value, Writer
 from tiga.trace.node import Node
-from tiga.types import DType, Shape, float64
+from tiga.types import DType, Shape, float32, float64
 
 LEAST = 16
 """Matrix units take no smaller extents."""
+
+LARGEST_WHOLE = 8192
+"""Elements of a matrix that is kept for a whole kernel: its thirds take 48 KiB of shared memory."""
 
 
 def _masked(writer: Writer, value: Value, shape: Shape) -> Value:
@@ -44,43 +49,115 @@ def _as_matrix(writer: Writer, block: Block, value: Value, shape: Shape, hint: s
 
 def _matrix(writer: Writer, pointer: str, node: Node) -> Value:
     """A whole matrix [K, M], loaded once per kernel, padding zero."""
-    inner, outer = node.type.shape
-    k, m = padded(inner), padded(outer)
-    rows, columns = f"tl.arange(0, {k})[:, None]", f"tl.arange(0, {m})[None, :]"
-    conditions = [f"({rows} < {inner})"] * (k != inner) + [f"({columns} < {outer})"] * (m != outer)
-    mask = f", mask={' & '.join(conditions)}, other=0" if conditions else ""
-    dtype = node.type.dtype
-    wide = f".to({dtype_text(dtype.compute)})" if dtype != dtype.compute else ""
-    text = f"tl.load({pointer} + {rows} * {outer} + {columns}{mask}){wide}"
-    name = writer.once(("matrix", node), "matrix", text)
-    return Value(Term(name, dtype.compute), (k, m))
+    k, m = map(padded, node.type.shape)
+    if ("matrix", node) not in writer.shared:
+        rows = f"tl.arange(0, {k})[:, None]"
+        loaded = _rows_of(
+            writer, writer.prologue, pointer, node, rows, (k, m), k != node.type.shape[0]
+        )
+        writer.shared["matrix", node] = loaded.text
+    name = writer.shared["matrix", node]
+    return Value(Term(name, node.type.dtype.compute), (k, m))
 
 
-def _dot(a: Value, b: Value, dtype: DType, transpose: bool = False) -> str:
-    """a @ b, or its transpose @ b, accumulated in the compute dtype."""
-    left, right = stored(a.term, dtype).text, stored(b.term, dtype).text
-    left = f"tl.trans({left})" if transpose else left
-    return f'tl.dot({left}, {right}, input_precision="ieee")'
+@dataclass(frozen=True)
+class Factor:
+    """The right factor of a product on matrix units: its text, or those of its thirds."""
+
+    texts: tuple[str, ...]
+
+    @property
+    def transposed(self) -> "Factor":
+        return Factor(tuple(f"tl.trans({text})" for text in self.texts))
+
+    def times(self, left: str) -> str:
+        """A matrix times this one."""
+        if len(self.texts) == 1:
+            return f"tl.dot({left}, {self.texts[0]})"
+        return f"matmul_thirds({left}, {', '.join(self.texts)})"
+
+
+def _factor(writer: Writer, block: Block, value: Value, dtype: DType, key: Hashable) -> Factor:
+    """A matrix in registers as the right factor of products in `dtype`."""
+    if dtype != float32:
+        return Factor((stored(value.term, dtype).text,))
+    if key in writer.thirds:
+        return Factor(writer.thirds[key])
+    names = tuple(writer.names.fresh(f"{value.text}_{part}") for part in ("high", "middle", "low"))
+    block.add(f"{', '.join(names)} = thirds({value.text})")
+    if key is not None:
+        writer.thirds[key] = names
+    return Factor(names)
 
 
 def _fits_units(dtype: DType, *extents: int) -> bool:
     return dtype != float64 and min(extents) >= LEAST
 
 
-def multiply(evaluator: Evaluator, block: Block, node: Node, x: Value, pointer: str) -> Value:
-    """x [..., K] times a matrix [K, M] at `pointer`."""
-    writer = evaluator.writer
+def multiply(
+    evaluator: Evaluator, block: Block, node: Node, x: Value, array: Callable[[Node], str],
+    matrices: Collection[Node],
+) -> Value:  # fmt: skip
+    """x [..., K] times a matrix [K, M]. `array` gives the pointer to a matrix, `matrices` are all
+    that the kernel multiplies with: one that is the transpose of another is no second one."""
+    writer, matrix = evaluator.writer, node.inputs[1]
     source, dtype = node.inputs[0].type.shape, node.type.dtype
     left = _as_matrix(writer, block, x, source, "factor")
-    right = _matrix(writer, pointer, node.inputs[1])
-    (count, k), m = left.dims, right.dims[1]
-    if _fits_units(dtype, count, k, m):
-        text = _dot(left, right, dtype)
+    (count, k), m = left.dims, padded(matrix.type.shape[1])
+    if _fits_units(dtype, count, k, m) and k * m > LARGEST_WHOLE:
+        text = _sliced(writer, block, left, array(matrix), matrix, dtype)
+    elif _fits_units(dtype, count, k, m):
+        turned = is_transpose(matrix) and matrix.inputs[0] in matrices
+        base = matrix.inputs[0] if turned else matrix
+        value = _matrix(writer, array(base), base)
+        factor = _factor(writer, writer.prologue, value, dtype, base)
+        text = (factor.transposed if turned else factor).times(stored(left.term, dtype).text)
     else:
-        text = _sum_of_products(writer, block, left, right)
+        text = _sum_of_products(writer, block, left, _matrix(writer, array(matrix), matrix))
     dims = (*x.dims[:2], *map(padded, node.type.shape))
     value = Value(Term(f"tl.reshape({text}, {list(dims)})", dtype.compute), dims)
     return writer.named(block, "product", replace(value, term=round_to(value.term, dtype)))
+
+
+def _sliced(
+    writer: Writer, block: Block, left: Value, pointer: str, matrix: Node, dtype: DType
+) -> str:
+    """A product with a large matrix, a slice of its rows at a time."""
+    (count, k), (inner, outer) = left.dims, matrix.type.shape
+    m = padded(outer)
+    depth = max(LEAST, LARGEST_WHOLE // m)
+    total, step = writer.names.fresh("product"), writer.names.fresh("slice")
+    block.add(f"{total} = tl.full([{count}, {m}], 0.0, {dtype_text(left.dtype)})")
+    parts = writer.names.fresh("parts")
+    block.add(f"{parts} = tl.reshape({left.text}, [{count}, {k // depth}, {depth}])")
+    loop = Block()
+    here = f"tl.arange(0, {k // depth})[None, :, None] == {step}"
+    part = Term(f"tl.sum(tl.where({here}, {parts}, 0.0), 1)", left.dtype)
+    rows = f"({step} * {depth} + tl.arange(0, {depth}))[:, None]"
+    value = _rows_of(writer, loop, pointer, matrix, rows, (depth, m), depth * (k // depth) != inner)
+    factor = _factor(writer, loop, value, dtype, None)
+    loop.add(f"{total} += {factor.times(stored(part, dtype).text)}")
+    block.nest(f"for {step} in range({k // depth}):", loop)
+    return total
+
+
+def _rows_of(
+    writer: Writer, block: Block, pointer: str, matrix: Node, rows: str, dims: tuple[int, int],
+    cut: bool,
+) -> Value:  # fmt: skip
+    """Some rows of a matrix, padding zero."""
+    (inner, outer), dtype = matrix.type.shape, matrix.type.dtype
+    columns = f"tl.arange(0, {dims[1]})[None, :]"
+    conditions = [f"({rows} < {inner})"] * cut + [f"({columns} < {outer})"] * (dims[1] != outer)
+    mask = f", mask={' & '.join(conditions)}, other=0" if conditions else ""
+    wide = f".to({dtype_text(dtype.compute)})" if dtype != dtype.compute else ""
+    text = f"tl.load({pointer} + {rows} * {outer} + {columns}{mask}){wide}"
+    return writer.named(block, "matrix", Value(Term(text, dtype.compute), dims))
+
+
+def is_transpose(matrix: Node) -> bool:
+    """Whether a matrix is another with its axes exchanged."""
+    return matrix.op.name == "permute" and matrix.op.axes == (1, 0)
 
 
 def _sum_of_products(writer: Writer, block: Block, left: Value, right: Value) -> str:
@@ -117,7 +194,9 @@ def outer_sum(
     (count, k), m = left.dims, right.dims[1]
     dtype = node.inputs[0].type.dtype
     if _fits_units(dtype, count, k, m):
-        block.add(f"{total} += {_dot(left, right, dtype, transpose=True)}")
+        factor = _factor(writer, block, right, dtype, None)
+        text = f"tl.trans({stored(left.term, dtype).text})"
+        block.add(f"{total} += {factor.times(text)}")
         return
     inner, step = Block(), writer.names.fresh("edge")
     pick = f"tl.arange(0, {count})[:, None] == {step}"

@@ -68,7 +68,7 @@ def _why(step: RowStep) -> str:
     parts = [f"widest value {known.whole or known.elements} elements, {known.read_size} bytes each"]
     if step.tiles:
         parts += sorted({why(step.program, degrees, t) for degrees, t in step.tiles.items()})
-    if known.has_products:
+    if known.num_products:
         parts.append("products with a matrix")
     if known.has_totals:
         parts.append("sums over all rows in a fixed number of pieces")

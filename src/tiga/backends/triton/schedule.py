@@ -29,9 +29,16 @@ TOTAL_GROUPS = 2048
 OUTER_GROUPS = 256
 """Pieces of a sum of outer products, which are whole matrices."""
 
-PRODUCT_ENTITIES = 32
-"""Edges of a tile whose values meet a matrix: twice as many spill registers, which takes 15 times
-as long; half as many, and Triton 3.6 cannot compile some kernels."""
+PRODUCT_ENTITIES = 64
+"""Edges of a tile whose values meet a matrix: what one instruction of four warps multiplies. More
+would not fit the registers beside the sums."""
+
+PRODUCT_WIDTH = 128
+"""Elements of an edge's value up to which so many edges fit."""
+
+LONE_REGISTERS = 168
+"""Registers of a thread with which three programs of four warps run side by side: kernels with a
+lone product of small values keep within them, others would spill."""
 
 MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", "constant")
 
@@ -45,19 +52,24 @@ class Facts:
     elements: int
     itemsize: int
     read_size: int
-    has_products: bool
+    num_products: int
     has_totals: bool
     has_edges: bool
 
 
 def in_registers(program: RowProgram) -> list[Node]:
     """The nodes that kernels hold in registers: all but the matrices of products."""
-    nodes = cone(program)
-    matrices = {n.inputs[1] for n in nodes if n.op.name == "contract"}
-    return [n for n in nodes if n not in matrices and n.op.name != "outer_sum"]
+    matrices = {n.inputs[1] for n in products(program)}
+    return [n for n in cone(program) if n not in matrices and n.op.name != "outer_sum"]
 
 
-def _is_window_safe(node: Node) -> bool:
+def products(program: RowProgram) -> list[Node]:
+    """The products with a matrix that kernels compute: others are arrays that they read."""
+    reads = set(program.reads)
+    return [n for n in cone(program) if n.op.name == "contract" and n not in reads]
+
+
+def is_window_safe(node: Node) -> bool:
     """Whether an element of the result depends on the same element of wide operands only."""
     if isinstance(node.op, Pointwise) or node.op.name in MOVES_BETWEEN:
         return True
@@ -69,7 +81,8 @@ def _is_window_safe(node: Node) -> bool:
 def flat_size(program: RowProgram, nodes: list[Node]) -> int:
     """The one size above 1 that all values share if their axes may be forgotten; 1 if all are
     single numbers; 0 where axes matter."""
-    if program.outer_sums or not all(map(_is_window_safe, nodes)):
+    made = set(nodes).difference(program.reads)
+    if program.outer_sums or not all(map(is_window_safe, made)):
         return 0
     sizes = {n.type.size for n in nodes} - {1}
     return sizes.pop() if len(sizes) == 1 else int(not sizes)
@@ -83,14 +96,18 @@ def facts(program: RowProgram) -> Facts:
         raise Unfusable(f"{tables[0].op.name}: kernels of this backend look up no tables")
     whole = flat_size(program, nodes)
     itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
-    shapes = [n.type.shape for n in nodes] + [n.type.shape for n in program.outer_sums]
-    widest = max((int(np.prod([padded(e) for e in s])) for s in shapes), default=1)
+    widest = max((_padded_size(n) for n in nodes), default=1)
     if not whole:
-        check_size(widest, "a row program's widest value")
+        largest = max(widest, *(_padded_size(n) for n in program.outer_sums), 1)
+        check_size(largest, "a row program's widest value")
     read = max((n.type.dtype.itemsize for n in program.reads), default=4)
-    products = bool(program.outer_sums) or any(n.op.name == "contract" for n in nodes)
+    count = len(program.outer_sums) + len(products(program))
     totals = bool(program.totals or program.outer_sums)
-    return Facts(whole, widest, itemsize, read, products, totals, program.relation is not None)
+    return Facts(whole, widest, itemsize, read, count, totals, program.relation is not None)
+
+
+def _padded_size(node: Node) -> int:
+    return int(np.prod([padded(extent) for extent in node.type.shape]))
 
 
 def _window(known: Facts) -> int:
@@ -102,9 +119,8 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
     known = facts(program)
     window = _window(known)
     width = window or known.elements
-    if known.has_products:
-        groups = OUTER_GROUPS if known.has_totals else 0
-        return Tile(PRODUCT_ENTITIES // 16, 16, 4, known.whole, window, groups)
+    if known.num_products:
+        return _product_tile(known)
     # Features that meet one another across lanes leave fewer registers for values.
     mixes = known.whole == 0
     warps = (2 if mixes else 1) if width <= WARP * THREAD_ELEMENTS else 4
@@ -118,6 +134,16 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
     lanes = 2 if mixes and width >= WARP else _edge_lanes(width, width * known.read_size, degree)
     edges = min(lanes, entities)
     return Tile(entities // edges, edges, warps, known.whole, window, groups)
+
+
+def _product_tile(known: Facts) -> Tile:
+    """Enough edges for matrix units, few of each row: its last step leaves few places empty."""
+    places = PRODUCT_ENTITIES * 4 // max(known.itemsize, 4)
+    entities = max(16, places * PRODUCT_WIDTH // max(known.elements, PRODUCT_WIDTH))
+    groups = OUTER_GROUPS if known.has_totals else 0
+    lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
+    warps = 4 if known.elements <= 64 else 8
+    return Tile(entities // 2, 2, warps, groups=groups, registers=LONE_REGISTERS if lone else 0)
 
 
 def _edge_lanes(width: int, row_bytes: int, degree: int) -> int:

@@ -5,6 +5,7 @@ for are written before the loop over edges, as that is appended when it is compl
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from tiga.backends.triton.evaluate import (
     stored,
 )
 from tiga.backends.triton.layout import box_map, padded
+from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
@@ -58,6 +60,11 @@ class KernelScope:
         if node in self.reads:
             return self.load(self.block, node, Entity("0", None, (1, 1)))
         return self.evaluator.op(self.block, node, [self.value(n) for n in node.inputs])
+
+    @cached_property
+    def matrices(self) -> frozenset[Node]:
+        """The matrices of the program's products."""
+        return frozenset(n.inputs[1] for n in products_of(self.program))
 
     # memory
 
@@ -275,9 +282,10 @@ def within_entity(scope: Scope, node: Node) -> Value:
     """An op on values of one scope."""
     kernel = scope.kernel
     if node.op.name == "contract":
-        x, matrix = node.inputs
-        pointer = kernel.array(matrix)
-        return products.multiply(kernel.evaluator, scope.block, node, scope.value(x), pointer)
+        x = scope.value(node.inputs[0])
+        return products.multiply(
+            kernel.evaluator, scope.block, node, x, kernel.array, kernel.matrices
+        )
     if is_movement(node) and not kernel.writer.tile.is_flat:
         return _moved(scope, node)
     return kernel.evaluator.op(scope.block, node, [scope.value(n) for n in node.inputs])

@@ -72,6 +72,7 @@ class Writer:
     parameters: dict[Hashable, Parameter] = field(default_factory=dict)
     shared: dict[Hashable, str] = field(default_factory=dict)
     tables: list[int] = field(default_factory=list)
+    thirds: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
 
     def parameter(self, key: Hashable, hint: str, type_: str) -> str:
         """The name of a parameter, declared at its first use."""

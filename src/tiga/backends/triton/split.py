@@ -1,0 +1,184 @@
+"""Split row programs of which kernels compute the parts better than the whole.
+
+Sums of outer products get a walk of their own: a matrix of sums beside the products and sums of
+rows takes more registers than there are. Totals of walks with products get a step of their own: a
+program with few tiles in turn hides less of what it waits for. Values of rows that mix features,
+before or after a walk whose edge values do not, get steps too: then the walk may take windows.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tiga.backends.triton.schedule import (
+    flat_size,
+    in_registers,
+    is_window_safe,
+    products,
+)
+from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
+from tiga.passes.schedule import cone
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Space
+
+FREE = ("input", "constant", "degree", "spread")
+"""Ops whose values every kernel has without an array that a step must store for it."""
+
+
+def split(plan: Plan) -> Plan:
+    """An equal plan of the steps that kernels are written for."""
+    steps = [part for step in plan.steps for part in _parts(step)]
+    return replace(plan, steps=tuple(steps))
+
+
+def _parts(step: Step) -> list[Step]:
+    if not isinstance(step, RowProgram) or step.relation is None or step.scans or step.scatters:
+        return [step]
+    walks = [part for walk in _outer_apart(step) for part in _totals_apart(walk)]
+    return [part for walk in walks for part in _mixing_apart(walk)]
+
+
+# what a step reads
+
+
+def _evaluated(goals: Iterable[Node], reads: set[Node]) -> list[Node]:
+    """What goals are made of, down to arrays and to what loops over edges leave at the row."""
+    seen: dict[Node, None] = {}
+    stack = list(goals)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            stop = node in reads or node.op.name in (*ROW_RESULTS, "reduce_all")
+            stack.extend(() if stop else node.inputs)
+    return list(seen)
+
+
+def _with_reads(program: RowProgram, arrays: Iterable[Node]) -> RowProgram:
+    """The program with those of `arrays` for its reads that it does read."""
+    known = tuple(dict.fromkeys(arrays))
+    needed = set(cone(replace(program, reads=known)))
+    return replace(program, reads=tuple(n for n in known if n in needed))
+
+
+# sums of outer products
+
+
+def _outer_apart(program: RowProgram) -> list[RowProgram]:
+    """The walk without its sums of outer products, and one with these alone."""
+    if not program.outer_sums or not (program.stores or program.totals):
+        return [program]
+    reads = set(program.reads)
+    goals = [n for node in program.outer_sums for n in node.inputs]
+    kept = [
+        n.inputs[0]
+        for n in _evaluated(goals, reads)
+        if n.op.name == "gather" and _needs_walk(n.inputs[0], reads)
+    ]
+    phases = tuple(replace(phase, outer_sums=()) for phase in program.phases)
+    while phases and phases[-1] == Phase(()):
+        phases = phases[:-1]
+    stores = tuple(dict.fromkeys((*program.stores, *kept)))
+    rest = _with_reads(replace(program, phases=phases, stores=stores), program.reads)
+    alone = replace(
+        program, phases=(Phase((), outer_sums=program.outer_sums),), stores=(), totals=()
+    )
+    return [rest, _with_reads(alone, (*program.reads, *kept))]
+
+
+def _needs_walk(node: Node, reads: set[Node]) -> bool:
+    """Whether a value of a row depends on what a loop over the row's edges leaves."""
+    if node in reads:
+        return False
+    return any(n.op.name in ROW_RESULTS and n not in reads for n in _evaluated([node], reads))
+
+
+# totals
+
+
+def _totals_apart(program: RowProgram) -> list[RowProgram]:
+    """A walk with products that stores what its totals add up, and rows that do."""
+    if program.relation is None or not program.totals or not products(program):
+        return [program]
+    values = tuple(n.inputs[0] for n in program.totals)
+    stores = tuple(dict.fromkeys((*program.stores, *values)))
+    walk = _with_reads(replace(program, stores=stores, totals=()), program.reads)
+    return [walk, _plain_rows(program, program.totals, program.space, values)]
+
+
+# values of rows that mix features
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The values of nodes around a walk with features of size `whole`, told apart."""
+
+    reads: set[Node]
+    whole: int
+
+    def is_plain(self, node: Node) -> bool:
+        """Whether the walk may evaluate the value of a node in windows of features."""
+        return all(
+            n.type.size in (1, self.whole)
+            and (n in self.reads or n.op.name in ROW_RESULTS or is_window_safe(n))
+            for n in _evaluated([node], self.reads)
+        )
+
+    def before(self, node: Node) -> dict[Node, None]:
+        """The values that a step before the walk makes for this one."""
+        if node in self.reads or self.is_plain(node):
+            return {}
+        if not _needs_walk(node, self.reads):
+            return {node: None}
+        return {n: None for child in node.inputs for n in self.before(child)}
+
+    def border(self, node: Node) -> dict[Node, None]:
+        """The values that a step after the walk needs of it for this one."""
+        if node in self.reads or node.op.name in FREE or node.type.space == GLOBAL:
+            return {}
+        if _needs_walk(node, self.reads) and self.is_plain(node):
+            return {node: None}
+        return {n: None for child in node.inputs for n in self.border(child)}
+
+
+def _mixing_apart(program: RowProgram) -> list[RowProgram]:
+    """Rows before, the walk, rows after."""
+    if program.relation is None or flat_size(program, in_registers(program)):
+        return [program]
+    edges = [n for phase in program.phases for n in phase.edge_values]
+    reads = set(program.reads)
+    whole = max((n.type.size for n in edges), default=1)
+    rows = _Rows(reads, whole)
+    gathered = [n.inputs[0] for n in _evaluated(edges, reads) if n.op.name == "gather"]
+    before = tuple(dict.fromkeys(n for source in gathered for n in rows.before(source)))
+    rows = _Rows(reads.union(before), whole)
+    after = tuple(n for n in (*program.stores, *program.totals) if not rows.is_plain(_value(n)))
+    border = [n for goal in after for n in rows.border(_value(goal))]
+    stores = tuple(dict.fromkeys((*(n for n in program.stores if n not in after), *border)))
+    totals = tuple(n for n in program.totals if n not in after)
+    walk = replace(program, stores=stores, totals=totals)
+    walk = _with_reads(walk, (*program.reads, *before))
+    if not flat_size(walk, in_registers(walk)):
+        return [program]
+    first = [_plain_rows(program, before, space) for space in _spaces(before)]
+    last = [_plain_rows(program, after, program.space, (*before, *border))] if after else []
+    return [*first, walk, *last]
+
+
+def _value(goal: Node) -> Node:
+    """What a step evaluates at its rows for a store or a total."""
+    return goal.inputs[0] if goal.op.name == "reduce_all" else goal
+
+
+def _spaces(nodes: Iterable[Node]) -> list[Space]:
+    return list(dict.fromkeys(n.type.space for n in nodes))
+
+
+def _plain_rows(
+    program: RowProgram, goals: Iterable[Node], space: Space, arrays: Iterable[Node] = ()
+) -> RowProgram:
+    """A step without a walk that computes those goals that are of a space."""
+    own = [n for n in goals if n.type.space == space or n.op.name == "reduce_all"]
+    totals = tuple(n for n in own if n.op.name == "reduce_all")
+    stores = tuple(n for n in own if n.op.name != "reduce_all")
+    made = RowProgram(space, None, "dst", (), stores, totals, ())
+    return _with_reads(made, (*program.reads, *arrays))
