@@ -17,6 +17,8 @@ from tiga._cli.measure import Step, rise
 
 NUM_NODES, DEGREE, WIDTH = 20_000, 100, 64
 REDUCERS = ("sum", "mean", "max", "min", "prod")
+USERS = {"decay": "Decay", "moments": "Moments"}
+"""Reducers of `benchmarks.user_reducers`, which are folded edge by edge."""
 TORCH_NAME = {"max": "amax", "min": "amin", "prod": "prod", "mean": "mean", "sum": "sum"}
 
 
@@ -35,9 +37,11 @@ def _floor(graph: Csr, reducer: str, dtype: torch.dtype) -> Step:
 
 def _tiga(graph: Csr, reducer: str, dtype: torch.dtype) -> Step:
     import tiga as tg
+    from benchmarks import user_reducers
     from benchmarks.programs import EdgeDifference, tiga_graph
 
-    kernel = EdgeDifference(getattr(tg, reducer)())
+    own = getattr(user_reducers, USERS[reducer]) if reducer in USERS else getattr(tg, reducer)
+    kernel = EdgeDifference(own())
 
     def step(graph: object, x: torch.Tensor, seed: torch.Tensor) -> object:
         run = with_gradient(lambda x: kernel(graph=graph, ndata={"x": x}))
@@ -74,7 +78,7 @@ WAYS: dict[str, Callable[[Csr, str, torch.dtype], Step]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("way", choices=WAYS)
-    parser.add_argument("reducer", choices=REDUCERS)
+    parser.add_argument("reducer", choices=(*REDUCERS, *USERS))
     parser.add_argument("dtype", choices=("float32", "bfloat16", "float16", "float64"))
     options = parser.parse_args()
     graph = regular(NUM_NODES, DEGREE)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.harness import Options
-from benchmarks.memory_child import DEGREE, NUM_NODES, REDUCERS, WIDTH
+from benchmarks.memory_child import DEGREE, NUM_NODES, REDUCERS, USERS, WIDTH
 from benchmarks.processes import ChildFailed, run_child
 from benchmarks.results import TIGA, AtMost, Measured, spread
 
@@ -58,8 +58,11 @@ class MemoryCase:
 # torch needs minutes for some of these, so it takes part where a comparison says most.
 PEERS = {("sum", "float32"): ("torch.compile", "eager"), ("max", "float32"): ("torch.compile",)}
 
-CASES = tuple(
-    MemoryCase(reducer, dtype, PEERS.get((reducer, dtype), ()))
-    for dtype in ITEMSIZE
-    for reducer in REDUCERS
+CASES = (
+    *(
+        MemoryCase(reducer, dtype, PEERS.get((reducer, dtype), ()))
+        for dtype in ITEMSIZE
+        for reducer in REDUCERS
+    ),
+    *(MemoryCase(reducer, "float32", ()) for reducer in USERS),
 )
