@@ -1,7 +1,7 @@
 """`MessagePassing`: what one edge sends, how messages combine, what a node does with the result."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -49,16 +49,6 @@ def _are_native(*fields: Fields | None) -> bool:
         return False
     given = [named.values() for named in fields if isinstance(named, Mapping)]
     return any(isinstance(value, core.Tensor) for values in given for value in values)
-
-
-def _torch_call() -> Callable[..., Any]:
-    """The call on torch tensors. To ask `sys.modules` first is quicker than to import again."""
-    known: Any = sys.modules.get("tiga.frontends.torch.call")
-    if known is not None:
-        return known.call  # type: ignore[no-any-return]
-    from tiga.frontends.torch.call import call
-
-    return call
 
 
 class MessagePassing:
@@ -153,7 +143,9 @@ class MessagePassing:
             from tiga.frontends.tensor.messages import call as call_native
 
             return call_native(self, graph, src, dst, edge, ndata, params)
-        return _torch_call()(self, graph, src, dst, edge, ndata, params)
+        from tiga.frontends.torch.call import call
+
+        return call(self, graph, src, dst, edge, ndata, params)
 
     def prepare(
         self,

@@ -87,6 +87,12 @@ class Request:
     def relation(self) -> Relation:
         return SQUARE if "ndata" in self.fields else RELATION
 
+    @property
+    def device(self) -> str:
+        """The kind of device that the fields are on."""
+        found = (t.device.type for values in self.fields.values() for t in values.values())
+        return next(found, "cpu")
+
 
 class FieldView:
     """The fields of one end, or of the edges, as `edge` or `node` sees them."""
@@ -146,8 +152,9 @@ class Attempt:
         relation = self.request.relation
         self.relation = relation
         self.recorder = Recorder(
-            relation.edge, relation.dst, self.discovery.tensors, relation=relation
-        )
+            relation.edge, relation.dst, self.discovery.tensors, relation=relation,
+            device=self.request.device,
+        )  # fmt: skip
         self.rebuilder = Rebuilder(self.replace)
 
     # -- numbers -----------------------------------------------------------------------------

@@ -74,18 +74,19 @@ def call_in_graph(
     )
     given = tuple((name, _described(value)) for name, value in params.items())
     kind, first, second, num_src, num_dst = _topology(graph)
-    plan = _plan(kernel, kernel.reducer, signature, given, kind)
+    where = str(first.device)
+    plan = _plan(kernel, kernel.reducer, signature, given, kind, where)
     if plan[0] == NEEDS_VALUES:
         given = tuple(
             (name, ("value", value)) if name in plan[1] else (name, description)
             for (name, description), value in zip(given, params.values(), strict=True)
         )
-        plan = _plan(kernel, kernel.reducer, signature, given, kind)
+        plan = _plan(kernel, kernel.reducer, signature, given, kind, where)
     if plan[0] is None:
         return _outside(kernel, graph, src, dst, edge, ndata, params, plan[1])
     text, sources, result, count, rows = plan
-    example = _read(kernel, fields, params, rows)
-    of_kind = _gather(kernel, fields, params, sources)
+    example = _read(kernel, fields, params, rows, first.device)
+    of_kind = _gather(kernel, fields, params, sources, first.device)
     if torch.is_grad_enabled():
         wanted = [i for i, t in enumerate(of_kind[library.TENSOR]) if t.requires_grad]
         if wanted:
@@ -101,8 +102,10 @@ def call_in_graph(
     return rebuilt(lambda i: found[i], result, example)
 
 
-def _gather(kernel: Any, fields: Any, params: Any, sources: Any) -> dict[str, list[Any]]:
-    """The arguments of the program by their kind."""
+def _gather(
+    kernel: Any, fields: Any, params: Any, sources: Any, device: Any
+) -> dict[str, list[Any]]:
+    """The arguments of the program by their kind; numbers as tensors go to `device`."""
     of_kind: dict[str, list[Any]] = {
         library.TENSOR: [], library.FLOAT: [], library.INTEGER: [],
         library.EDGE_ORDER: [], library.NODE_ORDER: [],
@@ -118,12 +121,13 @@ def _gather(kernel: Any, fields: Any, params: Any, sources: Any) -> dict[str, li
             value = Seed().get()
         elif origin == CONSTANT:
             dtype, shape, items = where
-            value = torch.tensor(items, dtype=dtype).reshape(shape)
+            value = torch.tensor(items, dtype=dtype, device=device).reshape(shape)
         else:
             value = None
         if argument == library.FLOAT:
             # torch recompiles for each value of a float that an op takes, but not for sums.
-            of_kind[library.TENSOR].append(torch.zeros((), dtype=torch.float64) + value)
+            zero = torch.zeros((), dtype=torch.float64, device=device)
+            of_kind[library.TENSOR].append(zero + value)
         else:
             of_kind[argument].append(value)
     return of_kind
@@ -181,7 +185,9 @@ def _training(text: str, wanted: tuple[int, ...]) -> tuple[str | None, str]:
 
 
 @torch._dynamo.assume_constant_result
-def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str) -> Any:
+def _plan(
+    kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str, device: str
+) -> Any:
     """The program of a call, where its arguments come from, and the trees of its results.
 
     `(None, why)` where the call cannot be part of a graph; `(NEEDS_VALUES, names)` where it depends
@@ -189,10 +195,10 @@ def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str
     because torch's compiler guards the identity of each.
     """
     fields = {
-        space: {name: torch.empty((1, *shape), dtype=dtype) for name, dtype, shape in values}
+        space: {n: torch.empty((1, *shape), dtype=d, device=device) for n, d, shape in values}
         for space, values in signature
     }
-    params = {name: _made_up(*description) for name, description in given}
+    params = {name: _made_up(device, *description) for name, description in given}
     try:
         with _disable_current_modes():
             variant = find_variant(state_of(kernel), kernel, key_of(fields, params), fields, params)
@@ -220,13 +226,13 @@ def _plan(kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str
     return text, tuple(sources), described(captured.result), count, rows
 
 
-def _made_up(kind: str, *description: Any) -> Any:
+def _made_up(device: str, kind: str, *description: Any) -> Any:
     if kind == "value":
         return description[0]
     if kind == "number":
         return EXAMPLES[description[0]]
     dtype, shape = description
-    return torch.empty(shape, dtype=dtype)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def _sources(kernel: Any, captured: Any) -> list[Any] | None:
@@ -257,7 +263,7 @@ def _sources(kernel: Any, captured: Any) -> list[Any] | None:
     return sources
 
 
-def _read(kernel: Any, fields: Any, params: Any, rows: Any) -> Any:
+def _read(kernel: Any, fields: Any, params: Any, rows: Any, device: Any) -> Any:
     """Run `edge` and `node` on made up rows, for the guards on what they read: their result."""
     made = {
         space: {n: t.new_ones((ROWS, *t.shape[1:])) for n, t in values.items()}
@@ -270,7 +276,7 @@ def _read(kernel: Any, fields: Any, params: Any, rows: Any) -> Any:
     if rows is None:
         return sent
     tree, layouts = rows
-    filled = [torch.ones((ROWS, *shape), dtype=dtype) for dtype, shape in layouts]
+    filled = [torch.ones((ROWS, *shape), dtype=dtype, device=device) for dtype, shape in layouts]
     given = rebuilt(lambda i: filled[i], tree, sent)
     return kernel.node(Rows(dst), given, **_taken(kernel, "node", params))
 

@@ -215,11 +215,11 @@ def _leaky_relu(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     return recorder.wrap(traced)
 
 
-def _autocast(values: Any) -> Any:
-    """Operands of products in the dtype that autocast gives them."""
-    if not torch.is_autocast_enabled("cpu"):
+def _autocast(device: str, values: Any) -> Any:
+    """Operands of products in the dtype that autocast gives them on a kind of device."""
+    if not torch.is_autocast_enabled(device):
         return values
-    wanted = torch.get_autocast_dtype("cpu")
+    wanted = torch.get_autocast_dtype(device)
 
     def convert(value: Any) -> Any:
         casts = isinstance(value, Traced) and value.dtype in (torch.float32, torch.bfloat16,
@@ -230,7 +230,7 @@ def _autocast(values: Any) -> Any:
 
 
 def _product(recorder: Recorder, name: str, build: Callable[..., Any], operands: Any) -> Any:
-    traced = _autocast([recorder.lift(t) if _is_plain(t) else t for t in operands])
+    traced = _autocast(recorder.device, [recorder.lift(t) if _is_plain(t) else t for t in operands])
     nodes = [None if t is None else t.node for t in traced]
     return recorder.wrap(recorder._located(build(recorder.call(name), *nodes)))
 

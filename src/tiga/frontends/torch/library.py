@@ -22,6 +22,7 @@ import torch
 from tiga.errors import InvalidValue
 from tiga.frontends.torch.batching import stacked
 from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.frontends.torch.topologies import Topologies, Topology
 from tiga.frontends.torch.unit import RULES, Unit, unit_of
 from tiga.ir.context import parse
@@ -152,6 +153,7 @@ class Ready:
     def __init__(self, call: Callee, at: Topology) -> None:
         self.at = at
         self.topology = at.graph.snapshot()
+        self.device = device_of(at.graph)
         self.runnable = call.unit.plain()
         self.inputs = [
             (layout.kind, layout.on(at) if layout.kind == TENSOR else None)
@@ -161,7 +163,11 @@ class Ready:
 
     def run(self, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
         """The outputs, edge values in the order of the user."""
-        outputs = self.runnable.run_on_cpu(self.topology, self._values(tensors, numbers, sizes))
+        values = self._values(tensors, numbers, sizes)
+        if on_gpu(self.device):
+            outputs = self.runnable.run_on_gpu(self.topology, values, self.device)
+        else:
+            outputs = self.runnable.run_on_cpu(self.topology, values)
         for i in self.on_edges:
             outputs[i] = outputs[i].index_select(0, self.at.inverse)
         return outputs
@@ -180,7 +186,7 @@ class Ready:
                 values.append(self.at.order)
             else:
                 extent = "node" if kind == NODE_ORDER else "edges"
-                values.append(torch.arange(self.at.extents[extent]))
+                values.append(torch.arange(self.at.extents[extent], device=self.device))
         return values
 
 
@@ -344,7 +350,8 @@ def vmap(info: Any, in_dims: Any, program: str, tensors: Any, numbers: Any, size
 
 
 for _name in ("run", "compute"):
-    _LIBRARY.impl(_name, _compute, "CPU")
+    for _kind in ("CPU", "CUDA"):
+        _LIBRARY.impl(_name, _compute, _kind)
     torch.library.register_fake(f"tiga::{_name}", _fake, lib=_LIBRARY)
     torch.library.register_vmap(f"tiga::{_name}", vmap, lib=_LIBRARY)
 

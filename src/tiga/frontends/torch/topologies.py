@@ -25,7 +25,7 @@ class Topology:
     """
 
     graph: Graph
-    arrays: tuple[np.ndarray, np.ndarray]
+    arrays: tuple[Any, Any]
     storages: list[StorageWeakRef] = field(default_factory=list)
     ready: dict[str, Any] = field(default_factory=dict)
 
@@ -38,8 +38,10 @@ class Topology:
     @cached_property
     def order(self) -> torch.Tensor | None:
         """The order that leads from the user's edges to CSR; None where they are one."""
-        permutation = self.graph.csr().permutation
-        return None if permutation is None else torch.from_numpy(permutation.astype(np.int64))
+        if not self.graph.permutes_edges:
+            return None
+        order = self.graph.edge_permutation
+        return order if isinstance(order, torch.Tensor) else torch.from_numpy(order.copy())
 
     @cached_property
     def inverse(self) -> torch.Tensor:
@@ -111,10 +113,13 @@ class Topologies:
 
     def _make(self, key: Any, first: torch.Tensor, second: torch.Tensor) -> Topology:
         kind, counts = key[:2]
-        arrays = first.detach().numpy(), second.detach().numpy()
+        arrays = _array(first), _array(second)
         found = self._equal(kind, counts, arrays)
         if found is None:
-            found = Topology(_build(kind, *arrays, counts), (arrays[0].copy(), arrays[1].copy()))
+            copies = _copy(arrays[0]), _copy(arrays[1])
+            # A graph on a GPU shares its index tensors: not those of the caller.
+            given = copies if first.is_cuda else arrays
+            found = Topology(_build(kind, *given, counts), copies)
         if not (first.is_inference() or second.is_inference()):
             found.storages += [StorageWeakRef(t.untyped_storage()) for t in (first, second)]
             self._forget()
@@ -123,7 +128,7 @@ class Topologies:
 
     def _equal(self, kind: str, counts: Counts, arrays: Any) -> Topology | None:
         for (other, sizes, *_), known in self.known.items():
-            if (other, sizes) == (kind, counts) and all(map(np.array_equal, known.arrays, arrays)):
+            if (other, sizes) == (kind, counts) and all(map(_are_equal, known.arrays, arrays)):
                 return known
         return None
 
@@ -136,6 +141,21 @@ class Topologies:
             self.known.popitem(last=False)
 
 
+def _array(tensor: torch.Tensor) -> Any:
+    """Indices as numpy sees them, on a GPU as they are."""
+    return tensor.detach() if tensor.is_cuda else tensor.detach().numpy()
+
+
+def _copy(array: Any) -> Any:
+    return array.clone() if isinstance(array, torch.Tensor) else array.copy()
+
+
+def _are_equal(known: Any, array: Any) -> bool:
+    if isinstance(known, torch.Tensor) and isinstance(array, torch.Tensor):
+        return known.device == array.device and torch.equal(known, array)
+    return type(known) is type(array) and np.array_equal(known, array)
+
+
 def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
     if tensor.is_inference():
         return (object(),)
@@ -143,7 +163,7 @@ def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
     return storage, tensor.data_ptr(), tensor._version, tensor.shape, tensor.stride()
 
 
-def _build(kind: str, first: np.ndarray, second: np.ndarray, counts: Counts) -> Graph:
+def _build(kind: str, first: Any, second: Any, counts: Counts) -> Graph:
     num_src, num_dst = counts
     if kind == "coo":
         return Graph.from_coo(first, second, num_src=num_src, num_dst=num_dst)

@@ -108,6 +108,7 @@ class Recorder:
     node_space: Space
     tensors: dict[int, tuple[str, Any]]
     where: str = "<unknown>"
+    device: str = "cpu"
     function: Any = None
     space: Space = GLOBAL
     numbers: set[Node] = field(default_factory=set)

@@ -144,7 +144,7 @@ class Runnable:
         topology = graph.snapshot() if topology is None else topology
         device = device_of(graph)
         if on_gpu(device):
-            return self._run_on_gpu(topology, values, device)
+            return self.run_on_gpu(topology, values, device)
         return self.run_on_cpu(topology, values)
 
     def run_on_cpu(self, topology: Snapshot, values: Sequence[Any]) -> list[torch.Tensor]:
@@ -153,9 +153,14 @@ class Runnable:
         self._run_on_cpu(topology, values, outputs)
         return outputs
 
-    def _run_on_gpu(
+    def run_on_gpu(
         self, topology: Snapshot, values: Sequence[Any], device: torch.device
     ) -> list[torch.Tensor]:
+        """As `run`, for a topology on a GPU.
+
+        Raises:
+            OutOfDeviceMemory: the device has not enough memory left; nothing was changed.
+        """
         runs = self.gpu_runs
         try:
             if runs.lane is not None and runs.lane.topology() is topology:
