@@ -288,3 +288,16 @@ class Budget(RuleBasedStateMachine):
 
 TestBudget = Budget.TestCase
 TestBudget.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_a_view_is_spilled_after_its_base_is_gone() -> None:
+    """Its expression still holds the base's value."""
+    with tg.execution(memory={"host": "1MiB"}) as run:
+        base = tg.arange(1000).realize()
+        view = base[10:20]
+        other = view.reshape(2, 5)
+        del base
+        assert view.spill().residency["backing"] == "temporary-spill"
+        assert run.memory_report()["live_bytes"]["host"] == 0
+        assert other.tolist() == [[10, 11, 12, 13, 14], [15, 16, 17, 18, 19]]
+        assert view.tolist() == list(range(10, 20))

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiga.errors import InvalidState, OutOfBudget
-from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.core import Tensor, watch
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.runtime.buffer import Buffer
@@ -73,10 +73,14 @@ class Absent:
         tensor._array = None
         self._tensors.append((weakref.ref(tensor), layout))
         for cell in cells_of(tensor):
-            if cell.absent is None:
-                del cell.array
-            cell.absent = self
-            self._cells.append((weakref.ref(cell), layout))
+            self.add_cell(cell, layout)
+
+    def add_cell(self, cell: Cell, layout: Layout) -> None:
+        """Take the memory of an expression's value."""
+        if cell.absent is None:
+            del cell.array
+        cell.absent = self
+        self._cells.append((weakref.ref(cell), layout))
 
     def restore(self) -> None:
         """Bring the block back for everything that views it."""
@@ -112,6 +116,16 @@ def cells_of(tensor: Tensor) -> list[Cell]:
     nodes = (tensor._node, tensor._expression)
     cells = (node.cell for node in nodes if isinstance(node, LazyNode))
     return list({id(c): c for c in cells if c is not None}.values())
+
+
+def _cells_left(buffer: Buffer, block: np.ndarray) -> list[Cell]:
+    """The cells in a block of expressions whose tensors are gone, or have others by now."""
+    found = []
+    for reference, _ in buffer.nodes:
+        cell = getattr(reference(), "cell", None)
+        if cell is not None and cell.absent is None and isinstance(cell.array, np.ndarray):
+            found += [cell] if block_of(cell.array) is block else []
+    return list({id(cell): cell for cell in found}.values())
 
 
 def viewers(tensor: Tensor) -> list[Tensor]:
@@ -152,7 +166,7 @@ def adopt(tensor: Tensor) -> None:
     if scope is None or not block_of(array).flags.owndata:
         return
     if not buffer.viewers:
-        buffer.viewers.append(weakref.ref(tensor))
+        watch(tensor)
     reference = weakref.ref(buffer)
 
     def evict() -> bool:
@@ -237,6 +251,8 @@ def _move_out(x: Tensor) -> bool:
     for tensor in viewers(x):
         assert tensor._array is not None
         absent.add(tensor, Layout.of(tensor._array, block))
+    for cell in _cells_left(buffer, block):
+        absent.add_cell(cell, Layout.of(cell.array, block))
     buffer.owner, buffer.absent = None, absent
     alive = weakref.ref(block)
     del array, block, tensor
