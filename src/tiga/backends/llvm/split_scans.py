@@ -9,7 +9,7 @@ that, so what is stored is a state per chunk and not per edge.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -18,12 +18,13 @@ from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import evaluate_op
 from tiga.backends.llvm.loops import loop
-from tiga.backends.llvm.memory import i64, lanes_type, load_word, register_element
+from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
 from tiga.backends.llvm.scans import keep_carries, kept_scans, reads_carry, run_step
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
 from tiga.ops.scan import Scan
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
+from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
 
 UNIFORM = ("spread", "constant")
@@ -75,20 +76,41 @@ def _roots(phase: Phase) -> list[Node]:
     return [scan.before for scan in found if scan is not None]
 
 
+class Kernels(Protocol):
+    """What `kernel.Kernels` gives to the kernels of scans."""
+
+    @property
+    def program(self) -> RowProgram: ...
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def index_bits(self) -> int: ...
+
+    def whole_scope(self, table: SlotTable) -> KernelScope: ...
+
+    def restore(
+        self, table: SlotTable, scope: KernelScope, row: ir.Value, hub: ir.Value, phases: int
+    ) -> RowScope: ...
+
+    def load(self, array: Array, scope: KernelScope, node: Node, entity: ir.Value) -> ir.Value: ...
+
+    def store(
+        self, array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value
+    ) -> None: ...
+
+
 @dataclass(frozen=True)
 class SplitScans:
-    """Kernels for the scans of one phase of a program, over chunks and hubs.
+    """Kernels for the scans of one phase of a program, over chunks and hubs."""
 
-    `kernels` are those of the program; see `kernel.Kernels`.
-    """
-
-    kernels: Any
+    kernels: Kernels
     number: int
 
     @property
     def program(self) -> RowProgram:
-        program: RowProgram = self.kernels.program
-        return program
+        return self.kernels.program
 
     @property
     def phase(self) -> Phase:
@@ -104,10 +126,6 @@ class SplitScans:
             yield f"hub_joins{self.number}_{i}", lambda t, h, i=i: self._join(t, h, i)
 
     # pieces
-
-    def _scope(self, table: SlotTable) -> KernelScope:
-        scope: KernelScope = self.kernels.whole_scope(table)
-        return scope
 
     def _loop(
         self, table: SlotTable, scans: Sequence[ScanLoop], task: TaskState,
@@ -144,7 +162,7 @@ class SplitScans:
 
     def _alone(self, table: SlotTable, chunk: ir.Value, level: int) -> None:
         """The scans of one level over one chunk alone; those of levels before are known."""
-        scope = self._scope(table)
+        scope = self.kernels.whole_scope(table)
         row = load_word(table.pointer("chunk_row"), chunk)
         hub = load_word(table.pointer("chunk_hub"), chunk)
         base = self.kernels.restore(table, scope, row, hub, self.number)
@@ -172,7 +190,7 @@ class SplitScans:
 
     def _join(self, table: SlotTable, hub: ir.Value, level: int) -> None:
         """The carries before each chunk of a row, and after the row."""
-        scope = self._scope(table)
+        scope = self.kernels.whole_scope(table)
         row = load_word(table.pointer("hub_rows"), hub)
         base = self.kernels.restore(table, scope, row, hub, self.number)
         for scan in levels(self.phase)[level]:
@@ -228,7 +246,7 @@ class SplitScans:
 
     def _whole(self, table: SlotTable, hub: ir.Value) -> None:
         """All scans of the phase through all chunks of a row, one after the other."""
-        scope = self._scope(table)
+        scope = self.kernels.whole_scope(table)
         row = load_word(table.pointer("hub_rows"), hub)
         base = self.kernels.restore(table, scope, row, hub, self.number)
         scans = self.phase.scans

@@ -94,6 +94,8 @@ def _samples(inputs: Sequence[Node], edges: int) -> Iterator[tuple[list[np.ndarr
 
 def _drawn(rng: np.random.Generator, of: Type, edges: int) -> np.ndarray:
     shape = (edges, *of.shape) if of.space == RELATION.edge else of.shape
+    if of.dtype.is_float and of.space != RELATION.edge:
+        return rng.uniform(0.5, 1.5, shape)  # a temperature, say
     if of.dtype.is_float:
         return rng.standard_normal(shape)
     return rng.integers(0, 2 if of.dtype.kind == "b" else 5, shape).astype(of.dtype.numpy)

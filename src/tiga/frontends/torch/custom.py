@@ -1,7 +1,7 @@
 """Reducers that users write: their methods, traced, as a fold over the edges of a row."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,10 @@ class TracedReducer:
 
     def rows(self) -> Any:
         """The result of every row."""
-        messages, relation = self.messages, self.messages.relation
-        wide = [cast(m, m.type.dtype.compute) for m in messages.parts]
-        shape, lifted = self.lift(wide, relation.edge)
+        wide = [cast(m, m.type.dtype.compute) for m in self.messages.parts]
+        shape, lifted = self.lift(wide, self.messages.relation.edge)
         start = self.identity(shape, lifted)
         types = [_state_type(m.type, s) for m, s in zip(lifted, start, strict=True)]
-        lifted = [shaped(m, t) for m, t in zip(lifted, types, strict=True)]
         rule = self.fold(shape, start, types)
         if current().verify:
             check_claims(self, wide, types, rule)
@@ -70,15 +68,18 @@ class TracedReducer:
         if not agree(rule, forms):
             forms = {}
         self.note(rule, forms)
-        end = relation.end(messages.side)
-        holes = [Input(f"state{i}", t.with_space(end))() for i, t in enumerate(types)]
-        states = Messages(relation, tuple(lifted), messages.keep, messages.side)
-        ones = [i for i, m in enumerate(lifted) if is_constant(m, 1.0)]
+        states = tuple(shaped(m, t) for m, t in zip(lifted, types, strict=True))
+        return self.results(shape, replace(self.messages, parts=states), rule, forms)
+
+    def results(self, shape: Any, states: Messages, rule: Fold, forms: Forms) -> Any:
+        """What `finalize` makes of the row states of edges' states."""
+        end = states.relation.end(states.side)
+        holes = [Input(f"state{i}", s.type.with_space(end))() for i, s in enumerate(states.parts)]
+        ones = [i for i, s in enumerate(states.parts) if is_constant(s, 1.0)]
 
         def filled(result: Node) -> Node:
             still = shifts_without_effect(forms, result, holes, ones)
-            found = RowStates(states, rule, forms, still)
-            needed = set(topological([result]))
+            found, needed = RowStates(states, rule, forms, still), set(topological([result]))
             given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}
             return rewrite([result], _reciprocals, given)[0]
 
