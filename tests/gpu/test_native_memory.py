@@ -65,7 +65,7 @@ def test_budgets_of_device_and_pinned_memory_are_kept() -> None:
         held.close()
         again = runtime.allocate("b", 1, tier="device", capacity_bytes=2**20)
         assert again.buffer.read(0, 8) == b"\0" * 8
-        assert runtime.peak_bytes["device"] == 2**20
+        assert runtime.peak_live_bytes["device"] == 2**20
         with pytest.raises(InvalidState):
             held.buffer.read()
 

@@ -324,6 +324,10 @@ def test_prepared_calls_and_texts() -> None:
     assert run().tolist() == [48.0] * 4
     assert y.execution["backend"] == "cuda-triton"
     assert "tl.sum" in y.generated_code("triton")
+    share = tg.softmax(x, axis=1).realize()
+    again = share.prepare()
+    x[:, 0] = -np.inf
+    np.testing.assert_allclose(again().tolist(), [[0.0, *[1 / 7] * 7]] * 4, rtol=1e-6)
     with pytest.raises(errors.InvalidValue, match="triton, ttir, ptx"):
         y.generated_code("llvm")
 
@@ -391,3 +395,16 @@ class HostView:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
+
+
+@pytest.mark.parametrize("policy", ["save", "recompute"])
+def test_checkpoints_of_values_on_a_gpu(policy: str) -> None:
+    pytest.importorskip("torch_mlir")
+    x = tg.tensor([0.5, -1.0, 2.0], device="cuda", requires_grad=True)
+    y = tg.exp(tg.sin(x * 2.0)).sum()
+    dx = tg.autograd.grad(y, x, checkpoint=policy)
+    a = np.array([0.5, -1.0, 2.0])
+    want = np.exp(np.sin(2 * a)) * np.cos(2 * a) * 2
+    np.testing.assert_allclose(dx.tolist(), want, rtol=1e-5)
+    assert dx.execution["backend"] == "cuda-triton"
+    assert (dx.execution["saved_bytes"] > 0) == (policy == "save")

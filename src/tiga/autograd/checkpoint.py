@@ -24,6 +24,7 @@ from tiga.passes.tensor_checkpoints import (
     work,
 )
 from tiga.passes.tensor_dialect import TensorProgram
+from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node, substitute, topological
 from tiga.trace.program import Program
 
@@ -103,7 +104,7 @@ class GradientPlan:
         program = Program(inputs, (output, *below))
         (value, *kept), backend = run_program(program, arrays)
         if self.output._array is None:
-            _give(self.output, np.array(value, order="C"), {"backend": backend})
+            _give(self.output, _own(value), {"backend": backend})
         return {
             mark: _spilled(array) if mark.op.name == "checkpoint_spill" else array
             for mark, array in zip(marks, kept, strict=True)
@@ -120,7 +121,7 @@ class GradientPlan:
         values = [_restored(value) for value in saved.values()]
         program = Program((*planned.inputs, *leaves.values()), tuple(outputs))
         found, backend = run_program(program, [*arrays, *values])
-        return [np.array(a, order="C") for a in found], backend
+        return [_own(array) for array in found], backend
 
     @staticmethod
     def _report(plan: CheckpointPlan, program: TensorProgram) -> dict[str, Any]:
@@ -156,8 +157,17 @@ def _give(tensor: Tensor, array: np.ndarray, execution: dict[str, Any]) -> None:
     tensor._source = None
 
 
-def _spilled(array: np.ndarray) -> Path:
-    """The file that a value waits in."""
+def _own(array: Any) -> Any:
+    """A value in row-major memory of its own, which a GPU's values have."""
+    return array if isinstance(array, DeviceArray) else np.array(array, order="C")
+
+
+def _spilled(array: Any) -> Path:
+    """The file that a value waits in; where it is used again it goes back to its GPU."""
+    if isinstance(array, DeviceArray):
+        from tiga.frontends.tensor.placement import to_host
+
+        array = to_host(array)
     handle, name = tempfile.mkstemp(prefix="tiga-checkpoint-", suffix=".npy")
     with os.fdopen(handle, "wb") as file:
         np.save(file, array, allow_pickle=False)
@@ -165,7 +175,7 @@ def _spilled(array: np.ndarray) -> Path:
 
 
 def _restored(value: "np.ndarray | Path") -> np.ndarray:
-    if isinstance(value, np.ndarray):
+    if not isinstance(value, Path):
         return value
     try:
         return np.load(value, allow_pickle=False)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tiga import knobs
-from tiga.autograd.checkpoint import GradientPlan
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
@@ -162,6 +161,8 @@ def _plan(output: Tensor, made: Sequence[Tensor | None], checkpoint: str) -> Non
     """Let the gradients decide what to keep when they are materialised, if that was asked for."""
     if checkpoint == "auto" and knobs.current().checkpoint_budget_bytes is None:
         return
+    from tiga.autograd.checkpoint import GradientPlan
+
     found = [tensor for tensor in made if tensor is not None and tensor._array is None]
     plan = GradientPlan(output, found, checkpoint)
     for tensor in found:

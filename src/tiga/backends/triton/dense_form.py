@@ -11,10 +11,17 @@ LIMIT = 2**31 - 2**20
 PROGRAMS = 1056
 """Most programs that leave partial results: some for each of 132 multiprocessors, in one wave."""
 
-TILE = 2048
-"""Elements a program holds of each value, where none depends on a whole row."""
+TILE = 1024
+"""Elements a program holds of each value, where nothing is reduced."""
 
-ROW_TILE = 4096
+ADDED_TILE = 4096
+"""Elements a program holds of each value at a time, where it adds tiles up."""
+
+COLUMNS = 128
+"""Columns that a program holds where rows are added up: a whole line of memory or more in each row,
+and as few partial results as there are programs."""
+
+ROW_TILE = 2048
 """Elements a program holds of each value where rows are reduced, if a row has no more."""
 
 WHOLE_ROW = 8192
@@ -89,7 +96,7 @@ def decompose(step: KernelStep) -> DenseGrid:
     form = DenseForm(
         held,
         window,
-        _warps(held * window),
+        _warps(held * window, bool(kinds)),
         loops,
         adds,
         wide=2 * rows * columns >= LIMIT if _is_complex(spec) else rows * columns >= LIMIT,
@@ -110,16 +117,18 @@ def _tile(spec: Spec, rows: int, columns: int) -> tuple[int, int, bool]:
         if whole > WHOLE_ROW // scale:
             return 1, WINDOW // scale, True
         return min(max(1, ROW_TILE // scale // whole), padded(rows)), whole, False
-    tile = TILE // scale
-    window = min(tile if spec.flat else tile // 2, padded(columns))
+    adds = bool(reductions(spec) & {COLUMN, TOTAL})
+    tile = (ADDED_TILE if adds else TILE) // scale
     if spec.flat:
-        return 1, window, False
+        return 1, min(tile, padded(columns)), False
+    most = COLUMNS if COLUMN in reductions(spec) else tile
+    window = min(most, padded(columns))
     return min(tile // window, padded(rows)), window, False
 
 
-def _warps(elements: int) -> int:
-    """Warps that hold so many elements with 16 of each value per thread."""
-    return max(1, min(16, elements // 512))
+def _warps(elements: int, reduces: bool) -> int:
+    """Warps that hold so many elements with 8 of each value per thread, or 16 to be reduced."""
+    return max(1, min(16, elements // (512 if reduces else 256)))
 
 
 def _is_multiple(step: KernelStep, unit: int) -> bool:

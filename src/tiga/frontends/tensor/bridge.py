@@ -21,7 +21,8 @@ def connect(tensor: Any) -> Tensor:
         )
     made = wrap(array_of_torch(tensor), requires_grad=True)
     node = made._node
-    origin = LazyNode(Leaf(node.type, "leaf", tensor), (), node.type, node.place)
+    op = Leaf(node.type, "leaf", tensor)
+    origin = LazyNode(op, (), node.type, node.place, 0, node.largest)
     origin.cell = node.cell
     made._node = origin
     return made

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import Constant, Input
 from tiga.ops.tensor_reduce import Sum, kept_shape
+from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node, intern
 from tiga.trace.program import Program
 from tiga.types import Shape
@@ -101,9 +103,21 @@ def _sum(x: Node, axes: Shape, where: str | None) -> Node:
     return Sum(axes)(x, where=where)
 
 
-def run_program(program: Program, arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
-    """The outputs of a program, compiled or by numpy as the backend setting and its size say, and
-    which of them it was."""
+def _run_on_gpu(program: Program, arrays: Sequence[Any], index: int) -> tuple[list[Any], str]:
+    from tiga.backends.triton.dense_executable import compile_dense
+    from tiga.frontends.tensor.placement import on_gpu, room
+
+    executable = compile_dense(program)
+    found = executable.run([on_gpu(array, index) for array in arrays], room(index))
+    return list(found), executable.backend
+
+
+def run_program(program: Program, arrays: Sequence[Any]) -> tuple[list[Any], str]:
+    """The outputs of a program, and what computed them: a GPU where operands are on one, else
+    compiled code or numpy as the backend setting and its size say."""
+    there = next((a for a in arrays if isinstance(a, DeviceArray)), None)
+    if there is not None:
+        return _run_on_gpu(program, arrays, there.machine.index)
     from tiga.frontends.tensor.evaluate import COMPILE_FROM
     from tiga.tensor_compiler import call_library, compile_tensors
 

@@ -76,7 +76,7 @@ class Recipe:
                  for (op, type, _), place in zip(entries, self._places, strict=True)]  # fmt: skip
         for place, (op, type_, reads) in enumerate(entries):
             nodes[place].inputs = tuple(nodes[i] for i in reads)
-            if op is None or op.name == "constant":
+            if op is None or (op.name == "constant" and self._operands[place] is not None):
                 nodes[place].cell = self._cell(place, type_, alive)
         return nodes[self._parts[root]]
 
