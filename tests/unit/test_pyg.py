@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 gnn = pytest.importorskip("torch_geometric.nn")
 
 from torch import nn  # noqa: E402
+from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 
 from tests.unit.pyg_checks import TIGHT, D, E, F, N, check, edges, mlp, nodes  # noqa: E402
 from tiga.errors import Unfusable  # noqa: E402
@@ -217,11 +218,53 @@ def test_attention_weights_are_there_when_asked_for():
 
 # torch's compiler itself looks at the gradients of what it finds on the stack.
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
-def test_inside_a_compiled_model():
-    """Layers run between the graphs that torch's compiler makes of the rest."""
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_inside_a_compiled_region(name):
+    torch._dynamo.reset()
+    make, per_edge = LAYERS[name]
+    given = [] if per_edge is None else [EDGE_FIELDS[per_edge]()]
+    layer = make()
+    fused = torch.compile(pyg.compile(layer), backend="aot_eager", fullgraph=True)
+    check(layer, nodes(), edges(), *given, fused=fused)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_a_compiled_model_is_one_graph_for_any_sizes():
+    torch._dynamo.reset()
     model = gnn.GraphSAGE(F, 16, num_layers=2, out_channels=4)
-    fused = torch.compile(pyg.compile(model), backend="aot_eager")
-    check(model, nodes(), edges(), fused=fused)
+    counter = CompileCounterWithBackend("aot_eager")
+    fused = torch.compile(pyg.compile(model), backend=counter, fullgraph=True)
+    for n, e in ((5, 9), (7, 20), (11, 40)):
+        x, edge_index = torch.randn(n, F), torch.randint(0, n, (2, e))
+        torch.testing.assert_close(fused(x, edge_index), model(x, edge_index), **TIGHT)
+    assert counter.frame_count <= 2
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_parameters_that_change_are_seen_in_a_compiled_region():
+    torch._dynamo.reset()
+    conv = gnn.GATv2Conv(F, 6, heads=2)
+    fused = torch.compile(pyg.compile(conv), backend="aot_eager", fullgraph=True)
+    x, edge_index = nodes(), edges()
+    torch.testing.assert_close(fused(x, edge_index), conv(x, edge_index), **TIGHT)
+    with torch.no_grad():
+        conv.att.mul_(-2)
+    torch.testing.assert_close(fused(x, edge_index), conv(x, edge_index), **TIGHT)
+    conv.negative_slope = 0.5
+    torch.testing.assert_close(pyg.compile(conv)(x, edge_index), conv(x, edge_index), **TIGHT)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_attention_weights_in_a_compiled_region():
+    torch._dynamo.reset()
+    conv = gnn.GATConv(F, 6, heads=2)
+    fused = torch.compile(pyg.compile(conv), backend="aot_eager", fullgraph=True)
+    x, edge_index = nodes(), edges()
+    out, (index, alpha) = fused(x, edge_index, return_attention_weights=True)
+    want, (indices, weights) = conv(x, edge_index, return_attention_weights=True)
+    torch.testing.assert_close(out, want, **TIGHT)
+    assert torch.equal(index, indices)
+    torch.testing.assert_close(alpha, weights, **TIGHT)
 
 
 def test_dropout_of_attention():

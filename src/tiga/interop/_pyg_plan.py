@@ -1,6 +1,6 @@
 """How one call of a PyG layer becomes functions per edge, with a place for every argument."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import Any
@@ -26,20 +26,27 @@ class Deferred:
     def __init__(self, conv: Any, edge_index: Any, size: Any, given: Mapping[str, Any]) -> None:
         self.made: torch.Tensor | None = None
         self.inlined = False
+        self.conv = conv
         self._compute = lambda: type(conv).edge_updater(conv, edge_index, size=size, **given)
         self.given = given
 
     def tensor(self) -> torch.Tensor:
         """The values of every edge, as the layer itself computes them."""
         if self.made is None:
-            before = torch.get_rng_state() if self.inlined else None
+            compiling = torch.compiler.is_compiling()
+            before = torch.get_rng_state() if self.inlined and not compiling else None
             self.made = self._compute()
-            if before is not None and not torch.equal(before, torch.get_rng_state()):
+            drawn = before is not None and not torch.equal(before, torch.get_rng_state())
+            if drawn or (compiling and self.inlined and self._may_draw()):
                 raise Unfusable(
                     "the values of edges that are asked for were drawn at random within a walk, "
                     "which keeps none; call the layer's .eval() first."
                 )
         return self.made
+
+    def _may_draw(self) -> bool:
+        """Whether the layer drops values, as far as its settings tell."""
+        return bool(self.conv.training and getattr(self.conv, "dropout", 0.0))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -196,3 +203,19 @@ def _within(name: str, argument: Argument) -> Argument:
     if argument.kind not in ("src", "dst", "edge", "param"):
         return argument
     return Argument(argument.kind, f"{name}__{argument.key}")
+
+
+def plain(stages: Sequence[Stage]) -> Any:
+    """A plan as nested tuples of constants, which torch's compiler can hand on."""
+    return tuple(
+        (stage.function, stage.result, tuple((n, a.kind, a.key) for n, a in stage.arguments))
+        for stage in stages
+    )
+
+
+def stages_of(described: Any) -> tuple[Stage, ...]:
+    """The plan that `plain` describes."""
+    return tuple(
+        Stage(function, result, tuple((n, Argument(kind, key)) for n, kind, key in arguments))
+        for function, result, arguments in described
+    )

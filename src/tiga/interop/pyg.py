@@ -7,6 +7,7 @@ gives one that computes the same with fused kernels. What the layer does per nod
 
 import copy
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -14,7 +15,19 @@ import torch
 from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture import RELATION
-from tiga.interop._pyg_plan import ENDS, INDICES, Argument, Binding, Deferred, Stage, made
+from tiga.frontends.torch.compiled import ROWS
+from tiga.frontends.torch.compiled import Rows as MadeUpRows
+from tiga.interop._pyg_plan import (
+    ENDS,
+    INDICES,
+    Argument,
+    Binding,
+    Deferred,
+    Stage,
+    made,
+    plain,
+    stages_of,
+)
 from tiga.interop._scatter import EndIndex, Rows, ScatterMode, row_message
 from tiga.relations import Graph
 
@@ -94,14 +107,19 @@ class Topologies:
         for entry in self.known:
             if entry[1] == key and _same_edges(entry[0], edge_index):
                 return entry[2]
-        backwards, num_src, num_dst = key
-        src, dst = edge_index.flip(0) if backwards else edge_index
-        graph = Graph.from_coo(src, dst, num_src=num_src, num_dst=num_dst)
+        graph = graph_of(edge_index, key)
         self.known = ((edge_index, key, graph), *self.known[: self.SIZE - 1])
         return graph
 
     def __reduce__(self) -> Any:
         return Topologies, ()
+
+
+def graph_of(edge_index: torch.Tensor, key: tuple[bool, Any, Any]) -> Graph:
+    """A graph made anew; see `Topologies.graph`."""
+    backwards, num_src, num_dst = key
+    src, dst = (edge_index[1], edge_index[0]) if backwards else (edge_index[0], edge_index[1])
+    return Graph.from_coo(src, dst, num_src=num_src, num_dst=num_dst)
 
 
 def _same_edges(known: torch.Tensor, given: torch.Tensor) -> bool:
@@ -130,7 +148,10 @@ class Messages(MessagePassing):
             "message": conv.message,
             "aggregate": conv.aggregate,
         }
-        return run_stages(self.plan, functions, {"src": src, "dst": dst, "edge": edge}, params)
+        views = {"src": src, "dst": dst, "edge": edge}
+        if isinstance(src, MadeUpRows):
+            return run_on_rows(self.plan, functions, views, params)
+        return run_stages(self.plan, functions, views, params)
 
 
 # Of this module, `edge` alone is read like code of the user's: what it reaches of the layer is
@@ -164,6 +185,32 @@ def run_stages(
     return row_message(recorder, RELATION, done["aggregate"], "aggregate")
 
 
+def run_on_rows(
+    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any],
+    params: Mapping[str, Any],
+) -> Any:  # fmt: skip
+    """Run the functions of a plan on made up rows, one edge each, so that torch's compiler sees
+    what they read."""
+    done: dict[str, Any] = {}
+    for stage in plan:
+        given: dict[str, Any] = {}
+        for name, argument in stage.arguments:
+            kind, key = argument.kind, argument.key
+            if kind in views:
+                given[name] = views[kind][key]
+            elif kind == "index":
+                given[name] = torch.arange(ROWS)
+            elif kind == "extent":
+                given[name] = ROWS
+            elif kind == "value":
+                given[name] = key
+            else:
+                given[name] = params[key] if kind == "param" else done[key]
+        before = (done["message"],) if stage.function == "aggregate" else ()
+        done[stage.result] = functions[stage.function](*before, **given)
+    return done["aggregate"]
+
+
 class Forward:
     """`forward` of a compiled layer."""
 
@@ -172,15 +219,13 @@ class Forward:
         self.propagate = propagate
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():
-            # A plan is made from what a call passes, which torch's compiler cannot follow.
-            return torch.compiler.disable(self.run)(*args, **kwargs)
         return self.run(*args, **kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's own `forward`, with its messages through Tiga."""
         # Some settings of layers put another `propagate` on the layer.
-        vars(self.conv)["propagate"] = self.propagate
+        if self.conv.propagate is not self.propagate:
+            self.conv.propagate = self.propagate
         return made(type(self.conv).forward(self.conv, *args, **kwargs))
 
 
@@ -201,6 +246,7 @@ class Propagate:
         self.conv = conv
         self.graphs = graphs
         self.kernels: dict[tuple[Stage, ...], Messages] = {}
+        self.programs = SimpleNamespace()
 
     def __call__(self, edge_index: Any, size: Any = None, **given: Any) -> torch.Tensor:
         conv = self.conv
@@ -208,8 +254,13 @@ class Propagate:
         binding = Binding(conv, conv._check_input(edge_index, size), edge_index.shape[1])
         binding.stage("message", "message", given)
         binding.stage("aggregate", "aggregate", given)
-        graph = self.graphs.graph(_plain_tensor(edge_index), self._key(binding, edge_index))
-        kernel = self._kernel(tuple(binding.stages))
+        edges, key = _plain_tensor(edge_index), self._key(binding, edge_index)
+        if torch.compiler.is_compiling():
+            graph = graph_of(edges, key)
+            kernel = getattr(self.programs, _named(self, plain(binding.stages)))
+        else:
+            graph = self.graphs.graph(edges, key)
+            kernel = self._kernel(tuple(binding.stages))
         fields = binding.fields
         out = kernel(
             graph=graph, src=fields["src"], dst=fields["dst"], edge=fields["edge"],
@@ -261,7 +312,22 @@ class Propagate:
             raise Unfusable(f"{name}: `{hooked[1:]}` may see or change the messages of edges.")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"conv": self.conv, "graphs": self.graphs, "kernels": {}}
+        return {
+            "conv": self.conv,
+            "graphs": self.graphs,
+            "kernels": {},
+            "programs": SimpleNamespace(),
+        }
+
+
+@torch._dynamo.assume_constant_result
+def _named(propagate: Propagate, described: Any) -> str:
+    """The name among `programs` of the kernel of a plan, by which torch's compiler reads it."""
+    plan = stages_of(described)
+    kernel = propagate._kernel(plan)
+    name = f"program{list(propagate.kernels).index(plan)}"
+    setattr(propagate.programs, name, kernel)
+    return name
 
 
 def _plain_tensor(edge_index: torch.Tensor) -> torch.Tensor:

@@ -129,5 +129,6 @@ def paths(kernel: Any, places: list[Place]) -> list[Path | None]:
             for i in tensors.get(id(value), ()):
                 found.setdefault(i, path)
             continue
-        queue.extend((child, (*path, step)) for step, child in _children(value))
+        children = _of_object(value) if value is kernel else _children(value)
+        queue.extend((child, (*path, step)) for step, child in children)
     return [found.get(i) for i in range(len(places))]
