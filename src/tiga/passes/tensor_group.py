@@ -344,10 +344,13 @@ class Group:
 
 
 def _block(spec: Spec) -> int:
-    """How many rows go together: several if each ends in a reduction and they share values."""
+    """How many rows go together: several where they share what they read, or where they add."""
     kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
     full = sum(one.kind == FULL for one in spec.instructions)
-    stored = any(spec.instructions[i].kind == FULL for i in spec.stores)
-    if kinds != {ROW} or stored or spec.stashed or not spec.common or full > SHARING_VALUES:
+    if spec.flat or spec.stashed or TOTAL in kinds:
         return 1
-    return BLOCK_ROWS
+    if COLUMN in kinds:
+        return 2 if full > SHARING_VALUES else BLOCK_ROWS
+    stored = any(spec.instructions[i].kind == FULL for i in spec.stores)
+    shared = ROW in kinds and not stored and spec.common and full <= SHARING_VALUES
+    return BLOCK_ROWS if shared else 1

@@ -11,7 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm import dense_values as dv
-from tiga.backends.llvm.dense_lanes import Lanes, Row
+from tiga.backends.llvm.dense_lanes import Lanes, Row, add_to_column
 from tiga.backends.llvm.dense_values import Value
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import loop
@@ -347,16 +347,16 @@ class _Kernel:
         ) -> Sequence[ir.Value]:
             states = dv.grouped(values, dtypes)
             common: dict[int, Value] = {}
-            for place, row in enumerate(rows):
-                lanes_of = Lanes(self, row, column, lanes, mask, phase, common)
+            every = [Lanes(self, row, column, lanes, mask, phase, common) for row in rows]
+            for place, (row, lanes_of) in enumerate(zip(rows, every, strict=True)):
                 own = range(width * place, width * (place + 1))
                 for at in (*own, *range(len(carried) - len(sums), len(carried))):
                     states[at] = lanes_of.reduced(carried[at], states[at])
-                for i in columns:
-                    lanes_of.add_to_column(i)
                 for i in stores:
                     offset = arith.addi(arith.muli(row.index, self._size("columns")), column)
                     self.store_lanes(i, lanes_of.value(i), offset, lanes, mask)
+            for i in columns:
+                add_to_column(every, i)
             return dv.flat(states)
 
         ended = dv.grouped(self._columns(body, dv.flat(start)), dtypes)

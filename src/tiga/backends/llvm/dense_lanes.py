@@ -1,5 +1,6 @@
 """Full values of a whole-tensor kernel at a run of columns, computed as they are asked for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,15 +78,19 @@ class Lanes:
         joined = dv.combine(one.text, one.dtype, state, self.value(one.inputs[0]))
         return joined if self.mask is None else dv.choose(self.mask, joined, state)
 
-    def add_to_column(self, i: int) -> None:
-        """Combine these lanes with the task's part of a reduction over rows."""
-        kernel = self.kernel
-        one = kernel.spec.instructions[i]
-        offset = arith.addi(kernel.partial_row, self.column)
-        base = next(
-            kernel.pointers["store", place]
-            for place, stored in enumerate(kernel.spec.stores) if stored == i
-        )  # fmt: skip
-        before = dv.load(base, kernel.partial(i), offset, self.lanes, self.mask)
-        after = dv.combine(one.text, one.dtype, before, self.value(one.inputs[0]))
-        kernel.store_lanes(i, after, offset, self.lanes, self.mask)
+
+def add_to_column(rows: Sequence[Lanes], i: int) -> None:
+    """Combine these lanes of some rows, in their order, with the task's part of a reduction over
+    rows."""
+    first = rows[0]
+    kernel, mask = first.kernel, first.mask
+    one = kernel.spec.instructions[i]
+    offset = arith.addi(kernel.partial_row, first.column)
+    base = next(
+        kernel.pointers["store", place]
+        for place, stored in enumerate(kernel.spec.stores) if stored == i
+    )  # fmt: skip
+    value = dv.load(base, kernel.partial(i), offset, first.lanes, mask)
+    for row in rows:
+        value = dv.combine(one.text, one.dtype, value, row.value(one.inputs[0]))
+    kernel.store_lanes(i, value, offset, first.lanes, mask)

@@ -93,8 +93,8 @@ def result(node: Node, *sources: Tensor) -> Tensor:
     return made
 
 
-COMPOSED = 64
-"""Plain nodes that a composed function may have: derivatives, which have more, are large."""
+COMPOSED = 1024
+"""Nodes that are looked at to learn what waits below a value."""
 
 
 def relabel(node: Node) -> LazyNode:
@@ -107,21 +107,26 @@ def relabel(node: Node) -> LazyNode:
 def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
     """The length of the longest chain that waits below `nodes`, and the size of the largest value
     there; LARGE if it takes long to find out."""
-    depth, largest, left = 0, 0, COMPOSED
-    stack = [(node, 0) for node in nodes]
+    known: dict[int, int] = {}
+    largest = 0
+    stack = list(nodes)
     while stack:
-        node, above = stack.pop()
+        node = stack[-1]
         if isinstance(node, LazyNode):
-            below = node.depth if node.cell is None else 0
-            largest = max(largest, node.largest)
-        else:
-            left -= 1
-            below = 0
-            largest = max(largest, node.type.size if left > 0 else LARGE)
-            if left > 0:
-                stack.extend([(child, above + 1) for child in node.inputs])
-        depth = max(depth, above + below)
-    return depth, largest
+            known[id(node)] = 0 if node.cell is not None else node.depth
+            largest = node.largest if node.largest > largest else largest
+            stack.pop()
+            continue
+        waiting = [child for child in node.inputs if id(child) not in known]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        known[id(node)] = 1 + max([known[id(child)] for child in node.inputs], default=0)
+        largest = node.type.size if node.type.size > largest else largest
+        if len(known) > COMPOSED:
+            return CHAIN, LARGE
+    return max([known[id(node)] for node in nodes], default=0), largest
 
 
 def as_tensor(value: Any, what: str = "an operand") -> Tensor:

@@ -197,7 +197,7 @@ def _realize_one(tensor: Tensor, mode: str) -> None:
 _OWN_REFERENCES = 2
 """References to a node that nobody else has: a variable and the count's argument."""
 
-FEW = 1024
+FEW = 4096
 """Elements up to which a value may keep its operands alive, so that its expression can be shown."""
 
 SHORT = 32
