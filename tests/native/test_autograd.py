@@ -1,5 +1,8 @@
 """Derivatives: against differences to second order, forward against reverse, batched, planned."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -271,6 +274,40 @@ def test_policies_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     spilled = ag.grad(deep(tg.tensor(points(-1, 1, (5, 6))), w), w)
     close(spilled, results["auto"], 1e-12)
     assert spilled.execution["checkpoint_plan"]["planned_spilled_bytes"] > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+@pytest.mark.parametrize("backend", ["python", "native"])
+def test_budgets_in_memory_and_on_disk(
+    dtype: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    x = tg.tensor(points(0.2, 1, (40, 8))).astype(dtype).detach().requires_grad_()
+    ones = tg.ones((40, 8)).astype(dtype)
+
+    def slope() -> tg.Tensor:
+        y = x
+        for _ in range(5):
+            y = tg.exp(y * 0.25) * x
+        return ag.grad(y, x, grad_output=ones)
+
+    want = slope().numpy()
+    before = set(Path(tempfile.gettempdir()).glob("tiga-checkpoint-*"))
+    for spill in (0, 700, 2000, 10000):
+        monkeypatch.setenv("TIGA_CHECKPOINT_SPILL_BUDGET_BYTES", str(spill))
+        saved = []
+        for budget in range(0, 16001, 1600):
+            monkeypatch.setenv("TIGA_CHECKPOINT_BUDGET_BYTES", str(budget))
+            found = slope()
+            np.testing.assert_allclose(
+                found.numpy().astype(np.complex128), want.astype(np.complex128), rtol=0.02
+            )
+            report = found.execution["checkpoint_plan"]
+            assert report["planned_saved_bytes"] <= budget
+            assert report["planned_spilled_bytes"] <= spill
+            saved.append(report["planned_saved_bytes"])
+        assert spill or saved == sorted(saved)
+    assert set(Path(tempfile.gettempdir()).glob("tiga-checkpoint-*")) == before
 
 
 def test_joint_plan() -> None:

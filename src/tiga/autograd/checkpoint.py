@@ -81,7 +81,12 @@ class GradientPlan:
         decided = perf_counter()
         saved = self._forward(bundle.program.inputs, bundle.arrays, output, planned)
         forward_done = perf_counter()
-        arrays, backend = self._backward(planned, bundle.arrays, saved)
+        try:
+            arrays, backend = self._backward(planned, bundle.arrays, saved)
+        finally:
+            for value in saved.values():
+                if isinstance(value, Spilled):
+                    value.path.unlink()
         self.report = self._report(plan, program)
         self.report["planning_ms"] = (decided - start) * 1e3
         execution = {
@@ -97,7 +102,7 @@ class GradientPlan:
     def _forward(
         self, inputs: tuple[Node, ...], arrays: list[np.ndarray], output: Node,
         planned: TensorProgram,
-    ) -> dict[Node, "np.ndarray | Path"]:  # fmt: skip
+    ) -> dict[Node, "np.ndarray | Spilled"]:  # fmt: skip
         """The kept values by the node that marks them, and the output's value."""
         marks = [n for n in planned.order if n.op.name in ("checkpoint", "checkpoint_spill")]
         below = [_plain(n.inputs[0]) for n in marks]
@@ -112,7 +117,7 @@ class GradientPlan:
 
     def _backward(
         self, planned: TensorProgram, arrays: list[np.ndarray],
-        saved: dict[Node, "np.ndarray | Path"],
+        saved: dict[Node, "np.ndarray | Spilled"],
     ) -> tuple[list[np.ndarray], str]:  # fmt: skip
         leaves: dict[Node, Node] = {
             mark: Input(f"saved{i}", mark.type)() for i, mark in enumerate(saved)
@@ -162,22 +167,31 @@ def _own(array: Any) -> Any:
     return array if isinstance(array, DeviceArray) else np.array(array, order="C")
 
 
-def _spilled(array: Any) -> Path:
-    """The file that a value waits in; where it is used again it goes back to its GPU."""
+@dataclass(frozen=True)
+class Spilled:
+    """A value that waits in a file, of its own bytes."""
+
+    path: Path
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    def read(self) -> np.ndarray:
+        """The value again."""
+        flat: np.ndarray = np.fromfile(self.path, np.uint8)
+        return flat.view(self.dtype).reshape(self.shape)
+
+
+def _spilled(array: Any) -> Spilled:
+    """The value in a file; where it is used again it goes back to its GPU."""
     if isinstance(array, DeviceArray):
         from tiga.frontends.tensor.placement import to_host
 
         array = to_host(array)
-    handle, name = tempfile.mkstemp(prefix="tiga-checkpoint-", suffix=".npy")
+    handle, name = tempfile.mkstemp(prefix="tiga-checkpoint-")
     with os.fdopen(handle, "wb") as file:
-        np.save(file, array, allow_pickle=False)
-    return Path(name)
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8).tofile(file)
+    return Spilled(Path(name), array.dtype, array.shape)
 
 
-def _restored(value: "np.ndarray | Path") -> np.ndarray:
-    if not isinstance(value, Path):
-        return value
-    try:
-        return np.load(value, allow_pickle=False)
-    finally:
-        value.unlink()
+def _restored(value: "np.ndarray | Spilled") -> np.ndarray:
+    return value.read() if isinstance(value, Spilled) else value

@@ -6,7 +6,6 @@ over a range of prices these are the plans worth choosing from, and the one with
 that fits the budget is taken. More budget never saves less.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -138,16 +137,23 @@ def plan_checkpoints(
     wanted = candidates_of(program)
     order = topological(wanted)
     cuts = _all_cuts(order, wanted)
-    room = math.inf if budget == UNLIMITED else budget + spill_budget
-    fitting = [cut for cut in cuts.values() if cut.nbytes <= room]
+    fitting = [cut for cut in cuts.values() if _fits(cut, budget, spill_budget)]
     chosen = min(fitting, key=lambda cut: (cut.recompute, cut.nbytes))
-    unlimited: tuple[list[Node], list[Node]] = (list(chosen.kept), [])
-    saved, spilled = unlimited if budget == UNLIMITED else _split(chosen.kept, budget)
+    saved, spilled = _split(chosen.kept, budget)
     return CheckpointPlan(wanted, tuple(saved), tuple(spilled), chosen.recompute)
+
+
+def _fits(cut: _Cut, budget: int, spill_budget: int) -> bool:
+    if budget == UNLIMITED or cut.nbytes <= budget:
+        return True
+    _, spilled = _split(cut.kept, budget)
+    return sum(node.type.row_bytes for node in spilled) <= spill_budget
 
 
 def _split(kept: Sequence[Node], budget: int) -> tuple[list[Node], list[Node]]:
     """What stays in memory, the dearest work per byte first, and what does not fit."""
+    if budget == UNLIMITED:
+        return list(kept), []
     inside: list[Node] = []
     used = 0
     for node in sorted(kept, key=lambda n: work(n) / max(n.type.row_bytes, 1), reverse=True):
