@@ -9,7 +9,6 @@ from fractions import Fraction
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import Movement
 from tiga.reducers.algebra import (
-    LOG,
     ONE,
     Applied,
     Atom,
@@ -36,7 +35,6 @@ MEANINGS: dict[str, Callable[..., Expr]] = {
     "log1p": lambda a: log(ONE + a),
     "sqrt": lambda a: a.power(Fraction(1, 2)),
     "sigmoid": lambda a: (ONE + exp(-a)).power(INVERSE),
-    "cast": lambda a: a,
     "spread": lambda a: a,
 }
 """Ops whose laws the normal form knows: sums and products associate, commute and distribute, and
@@ -112,6 +110,8 @@ class Reader:
             return self.read(x).moved(node.op.lanes(x.type.shape).ravel())
         if node.op.name == "where":
             return self._where(node)
+        if node.op.name == "cast" and _widens(node):
+            return self.read(node.inputs[0])
         if node.op.name in MEANINGS and node.type.dtype.is_float:
             return MEANINGS[node.op.name](*map(self.read, node.inputs))
         if not isinstance(node.op, Pointwise):
@@ -212,6 +212,12 @@ class Reader:
         return None
 
 
+def _widens(cast: Node) -> bool:
+    """Whether a conversion keeps every value: one that rounds is more than algebra."""
+    source = cast.inputs[0].type.dtype
+    return source.is_float and cast.op.to.is_float and cast.op.to.itemsize >= source.itemsize
+
+
 def _moves(node: Node) -> bool:
     """Whether every element of a node is one of its operand."""
     return isinstance(node.op, Movement) and not node.op.fills
@@ -231,6 +237,3 @@ def _constant(node: Node) -> Expr:
     if math.isfinite(value):
         return of_number(value)
     return of_factor(Atom((INFINITE, repr(value)), in_place(node.type.size)))
-
-
-__all__ = ("LOG", "Reader")

@@ -39,6 +39,8 @@ from tiga.types import Space
 
 LEFT, RIGHT, OUT = "left", "right", "out"
 EXTREMA = {"maximum": "max", "minimum": "min"}
+BEYOND = (TooLong, RecursionError)
+"""What says that an expression is too long or too deep to be read."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def recognise(rule: Fold) -> dict[int, Form]:
 def _form(rule: Fold, i: int) -> Form | None:
     try:
         return _plain(rule, i) or _scaled(rule, i)
-    except TooLong:
+    except BEYOND:
         return None
 
 
@@ -258,7 +260,7 @@ def shifts_without_effect(
         if _hides(whole, states):
             return frozenset()
         return frozenset(m for m in extrema if whole == whole.replaced(_shift(forms, m)))
-    except TooLong:
+    except BEYOND:
         return frozenset()
 
 
