@@ -28,6 +28,26 @@ class IndexTake(LinearFirst, name="index_take"):
 
 
 @dataclass(frozen=True)
+class Reorder(LinearFirst, name="reorder"):
+    """x in another order along its first axis: at the positions `order`, which holds each once;
+    `back` is the order that undoes it."""
+
+    arity = 3
+    widens = False
+
+    def infer(self, x: Type, order: Type, back: Type) -> Type:
+        assert order == back, f"{order} undone by {back}"
+        assert order.shape == x.shape[:1], f"{order} of {x}"
+        return x
+
+    def compute(self, x: np.ndarray, order: np.ndarray, back: np.ndarray) -> np.ndarray:
+        return np.take(x, order, axis=0)
+
+    def vjp(self, ct, out, x, order, back):
+        return Reorder()(ct, back, order), None, None
+
+
+@dataclass(frozen=True)
 class IndexAdd(LinearFirst, name="index_add"):
     """Zeros of `extent` along one axis, with values added at the positions of an integer tensor,
     in the order of its elements."""

@@ -99,6 +99,13 @@ def _pick(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
     return made
 
 
+def _reorder(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    made = room.array(node.type)
+    x, order = map(contiguous, inputs[:2])
+    pick_into(made, x, order, 0, False, node.where, checked=True)
+    return made
+
+
 # kernels along the last axis
 
 
@@ -152,11 +159,17 @@ def _matmul(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArra
     return made
 
 
+def _walk(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    """A program over a graph, which knows by itself how it runs."""
+    found: DeviceArray = node.op.compute_on_gpu([contiguous(x) for x in inputs], room)
+    return found
+
+
 CALLS: dict[str, Call] = {
     "reshape": _reshape, "permute": _permute, "broadcast": _broadcast, "slice": _slice,
     "stop_gradient": _same, "join": _join, "concat": _join, "unslice": _unslice,
     "index_take": _pick, "take_along": _pick, "argmax": _argument, "argmin": _argument,
-    "cumsum": _running_sum, "matmul": _matmul,
+    "cumsum": _running_sum, "matmul": _matmul, "reorder": _reorder, "graph_call": _walk,
 }  # fmt: skip
 
 FREE = frozenset(("reshape", "permute", "broadcast", "slice", "stop_gradient"))

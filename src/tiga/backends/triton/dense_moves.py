@@ -155,9 +155,11 @@ def pick(x, index, out, wrong, elements, count, inner, extent):
 
 
 def pick_into(
-    out: DeviceArray, x: DeviceArray, index: DeviceArray, axis: int, along: bool, where: str | None
-) -> None:
-    """Fill `out` with elements of `x` at positions along an axis. Arrays are contiguous.
+    out: DeviceArray, x: DeviceArray, index: DeviceArray, axis: int, along: bool,
+    where: str | None, checked: bool = False,
+) -> None:  # fmt: skip
+    """Fill `out` with elements of `x` at positions along an axis. Arrays are contiguous. What was
+    `checked` before is not waited for.
 
     Raises:
         InvalidIndex: a position does not exist; it is found before the result is used.
@@ -178,7 +180,7 @@ def pick_into(
     grid = (-(-elements // BLOCK), 1, 1)
     launch = machine.bind(kernel, grid, [None, None, None, None, *numbers])
     launch([x.address, index.address, out.address, wrong.address])
-    if download(wrong)[0]:
+    if not checked and download(wrong)[0]:
         raise InvalidIndex(
             f"a position along axis {axis} is out of range for extent {extent} (built at {where})."
         )

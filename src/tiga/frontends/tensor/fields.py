@@ -7,6 +7,7 @@ import numpy as np
 
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf
 from tiga.relations import Graph
 from tiga.types import GLOBAL, Type, int64
@@ -51,6 +52,45 @@ def edge_order(topology: Any) -> LazyNode | None:
         return None
     found: LazyNode = topology.get("nativeedge_order", lambda csr: indices(csr.permutation))
     return found
+
+
+def edge_orders(topology: Any, device: Device) -> tuple[LazyNode, LazyNode] | None:
+    """The user's number of each edge in CSR order, and the CSR position of each of the user's
+    edges, on a device; None where the two orders are one."""
+    order = edge_order(topology)
+    if order is None:
+        return None
+    if isinstance(topology, Graph):
+        return _orders(order, device)
+    found: tuple[LazyNode, LazyNode] = topology.keep(
+        ("native edge orders", str(device)), lambda: _orders(order, device)
+    )
+    return found
+
+
+def _orders(order: LazyNode, device: Device) -> tuple[LazyNode, LazyNode]:
+    assert order.cell is not None
+    there = order.cell.array
+    back = np.empty_like(there)
+    back[there] = np.arange(there.size)
+    return _on(order, device), _on(indices(back), device)
+
+
+def edge_numbers(topology: Any, device: Device) -> LazyNode:
+    """The user's number of each edge in CSR order, on a device."""
+    orders = edge_orders(topology, device)
+    return _on(indices(np.arange(topology.num_edges)), device) if orders is None else orders[0]
+
+
+def _on(node: LazyNode, device: Device) -> LazyNode:
+    """A given value on a device."""
+    if device == CPU:
+        return node
+    from tiga.frontends.tensor.placement import to_gpu
+
+    assert node.cell is not None
+    array: Any = to_gpu(node.cell.array, device.index)
+    return leaf(array, node.type)
 
 
 def indices(array: np.ndarray) -> LazyNode:

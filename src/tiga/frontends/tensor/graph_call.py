@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,16 +41,28 @@ class Launch:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.executable = executable(program)
         self.types = [node.type for node in program.outputs]
         given = {n.type.space for n in (*program.inputs, *program.outputs)} - {GLOBAL}
         self.spaces = tuple(given)
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
 
+    @cached_property
+    def executable(self) -> Any:
+        """The program for the CPU."""
+        return executable(self.program)
+
     def type_of(self, index: int, topology: Any) -> Type:
         """The type of an output as one tensor."""
         type_ = self.types[index]
         return type_ if type_.space == GLOBAL else whole(type_, _extent(topology, type_.space))
+
+    def run_on_gpu(self, topology: Any, arrays: Sequence[Any], room: Any) -> list[Any]:
+        """All outputs, on a GPU."""
+        from tiga.frontends.tensor.gpu_walk import run_walk
+
+        types = [self.type_of(i, topology) for i in range(len(self.types))]
+        extents = {space: _extent(topology, space) for space in self.spaces}
+        return list(run_walk(self.program, topology, arrays, types, extents, room))
 
     def run(self, topology: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """All outputs, on a graph or its snapshot."""
@@ -107,13 +119,19 @@ class Walk:
     trained: bool = False
     kept: tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]] | None = field(default=None)
 
-    def output(self, index: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """One output."""
+    def output(self, index: int, arrays: Sequence[Any], room: Any = None) -> Any:
+        """One output; on a GPU in `room`."""
         found = self._known(index, arrays)
         if found is not None:
             return found
         self.graph.require_unchanged(self.token)
-        outputs = dict(enumerate(self.launch.run(self.topology, arrays)))
+        launch = self.launch
+        values = (
+            launch.run(self.topology, arrays)
+            if room is None
+            else launch.run_on_gpu(self.topology, arrays, room)
+        )
+        outputs = dict(enumerate(values))
         found = outputs.pop(index)
         self.kept = (tuple(arrays), outputs) if outputs else None
         return found
@@ -155,6 +173,10 @@ class GraphCall(Dense):
 
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
         return self.walk.output(self.index, arrays)
+
+    def compute_on_gpu(self, arrays: Sequence[Any], room: Any) -> Any:
+        """The value of operands on a GPU."""
+        return self.walk.output(self.index, arrays, room)
 
     def _walk(self, program: Program, trained: bool = False) -> Walk:
         walk = self.walk

@@ -29,13 +29,14 @@ from tiga.frontends.tensor.capture import (
     stand_in,
 )
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.entities import EDGES, NODES
-from tiga.frontends.tensor.fields import FieldView, edge_order, indices, options
+from tiga.frontends.tensor.fields import FieldView, edge_numbers, edge_orders, options
 from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
 from tiga.frontends.tensor.trees import leaves_of, mapped
-from tiga.ops.tensor_index import IndexTake
+from tiga.ops.tensor_index import Reorder
 from tiga.relations import Graph
 from tiga.trace.node import Node
 from tiga.types import DType, Relation, Shape, Space
@@ -198,7 +199,8 @@ def call(
         from tiga.frontends.tensor.bounded import run_bounded
 
         return run_bounded(kernel, topology, fields, params, reason)
-    inputs = tuple([_source(source, run, fields, topology) for source in plan.sources])
+    device = next((tensor.device for tensor in fields.values()), CPU)
+    inputs = tuple([_source(source, run, fields, topology, device) for source in plan.sources])
     walk = Walk.of(plan.program, graph, topology, run.grad)
     place = user_place()
     depth, largest = extent_of(inputs)
@@ -212,17 +214,18 @@ def call(
     return output(0) if plan.tree == 0 else mapped(output, plan.tree)
 
 
-def _source(source: Any, run: Call, fields: Mapping[Any, Tensor], topology: Any) -> Node:
+def _source(
+    source: Any, run: Call, fields: Mapping[Any, Tensor], topology: Any, device: Device
+) -> Node:
     """The value of an input of the program."""
     kind = source.__class__
     if kind is Field:
         node = fields[source]._node
-        order = edge_order(topology) if source.namespace == "edge" else None
-        return node if order is None else apply(IndexTake(0), node, order)
+        orders = edge_orders(topology, device) if source.namespace == "edge" else None
+        return node if orders is None else apply(Reorder(), node, *orders)
     if kind is Given:
         return run.order[source.place]
     if kind is Number:
         op = run.numbers[source.place]
         return leaf(np.asarray(op.value, op.of.dtype.numpy), op.of.with_shape(()))
-    order = edge_order(topology)
-    return indices(np.arange(topology.num_edges)) if order is None else order
+    return edge_numbers(topology, device)
