@@ -2,6 +2,23 @@
 
 FUNCTIONS = {
     "tiga.frontends.tensor.execution": ("execution",),
+    "tiga.frontends.tensor.composed": (
+        "allclose",
+        "array_equal",
+        "diagonal",
+        "dot",
+        "elu",
+        "exp2",
+        "isclose",
+        "isin",
+        "leaky_relu",
+        "lerp",
+        "logsigmoid",
+        "nan_to_num",
+        "one_hot",
+        "positive",
+        "rms_norm",
+    ),
     "tiga.frontends.tensor.snapshot": ("load", "save"),
     "tiga.frontends.tensor.grids": ("arange", "eye", "linspace", "meshgrid"),
     "tiga.frontends.tensor.selection": (

@@ -329,7 +329,11 @@ def torch_function(values: Sequence[Any], name: str) -> Any:
     torch = sys.modules.get("torch")
     if torch is None or not any(isinstance(v, torch.Tensor) for v in values):
         return None
-    return getattr(torch, name)
+    homes = (torch, torch.nn.functional, torch.special)
+    found = next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+    if found is None:
+        raise InvalidType(f"torch has no {name}: give native tensors ({here()}).")
+    return found
 
 
 def truth(x: Node) -> Node:

@@ -1,0 +1,180 @@
+"""Functions composed of others: comparison within a tolerance, activations, picking."""
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor import elementwise as e
+from tiga.frontends.tensor import reductions as r
+from tiga.frontends.tensor import selection as s
+from tiga.frontends.tensor import views
+from tiga.frontends.tensor.build import as_tensor, torch_function
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.grids import arange
+from tiga.frontends.tensor.indexing import take
+from tiga.frontends.tensor.lazy import here
+from tiga.types import bool_, int64
+
+
+def _serves_torch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, or torch's of its name where the first arguments are torch's."""
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if other := torch_function(args[:2], function.__name__):
+            return other(*args, **options)
+        return function(*args, **options)
+
+    return call
+
+
+@_serves_torch
+def positive(x: Any, /) -> Tensor:
+    """+x."""
+    tensor = as_tensor(x)
+    if tensor.dtype == bool_:
+        raise InvalidType(f"positive expected numbers, got bool ({here()}).")
+    return tensor
+
+
+@_serves_torch
+def exp2(x: Any, /) -> Tensor:
+    """2 to the power x."""
+    tensor = as_tensor(x)
+    return s.pow(2.0, tensor) if tensor.dtype.kind in "fc" else s.pow(2.0, tensor * 1.0)
+
+
+@_serves_torch
+def isclose(
+    x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves only, NaN to NaN
+    with `equal_nan`."""
+    a, b = as_tensor(x1), as_tensor(x2)
+    near = s.abs(a * 1.0 - b) <= s.abs(b) * rtol + atol
+    both = s.logical_and(e.isfinite(a * 1.0), e.isfinite(b * 1.0))
+    close = s.where(both, near, e.equal(a, b))
+    if not equal_nan:
+        return close
+    return s.logical_or(close, s.logical_and(e.isnan(a * 1.0), e.isnan(b * 1.0)))
+
+
+@_serves_torch
+def allclose(
+    x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close; see `isclose`."""
+    return bool(r.all(isclose(x1, x2, rtol, atol, equal_nan)))
+
+
+def array_equal(x1: Any, x2: Any, /) -> bool:
+    """Whether shapes and all elements are equal; NaN is equal to nothing."""
+    a, b = as_tensor(x1), as_tensor(x2)
+    return a.shape == b.shape and bool(r.all(e.equal(a, b)))
+
+
+@_serves_torch
+def isin(x: Any, values: Any, /) -> Tensor:
+    """Per element whether it is equal to one of `values`."""
+    a, b = as_tensor(x), as_tensor(values)
+    return r.any(e.equal(views.expand_dims(a, axis=-1), views.ravel(b)), axis=-1)
+
+
+@_serves_torch
+def nan_to_num(
+    x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """x with numbers instead of NaN and infinities: by default 0 and the largest of the dtype."""
+    tensor = as_tensor(x)
+    if tensor.dtype.kind != "f":
+        return tensor
+    limits = (ml_dtypes.finfo if tensor.dtype.name == "bfloat16" else np.finfo)(tensor.dtype.numpy)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    found = s.where(e.equal(tensor, math.inf), high, tensor)
+    found = s.where(e.equal(tensor, -math.inf), low, found)
+    return s.where(e.isnan(tensor), nan, found)
+
+
+@_serves_torch
+def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
+    """The diagonals of matrices in the last two axes; positive offsets are above the main one."""
+    tensor = as_tensor(x)
+    if tensor.ndim < 2:
+        raise InvalidValue(f"diagonal expected two axes or more, got {tensor.shape} ({here()}).")
+    rows, columns = tensor.shape[-2:]
+    places = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
+    flat = views.reshape(tensor, (*tensor.shape[:-2], rows * columns))
+    return take(flat, from_numpy(np.array(places)), axis=-1)
+
+
+@_serves_torch
+def dot(x1: Any, x2: Any, /) -> Tensor:
+    """The sum of products of two vectors; nothing is conjugated."""
+    a, b = as_tensor(x1), as_tensor(x2)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise InvalidValue(
+            f"dot expected two vectors of one length, got {a.shape} and {b.shape} ({here()})."
+        )
+    return r.sum(a * b)
+
+
+def one_hot(index: Any, count: int, /, *, dtype: Any = int64) -> Tensor:
+    """Per index a row of `count` zeros with 1 at the index; other indices give zeros."""
+    tensor = as_tensor(index)
+    if tensor.dtype.kind not in "iu":
+        raise InvalidType(f"one_hot expected integers, got {tensor.dtype} ({here()}).")
+    return s.astype(e.equal(views.expand_dims(tensor, axis=-1), arange(count)), dtype)
+
+
+@_serves_torch
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+    """x where it is positive, else x times the slope."""
+    tensor = as_tensor(x)
+    return s.where(tensor > 0, tensor, tensor * negative_slope)
+
+
+@_serves_torch
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
+    """x where it is positive, else alpha * (exp(x) - 1)."""
+    tensor = as_tensor(x)
+    below = e.expm1(s.where(tensor > 0, 0.0, tensor))  # no overflow where it is not used
+    return s.where(tensor > 0, tensor, below * alpha)
+
+
+@_serves_torch
+def logsigmoid(x: Any, /) -> Tensor:
+    """log(sigmoid(x)) without overflow."""
+    return -e.softplus(-as_tensor(x))
+
+
+@_serves_torch
+def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
+    """start + weight * (end - start)."""
+    a = as_tensor(start)
+    return a + (as_tensor(end) - a) * weight
+
+
+def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Tensor:
+    """x over the root of the mean of its squares over the last axes, times `weight`; `eps` is
+    added to the mean (by default the dtype's smallest step from 1)."""
+    tensor = as_tensor(x)
+    count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+    axes = tuple(range(-count, 0))
+    wide = s.astype(tensor, tensor.dtype.compute, copy=False)
+    step = float(np.finfo(wide.dtype.numpy).eps) if eps is None else eps
+    scaled = wide * e.rsqrt(r.mean(wide * wide, axis=axes, keepdims=True) + step)
+    scaled = scaled if weight is None else scaled * weight
+    return s.astype(scaled, tensor.dtype, copy=False)
+
+
+__all__ = [
+    "allclose", "array_equal", "diagonal", "dot", "elu", "exp2", "isclose", "isin", "leaky_relu",
+    "lerp", "logsigmoid", "nan_to_num", "one_hot", "positive", "rms_norm",
+]  # fmt: skip
