@@ -133,7 +133,8 @@ def place(
     """
     lives = Lifetimes(scheduled, together)
     plan, inputs = scheduled.plan, set(scheduled.plan.inputs)
-    hosted = {n: [n] for n in (*unneeded, *plan.outputs) if n not in inputs or n in unneeded}
+    given = set(unneeded).difference(plan.outputs)
+    hosted = {n: [n] for n in (*plan.outputs, *given) if n not in inputs or n in given}
     hosts: dict[Node, Node] = {}
     local = lives.local()
     for node in plan.intermediates:

@@ -15,12 +15,10 @@ from tiga.ops.message import gather
 from tiga.ops.scan import Scan
 from tiga.passes.draft import FREE, Draft
 from tiga.passes.rows import ROW_RESULTS, Plan, ScanLoop, Step
+from tiga.trace.derivatives import RECOMPUTE_COST
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type
-
-RECOMPUTE_COST = 4
-"""A free value with an op of at least this cost is stored before it is read across edges."""
 
 REMADE = (Pointwise, Broadcast, Reshape)
 """Ops that are made again without a thought for registers."""

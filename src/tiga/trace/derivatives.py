@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tiga.trace.autodiff import jvp, vjp
-from tiga.trace.node import Node, substitute, topological
+from tiga.trace.node import Node, rewrite, substitute, topological
 from tiga.trace.program import Program
 from tiga.types import Type
 
@@ -38,6 +38,9 @@ class Gradient:
     arguments: tuple[tuple[str, int], ...]
     wanted: tuple[int, ...]
 
+
+RECOMPUTE_COST = 4
+"""A value of a node that edges read is worth an array if some op that makes it costs as much."""
 
 COLLECTING = (
     "reduce", "row_extremum", "squared_deviations", "scan_after", "reduce_all", "contract",
@@ -74,6 +77,38 @@ def _saved_for(node: Node, roots: dict[Node, frozenset[Node]], outputs: set[Node
     return [node]
 
 
+def _expanded(program: Program) -> list[Node]:
+    """The nodes of a program, and those of what its derived ops stand for."""
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        expand = getattr(node.op, "expand", None)
+        return None if expand is None else expand(*inputs)
+
+    return topological((*program.outputs, *rewrite(program.outputs, rule)))
+
+
+def _reached(outputs: Sequence[Node], roots: dict[Node, frozenset[Node]]) -> list[Node]:
+    """The nodes that `outputs` are made of, down to the first that need a walk."""
+    seen: dict[Node, None] = {}
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen[node] = None
+        if node not in roots:
+            stack.extend(node.inputs)
+    return list(seen)
+
+
+def _is_dear(node: Node, roots: dict[Node, frozenset[Node]]) -> bool:
+    """Whether a value made from collected ones is worth more than making it again at each edge."""
+    if node.op.name in COLLECTING:
+        return False
+    below = (_is_dear(child, roots) for child in node.inputs if child in roots)
+    return getattr(node.op, "cost", 1) >= RECOMPUTE_COST or any(below)
+
+
 def _new_input(program: Program, rules: Rules, label: str, of: Type) -> Node:
     """An input that `program` does not have: inputs of one label and type are one node, and the
     derivative of a gradient program has cotangents beside those of the first."""
@@ -93,20 +128,14 @@ def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
     targets = [program.inputs[i] for i in wanted]
     outputs = [program.outputs[i] for i in present]
     gradients = vjp(outputs, _cotangents(program, present, rules), targets, rules.add)
-    roots = _roots(program.order)
-    saved: dict[Node, None] = {}
-    stack = [g for g in gradients if g is not None]
-    seen: set[Node] = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node in roots:
-            saved.update(dict.fromkeys(_saved_for(node, roots, set(program.outputs))))
-        else:
-            stack.extend(reversed(node.inputs))
-    extra = [n for n in program.order if n in saved and n not in program.outputs]
+    order = _expanded(program)
+    roots = _roots(order)
+    reached = _reached([g for g in gradients if g is not None], roots)
+    read = (child for node in reached if node.op.name == "gather" for child in node.inputs)
+    dear = {child for child in read if child in roots and _is_dear(child, roots)}
+    keep = dear.union(program.outputs)
+    saved = {n for node in reached if node in roots for n in _saved_for(node, roots, keep)}
+    extra = [n for n in order if n in saved and n not in program.outputs]
     return Program(program.inputs, (*program.outputs, *extra))
 
 

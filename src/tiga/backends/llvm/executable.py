@@ -4,7 +4,6 @@ import ctypes
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -110,7 +109,8 @@ class Executable:
     """A plan compiled for the CPU. Kernels are compiled when a graph first needs them.
 
     `joint` are its steps with those that run together as one, on graphs that allow it. `extents`
-    are those of the last run, and `pages` what it planned for a graph in a file, for `explain`.
+    are those of the last run, `placed` where its values between steps were, and `pages` what it
+    planned for a graph in a file, for `explain`.
     """
 
     scheduled: ScheduledPlan
@@ -119,15 +119,20 @@ class Executable:
     joint: tuple[Launchable, ...]
     extents: Mapping[Space, int] | None = None
     pages: Any = None
+    placed: Placement | None = None
+    placements: dict[tuple[tuple[int, ...], bool], Placement] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan:
         return self.scheduled.plan
 
-    @cached_property
-    def placements(self) -> tuple[Placement, Placement]:
-        """Whose memory the values between steps take, with steps on their own and together."""
-        return place(self.scheduled), place(self.scheduled, together=True)
+    def placement(self, unneeded: tuple[int, ...], together: bool) -> Placement:
+        """Whose memory the values between steps take; see `run`."""
+        found = self.placements.get((unneeded, together))
+        if found is None:
+            inputs = [self.plan.inputs[i] for i in unneeded]
+            found = self.placements[unneeded, together] = place(self.scheduled, inputs, together)
+        return found
 
     @property
     def kernels(self) -> tuple["RowStep", ...]:
@@ -168,6 +173,7 @@ class Executable:
         threads: int,
         extents: Mapping[Space, int] | None = None,
         matmul: Matmul = numpy_matmul,
+        unneeded: tuple[int, ...] = (),
     ) -> None:
         """Compute the outputs.
 
@@ -177,6 +183,7 @@ class Executable:
             threads: at most so many threads; results do not depend on it.
             extents: sizes of spaces that no relation of the program fixes.
             matmul: the library product to use.
+            unneeded: positions of inputs, arrays, that may be written over.
         """
         sizes = {GLOBAL: 1, **(extents or {})}
         for relation, graph in zip(self.relations, graphs, strict=True):
@@ -190,7 +197,8 @@ class Executable:
         bound = dict(zip(self.relations, graphs, strict=True))
         run = Run(bound, sizes, addresses, threads, matmul)
         together = all(s.fits(bound) for s in self.joint if isinstance(s, JointStep))
-        for node, host in self.placements[together].hosts.items():
+        self.placed = self.placement(unneeded, together)
+        for node, host in self.placed.hosts.items():
             if node is host:
                 addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
             else:

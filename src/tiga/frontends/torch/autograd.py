@@ -22,6 +22,8 @@ _transforms_active = torch._C._are_functorch_transforms_active
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _forward_mode_enabled = torch._C._is_fwd_grad_enabled
 _CPU = torch.device("cpu")
+_graph_is_kept = torch._C._autograd._get_current_graph_task_keep_graph
+_hooks_on_saved = torch._C._autograd._top_saved_tensors_default_hooks
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ def _keep(ctx: Any, job: Job, values: Sequence[Any], outputs: Sequence[torch.Ten
     ctx.numbers = {i: values[i] for i in inputs if i not in tensors}
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*(outputs[i] for i in job.trained.whole))
+    ctx.gives = False
 
 
 def _keep_forward(ctx: Any, values: Sequence[Any]) -> None:
@@ -54,6 +57,7 @@ def _keep_forward(ctx: Any, values: Sequence[Any]) -> None:
 def _backward(ctx: Any, *cotangents: Any) -> Any:
     """Gradients of the inputs: None for each that no cotangent reaches."""
     if any(is_batched(c) for c in cotangents if c is not None):
+        ctx.gives = False  # the next sample reads what is saved again
         return per_sample(lambda *samples: _backward(ctx, *samples), cotangents)
     job: Job = ctx.job
     trained = job.trained
@@ -72,10 +76,23 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
         known["cotangent", i] = _laid_out(cotangents[i], job.graph)
     derivative = trained.derivative(present)
     values = [known[argument] for argument in derivative.arguments]
-    gradients = run(derivative.unit, job.graph, job.token, values)
+    unneeded = _unneeded(ctx, derivative.arguments)
+    gradients = run(derivative.unit, job.graph, job.token, values, unneeded=unneeded)
     for position, found in zip(derivative.wanted, gradients, strict=True):
         result[1 + position] = found
     return tuple(result)
+
+
+def _unneeded(ctx: Any, arguments: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Which arguments nobody reads after this gradient, so that it may write over them.
+
+    Row values that a run saved for its gradient are known to autograd alone, and freed after it
+    unless the graph is kept, or is itself differentiated.
+    """
+    if not ctx.gives or torch.is_grad_enabled() or _graph_is_kept():
+        return ()
+    own = ctx.job.trained.num_results
+    return tuple([i for i, (kind, n) in enumerate(arguments) if kind == "output" and n >= own])
 
 
 def _laid_out(cotangent: Any, graph: Graph) -> Any:
@@ -106,6 +123,7 @@ class Differentiated(torch.autograd.Function):
     def forward(ctx: Any, job: Job, *values: Any) -> Any:
         outputs = job.trained.runnable.run(job.graph, values)
         _keep(ctx, job, values, outputs)
+        ctx.gives = _saves_as_is()
         if forward_ad._current_level >= 0:
             _keep_forward(ctx, values)
         return tuple(outputs)
@@ -175,12 +193,13 @@ def run(
     token: tuple[int, ...] | None,
     values: Sequence[Any],
     topology: Snapshot | None = None,
+    unneeded: tuple[int, ...] = (),
 ) -> Sequence[torch.Tensor]:
     """The outputs of a program, with gradients where grad mode is on and inputs require them.
 
     Values are contiguous tensors, and Python numbers, in the order of the program's inputs. With a
     `token`, gradients are of the graph as it was then. `topology` is the graph's snapshot, where
-    the caller has just taken it.
+    the caller has just taken it. The values at positions `unneeded` may be written over.
     """
     wanted: tuple[int, ...] = ()
     watched = transforming()
@@ -188,11 +207,16 @@ def run(
         needs = _may_need if watched else _requires_grad
         wanted = tuple([i for i, value in enumerate(values) if needs(value)])
     if not wanted and not watched:
-        return unit.plain().run(graph, values, topology)
+        return unit.plain().run(graph, values, topology, unneeded)
     token = graph.token() if token is None else token
     trained = unit.training(wanted, _CPU if graph.paged else device_of(graph))
     outputs = _apply(Job(trained, graph, token), values)
     return outputs[: len(unit.program.outputs)]
+
+
+def _saves_as_is() -> bool:
+    """Whether what is saved is kept as it is: a hook may keep it for longer."""
+    return _hooks_on_saved(True) is None
 
 
 def _requires_grad(value: Any) -> bool:

@@ -133,10 +133,15 @@ class Runnable:
         ]
 
     def run(
-        self, graph: Any, values: Sequence[Any], topology: Snapshot | None = None
+        self,
+        graph: Any,
+        values: Sequence[Any],
+        topology: Snapshot | None = None,
+        unneeded: tuple[int, ...] = (),
     ) -> list[torch.Tensor]:
         """Compute the outputs from contiguous tensors and Python numbers; `graph` may be paged.
-        `topology` is its snapshot, where the caller has just taken it."""
+        `topology` is its snapshot, where the caller has just taken it. The values at positions
+        `unneeded` may be written over."""
         if graph.paged:
             from tiga.frontends.torch.paged import run_on_pages
 
@@ -145,12 +150,14 @@ class Runnable:
         device = device_of(graph)
         if on_gpu(device):
             return self.run_on_gpu(topology, values, device)
-        return self.run_on_cpu(topology, values)
+        return self.run_on_cpu(topology, values, unneeded)
 
-    def run_on_cpu(self, topology: Snapshot, values: Sequence[Any]) -> list[torch.Tensor]:
+    def run_on_cpu(
+        self, topology: Snapshot, values: Sequence[Any], unneeded: tuple[int, ...] = ()
+    ) -> list[torch.Tensor]:
         """As `run`, for a topology on the CPU."""
         outputs = self.allocate_for(topology, CPU)
-        self._run_on_cpu(topology, values, outputs)
+        self._run_on_cpu(topology, values, outputs, unneeded)
         return outputs
 
     def run_on_gpu(
@@ -192,7 +199,11 @@ class Runnable:
         return {s: getattr(topology, e) for s, e in self.extents.items() if e is not None}
 
     def _run_on_cpu(
-        self, topology: Snapshot, values: Sequence[Any], outputs: Sequence[torch.Tensor]
+        self,
+        topology: Snapshot,
+        values: Sequence[Any],
+        outputs: Sequence[torch.Tensor],
+        unneeded: tuple[int, ...] = (),
     ) -> None:
         numbers: list[Any] = []
         addresses: list[int] = []
@@ -206,10 +217,10 @@ class Runnable:
         destinations = [output.data_ptr() for output in outputs]
         work = self.width * (topology.num_edges + topology.num_src + topology.num_dst)
         threads = thread_count(torch.get_num_threads()) if work >= PARALLEL_ELEMENTS else 1
-        if self.program.relations:
-            self.executable.run((topology,), addresses, destinations, threads)
-        else:
-            self.executable.run((), addresses, destinations, threads, self._sizes(topology))
+        graphs = (topology,) if self.program.relations else ()
+        sizes = None if graphs else self._sizes(topology)
+        run = self.executable.run
+        run(graphs, addresses, destinations, threads, sizes, unneeded=unneeded)
 
 
 @dataclass(frozen=True)
@@ -228,6 +239,7 @@ class Trained:
         self.wanted = wanted
         self.runnable = Runnable(training(program, wanted, RULES))
         full = self.runnable.program
+        self.num_results = len(program.outputs)
         self.floats = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
         self.whole = tuple(i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float)
         self.derivatives: dict[tuple[int, ...], Derivative] = {}
