@@ -8,6 +8,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tiga.errors import UnsupportedByBackend
@@ -55,6 +56,12 @@ class Function:
         what = ctypes.c_int(number)
         self.driver.call("cuFuncGetAttribute", ctypes.byref(value), what, self.handle)
         return value.value
+
+
+@lru_cache(maxsize=64)
+def stream_handle(stream: int) -> ctypes.c_void_p:
+    """A stream as launches take it."""
+    return ctypes.c_void_p(stream)
 
 
 class Slots:

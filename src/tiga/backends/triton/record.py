@@ -18,7 +18,7 @@ from tiga.backends.triton.library import call_library
 from tiga.backends.triton.loaded import Interpreted
 from tiga.passes.rows import LibraryCall
 from tiga.runtime import cuda
-from tiga.runtime.functions import Slots, launcher
+from tiga.runtime.functions import Slots, launcher, stream_handle
 from tiga.trace.node import Node
 from tiga.types import DType
 
@@ -132,7 +132,7 @@ class Record:
     def launch(self, addresses: list[int], stream: int) -> None:
         """Launch everything, where `launches` is all there is, on the record's device, which is the
         current one. `addresses` are those of the given tensors."""
-        launches, handle = self.launches, ctypes.c_void_p(stream)
+        launches, handle = self.launches, stream_handle(stream)
         assert launches is not None
         if self.nbytes:
             # The allocator hands it to nobody else on this stream before the kernels are done.

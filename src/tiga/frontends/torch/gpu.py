@@ -55,10 +55,9 @@ class OutOfDeviceMemory(OutOfBudget, torch.OutOfMemoryError):
 
 @dataclass(eq=False)
 class GpuRuns:
-    """The runs of one program on GPUs. `lane` leads the next run where the last one went."""
+    """The runs of one program on GPUs."""
 
     executable: Executable
-    lane: Lane | None = None
 
     def run(
         self,
@@ -67,9 +66,9 @@ class GpuRuns:
         outputs: Sequence[torch.Tensor],
         device: torch.device,
         extents: Mapping[Space, int],
-    ) -> None:
+    ) -> Lane | None:
         """Compute the outputs from contiguous tensors and Python numbers, on the device's current
-        stream.
+        stream. What it returns leads other tensors the same way, where that takes launches only.
 
         Raises:
             InvalidType: a tensor lies on another device.
@@ -78,11 +77,11 @@ class GpuRuns:
             record, frame = self._bound(topology, values, outputs, extents, device)
             record.play(frame)
         aligned = is_aligned(frame.addresses) if device.type == "cuda" else False
-        if aligned and record.launches is not None:
-            plan = self.executable.plan
-            shapes = tuple((tuple(o.shape), o.dtype) for o in outputs)
-            dtypes = tuple(torch_dtype(n.type.dtype) for n in plan.inputs)
-            self.lane = Lane(ref(topology), device, dtypes, shapes, record)
+        if not aligned or record.launches is None:
+            return None
+        shapes = tuple((tuple(o.shape), o.dtype) for o in outputs)
+        dtypes = tuple(torch_dtype(n.type.dtype) for n in self.executable.plan.inputs)
+        return Lane(ref(topology), device, dtypes, shapes, record)
 
     def out_of_memory(
         self, topology: Snapshot, device: torch.device, outputs: int

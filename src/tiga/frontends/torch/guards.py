@@ -114,10 +114,12 @@ class Guards:
 
     def _rest_holds(self) -> bool:
         for cell, expected in self.cells:
-            if not same(cell_value(cell), expected):
+            value = cell_value(cell)
+            if value is not expected and not same(value, expected):
                 return False
         for owner, name, expected in self.attributes:
-            if not same(getattr(owner, name, MISSING), expected):
+            value = getattr(owner, name, MISSING)
+            if value is not expected and not same(value, expected):
                 return False
         for sequence, expected in self.sequences:
             if not _same_items(items_of(sequence), expected):

@@ -33,7 +33,7 @@ class Lane:
         """The outputs for contiguous tensors and numbers, computed on the current stream.
 
         None, with nothing done, where the lane does not lead: a tensor on another device or at an
-        odd address, or another device current.
+        odd address, another device current, or no memory left.
         """
         device, addresses, numbers = self.device, [], []
         for position, value in enumerate(values):
@@ -48,7 +48,10 @@ class Lane:
         index = device.index
         if not is_aligned(addresses) or _current_device() != index:  # type: ignore[misc]
             return None
-        outputs = [_empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
-        addresses += [output.data_ptr() for output in outputs]
-        self.record.launch(addresses, _current_stream(index))  # type: ignore[misc]
+        try:
+            outputs = [_empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
+            addresses += [output.data_ptr() for output in outputs]
+            self.record.launch(addresses, _current_stream(index))  # type: ignore[misc]
+        except torch.OutOfMemoryError:
+            return None
         return outputs

@@ -165,7 +165,7 @@ class Ready:
         """The outputs, edge values in the order of the user."""
         values = self._values(tensors, numbers, sizes)
         if on_gpu(self.device):
-            outputs = self.runnable.run_on_gpu(self.topology, values, self.device)
+            outputs = self.runnable.run(self.at.graph, values, self.topology)
         else:
             outputs = self.runnable.run_on_cpu(self.topology, values)
         for i in self.on_edges:

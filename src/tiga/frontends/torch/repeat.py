@@ -15,8 +15,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 NO_FIELDS: Mapping[str, Any] = {}
 
 
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+
 def settings() -> tuple[Any, ...]:
     """The settings of torch that change what a program computes."""
+    if not _any_autocast():
+        return torch.get_default_dtype(), None, None
     return (
         torch.get_default_dtype(),
         torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,

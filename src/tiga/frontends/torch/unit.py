@@ -15,6 +15,7 @@ from tiga.compiler import Compiled, executable, normalize
 from tiga.errors import Unfusable
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
+from tiga.frontends.torch.lanes import Lane
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.relations import Graph
@@ -71,6 +72,8 @@ class Runnable:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.refused: dict[bool, Unfusable] = {}
+        self.lane: Lane | None = None
+        """Leads a run where the last one on a GPU went."""
         self.outputs = [layout_of(n.type) for n in program.outputs]
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
         self.inputs = [_C_TYPES.get(n.type.dtype.name) for n in program.inputs]
@@ -147,6 +150,11 @@ class Runnable:
 
             return run_on_pages(self, graph, values)
         topology = graph.snapshot() if topology is None else topology
+        lane = self.lane
+        if lane is not None and lane.topology() is topology:
+            found = lane.run(values)
+            if found is not None:
+                return found
         device = device_of(graph)
         if on_gpu(device):
             return self.run_on_gpu(topology, values, device)
@@ -170,12 +178,8 @@ class Runnable:
         """
         runs = self.gpu_runs
         try:
-            if runs.lane is not None and runs.lane.topology() is topology:
-                found = runs.lane.run(values)
-                if found is not None:
-                    return found
             outputs = self.allocate_for(topology, device)
-            runs.run(topology, values, outputs, device, self._sizes(topology))
+            self.lane = runs.run(topology, values, outputs, device, self._sizes(topology))
         except torch.OutOfMemoryError as error:
             nbytes = sum(math.prod(o.of(topology)) * o.dtype.itemsize for o in self.outputs)
             raise runs.out_of_memory(topology, device, nbytes) from error
