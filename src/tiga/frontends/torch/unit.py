@@ -149,16 +149,16 @@ class Runnable:
             from tiga.frontends.torch.paged import run_on_pages
 
             return run_on_pages(self, graph, values)
-        topology = graph.snapshot() if topology is None else topology
+        at: Snapshot = graph.snapshot() if topology is None else topology
         lane = self.lane
-        if lane is not None and lane.topology() is topology:
+        if lane is not None and lane.topology() is at:
             found = lane.run(values)
             if found is not None:
                 return found
         device = device_of(graph)
         if on_gpu(device):
-            return self.run_on_gpu(topology, values, device)
-        return self.run_on_cpu(topology, values, unneeded)
+            return self.run_on_gpu(at, values, device)
+        return self.run_on_cpu(at, values)
 
     def run_on_cpu(
         self, topology: Snapshot, values: Sequence[Any], unneeded: tuple[int, ...] = ()
