@@ -190,12 +190,12 @@ class Extent:
         self._free = weakref.finalize(self, _free, scope, self.file, self.start, nbytes, ticket)
         self._free.atexit = False
 
-    def read(self) -> np.ndarray:
-        """The bytes, uint8."""
-        start = time.perf_counter()
-        block = self.file.read(self.start, self.nbytes)
-        self.scope.counters.restores += 1
-        self.scope.counters.bytes_restored += self.nbytes
+    def read(self, offset: int = 0, nbytes: int | None = None) -> np.ndarray:
+        """The bytes, or `nbytes` of them from `offset` on, uint8."""
+        start, count = time.perf_counter(), self.nbytes if nbytes is None else nbytes
+        block = self.file.read(self.start + offset, count)
+        self.scope.counters.restores += nbytes is None
+        self.scope.counters.bytes_restored += count
         self.scope.counters.seconds_waiting += time.perf_counter() - start
         return block
 

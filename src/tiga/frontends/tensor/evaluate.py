@@ -10,7 +10,7 @@ import numpy as np
 
 from tiga import knobs
 from tiga.backends.reference.dense import apply_op
-from tiga.errors import InvalidIndex, UnsupportedByBackend
+from tiga.errors import InvalidIndex, OutOfBudget, UnsupportedByBackend
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf
@@ -155,8 +155,13 @@ def realize_all(tensors: Sequence[Tensor]) -> None:
         return
     from tiga.frontends.tensor.residency import working
 
-    with working(tensors):
-        _realize_all(tensors)
+    try:
+        with working(tensors):
+            _realize_all(tensors)
+    except OutOfBudget as error:
+        from tiga.frontends.tensor.tiling import realize_each_in_tiles
+
+        realize_each_in_tiles(tensors, error)
 
 
 def _realize_all(tensors: Sequence[Tensor]) -> None:

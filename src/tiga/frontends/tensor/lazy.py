@@ -5,6 +5,7 @@ equal one costs more than a small evaluation; common subexpressions are found wh
 made of them (`program.py`).
 """
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ _OWN = frozenset(
     str(path)
     for folder in ("frontends/tensor", "autograd", "trace", "ops")
     for path in (Path(__file__).parents[2] / folder).rglob("*.py")
-) | {str(Path(__file__).parents[2] / "functions.py")}
+) | {str(Path(__file__).parents[2] / "functions.py"), contextlib.__file__}
 
 LARGE = 1 << 62
 """What counts as the size of the largest value where it is not known: it has to be looked for."""

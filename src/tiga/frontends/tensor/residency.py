@@ -19,7 +19,7 @@ from tiga.frontends.tensor.core import Tensor, watch
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.runtime.buffer import Buffer
-from tiga.runtime.scope import Extent, active, block_of, fallback
+from tiga.runtime.scope import Extent, Scope, active, block_of, fallback
 
 
 class Backing(Protocol):
@@ -48,6 +48,16 @@ class Layout:
         offset = _address(array) - _address(block)
         return Layout(offset, array.shape, array.strides, array.dtype)
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether rows follow one another, without gaps."""
+        step = self.dtype.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if stride != step:
+                return False
+            step *= extent
+        return bool(self.shape)
+
     def over(self, block: np.ndarray) -> np.ndarray:
         """The view of another block with the same bytes."""
         return np.ndarray(self.shape, self.dtype, block, self.offset, self.strides)
@@ -62,6 +72,7 @@ class Absent:
 
     def __init__(self, buffer: Buffer, backing: Backing) -> None:
         self.backing = backing
+        self.nbytes = buffer.nbytes if backing.kind == Spilled.kind else 0
         self._buffer = weakref.ref(buffer)
         self._tensors: list[tuple[weakref.ref[Tensor], Layout]] = []
         self._cells: list[tuple[weakref.ref[Cell], Layout]] = []
@@ -81,6 +92,10 @@ class Absent:
             del cell.array
         cell.absent = self
         self._cells.append((weakref.ref(cell), layout))
+
+    def layout_of(self, cell: Cell) -> Layout | None:
+        """How a cell's value views the block."""
+        return next((layout for known, layout in self._cells if known() is cell), None)
 
     def restore(self) -> None:
         """Bring the block back for everything that views it."""
@@ -146,6 +161,10 @@ class Spilled:
     def bring(self) -> np.ndarray:
         reserve(self._extent.nbytes, "a spilled tensor that is used again")
         return self._extent.read()
+
+    def read(self, offset: int, nbytes: int) -> np.ndarray:
+        """Some of the bytes."""
+        return self._extent.read(offset, nbytes)
 
     def close(self) -> None:
         self._extent.close()
@@ -321,16 +340,36 @@ def working(tensors: Sequence[Tensor]) -> Iterator[None]:
     scope = active()
     assert scope is not None
     roots = [t._node for t in tensors if t._array is None and t._node.cell is None]
+    cells = cells_below(roots)
+    results = {id(node): node.type for node in roots}
+    need = sum(type.row_bytes for type in results.values())
+    what = f"computing {', '.join(map(str, results.values()))} ({here()})"
+    _require_room(scope, cells, need, what)
     with ExitStack() as stack:
-        for cell in cells_below(roots):
+        for cell in cells:
             if isinstance(cell.array, np.ndarray):
                 stack.enter_context(scope.pinned([cell.array]))
-        results = {id(node): node.type for node in roots}
-        need = sum(type.row_bytes for type in results.values())
         if need:
-            names = ", ".join(map(str, results.values()))
-            scope.reserve(need, f"computing {names} ({here()})")
+            scope.reserve(need, what)
         yield
+
+
+def _require_room(scope: Scope, cells: Sequence[Cell], need: int, what: str) -> None:
+    """Find that operands and results do not fit before any operand is brought in."""
+    absent = {id(cell.absent): cell.absent.nbytes for cell in cells if cell.absent is not None}
+    if not absent or scope.host.budget is None:
+        return
+    needed = need + sum(absent.values())
+    fixed = _bytes_in_memory(cells) if scope.lru else scope.host.live
+    if fixed + needed > scope.host.budget:
+        raise OutOfBudget(scope.host.refusal(needed, f"{what} with operands from disk"))
+
+
+def _bytes_in_memory(cells: Sequence[Cell]) -> int:
+    """Bytes of the blocks that values in memory lie in."""
+    arrays = (cell.array for cell in cells if cell.absent is None)
+    blocks = [block_of(array) for array in arrays if isinstance(array, np.ndarray)]
+    return sum({id(block): block.nbytes for block in blocks}.values())
 
 
 @contextmanager
