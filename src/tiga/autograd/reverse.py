@@ -142,9 +142,13 @@ def grad(
         18.0
     """
     if not isinstance(output, Tensor):
-        raise InvalidType(f"grad expected a tensor as output, got {type(output).__name__}.")
+        raise InvalidType(
+            f"grad expected a tensor as output, got {type(output).__name__} ({here()})."
+        )
     if checkpoint not in CHECKPOINTS:
-        raise InvalidValue(f"checkpoint= expected one of {CHECKPOINTS}, got {checkpoint!r}.")
+        raise InvalidValue(
+            f"checkpoint= expected one of {CHECKPOINTS}, got {checkpoint!r} ({here()})."
+        )
     wanted, single = as_list(inputs, "inputs=")
     check_inputs(wanted)
     cotangent = cotangent_of(output, grad_output)

@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from tiga.errors import InvalidType
+from tiga.frontends.tensor.lazy import here
 from tiga.ops.tensor_complex import complex_of
 from tiga.types import (
     COMPLEX,
@@ -116,7 +117,7 @@ def check_dtype(dtype: Any) -> DType:
         return scalar_dtype(dtype())
     if name not in ALL:
         raise InvalidType(
-            f"dtype= expected a Tiga dtype such as tg.float32, got {dtype!r}; "
+            f"dtype= expected a Tiga dtype such as tg.float32, got {dtype!r} ({here()}); "
             f"there are {', '.join(ALL)}."
         )
     return ALL[name]

@@ -100,7 +100,9 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     from tiga.frontends.tensor.views import broadcast_to, reshape
 
     if indexing not in ("xy", "ij"):
-        raise InvalidValue(f"meshgrid: indexing= expected 'xy' or 'ij', got {indexing!r}.")
+        raise InvalidValue(
+            f"meshgrid: indexing= expected 'xy' or 'ij', got {indexing!r} ({here()})."
+        )
     rank = len(arrays)
     places = list(range(rank))
     if indexing == "xy" and rank > 1:

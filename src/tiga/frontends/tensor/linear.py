@@ -91,7 +91,8 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
         for label, extent in zip(term, tensor.shape, strict=True):
             if extents.setdefault(label, extent) != extent:
                 raise InvalidValue(
-                    f"einsum: {label!r} is {extents[label]} and {extent} in {equation!r}."
+                    f"einsum: {label!r} is {extents[label]} and {extent} in {equation!r} "
+                    f"({here()})."
                 )
     factors = [
         _diagonal(convert(t._node, dtype), term) for t, term in zip(known, terms, strict=True)
@@ -110,7 +111,9 @@ def _equation(equation: str, known: list[Tensor]) -> tuple[list[str], str]:
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(known):
-        raise InvalidValue(f"einsum: {equation!r} has {len(terms)} operands, got {len(known)}.")
+        raise InvalidValue(
+            f"einsum: {equation!r} has {len(terms)} operands, got {len(known)} ({here()})."
+        )
     free = [c for c in string.ascii_letters if c not in equation]
     dots = 0
     for term, tensor in zip(terms, known, strict=True):

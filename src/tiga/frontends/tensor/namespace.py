@@ -19,6 +19,7 @@ from tiga.frontends.tensor.dtypes import (
     promote,
     result_dtype,
 )
+from tiga.frontends.tensor.lazy import here
 from tiga.ops.tensor_complex import real_of
 from tiga.types import DType
 
@@ -66,7 +67,7 @@ def finfo(type: Any, /) -> FloatInfo:
     """
     dtype = real_of(_dtype_of(type))
     if dtype.kind != "f":
-        raise InvalidType(f"finfo expected a float dtype, got {dtype}.")
+        raise InvalidType(f"finfo expected a float dtype, got {dtype} ({here()}).")
     info = ml_dtypes.finfo(dtype.numpy)
     eps, largest, least, normal = map(float, (info.eps, info.max, info.min, info.smallest_normal))
     return FloatInfo(info.bits, eps, largest, least, normal, dtype)
@@ -82,7 +83,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
     """
     dtype = _dtype_of(type)
     if dtype.kind not in "iu":
-        raise InvalidType(f"iinfo expected an integer dtype, got {dtype}.")
+        raise InvalidType(f"iinfo expected an integer dtype, got {dtype} ({here()}).")
     info = np.iinfo(dtype.numpy)
     return IntegerInfo(info.bits, int(info.max), int(info.min), dtype)
 
@@ -99,7 +100,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         return any(isdtype(dtype, part) for part in kind)
     if isinstance(kind, str):
         if kind not in _KINDS:
-            raise InvalidType(f"kind expected one of {', '.join(_KINDS)}, got {kind!r}.")
+            raise InvalidType(f"kind expected one of {', '.join(_KINDS)}, got {kind!r} ({here()}).")
         return check_dtype(dtype).kind in _KINDS[kind]
     return bool(check_dtype(dtype) == check_dtype(kind))
 

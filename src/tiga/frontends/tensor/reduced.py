@@ -50,7 +50,9 @@ def address(reducer: Any, sent: Any) -> Any:
         InvalidType: there is no message, or one that its reducer does not take.
     """
     if not isinstance(reducer, Reducer):
-        raise InvalidType(f"`reducer` must be a reducer such as tg.sum(), got {reducer!r}.")
+        raise InvalidType(
+            f"`reducer` must be a reducer such as tg.sum(), got {reducer!r} ({here()})."
+        )
     if isinstance(sent, Masked) and isinstance(sent.value, (dict, tuple, list)):
         keep = sent.keep
         sent = mapped(lambda value: Masked(value, keep), sent.value)

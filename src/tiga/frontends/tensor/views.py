@@ -316,8 +316,13 @@ def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tens
         >>> tg.pad(tg.tensor([1.0]), [(1, 2)]).tolist()
         [0.0, 1.0, 0.0, 0.0]
     """
-    if len(widths) != x.ndim:
-        raise InvalidValue(f"pad expected {x.ndim} pairs of widths, got {len(widths)} ({here()}).")
+    pairs = isinstance(widths, (list, tuple)) and len(widths) == x.ndim
+    if not pairs or not all(
+        isinstance(w, (list, tuple)) and len(w) == 2 and min(w) >= 0 for w in widths
+    ):
+        raise InvalidValue(
+            f"pad expected {x.ndim} pairs of widths, none below 0, got {widths!r} ({here()})."
+        )
     node: Node = x._node
     for axis, (before, after) in enumerate(widths):
         shape = node.type.shape

@@ -1,0 +1,70 @@
+"""Bad input raises errors of Tiga that name the user's line."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiga as tg
+from tiga import errors
+
+X = tg.tensor([1.0, 2.0], requires_grad=True)
+I = tg.tensor([1, 2])  # noqa: E741  an index
+Z = tg.tensor([1 + 1j], requires_grad=True)
+M = tg.ones((2, 3))
+
+CASES: dict[str, Callable[[], Any]] = {
+    "a ragged list": lambda: tg.tensor([[1, 2], [3]]),
+    "strings": lambda: tg.tensor(["a"]),
+    "objects": lambda: tg.tensor(np.array([object()])),
+    "an unknown dtype": lambda: tg.zeros(3, dtype="float99"),
+    "a negative extent": lambda: tg.zeros((-1,)),
+    "a fraction as extent": lambda: tg.zeros((2.5,)),
+    "an axis out of range": lambda: M.sum(axis=5),
+    "an axis twice": lambda: M.sum(axis=(0, 0)),
+    "a fraction as axis": lambda: M.sum(axis=1.5),
+    "axis and dim": lambda: M.sum(axis=1, dim=1),
+    "truth of many": lambda: bool(M),
+    "a condition on many": lambda: 1 if M > 0 else 0,
+    "the length of a scalar": lambda: len(tg.tensor(1.0)),
+    "one item of many": lambda: M.item(),
+    "the gradient of integers": lambda: tg.autograd.grad(X.sum(), I),
+    "integers that require gradients": lambda: tg.tensor([1], requires_grad=True),
+    "a complex output without cotangent": lambda: tg.autograd.grad(Z.sum(), Z),
+    "a vector without cotangent": lambda: tg.autograd.grad(X * 2, X),
+    "a disconnected input": lambda: tg.autograd.grad(X.sum(), tg.ones(1, requires_grad=True)),
+    "a cotangent of another shape": lambda: tg.autograd.grad(X * 2, X, grad_output=tg.ones(3)),
+    "an unknown policy": lambda: tg.autograd.grad(X.sum(), X, checkpoint="never"),
+    "shapes that do not broadcast": lambda: M + tg.ones((2, 2)),
+    "matrices that do not fit": lambda: M @ tg.ones((2, 2)),
+    "einsum extents": lambda: tg.einsum("ij,jk->ik", M, M),
+    "einsum operands": lambda: tg.einsum("ij,jk->ik", M),
+    "a reshape of another size": lambda: M.reshape(4, 4),
+    "a permutation that is none": lambda: M.permute(0, 0),
+    "an index out of bounds": lambda: M[5],
+    "too many indices": lambda: M[0, 0, 0],
+    "a take out of bounds": lambda: tg.take(M, tg.tensor([7]), axis=0).numpy(),
+    "a concat that does not fit": lambda: tg.concat([M, tg.ones((3, 2))]),
+    "a stack of nothing": lambda: tg.stack([]),
+    "the order of complex numbers": lambda: tg.max(Z),
+    "a comparison of complex numbers": lambda: Z < Z,
+    "a division of integers in place": lambda: I.div_(2),
+    "a shift of floats": lambda: M << 1,
+    "an expansion of an extent": lambda: M.expand(2, 4),
+    "a squeeze of an extent": lambda: M.squeeze(0),
+    "an unknown device": lambda: tg.ones(3, device="tpu"),
+    "a number that does not fit": lambda: tg.ones(3, dtype=tg.int8) + 300,
+    "the hessian of a vector": lambda: tg.autograd.hessian(lambda a: a * 2, X),
+    "vmap over unequal extents": lambda: tg.autograd.vmap(lambda a, b: a + b)(M, tg.ones((3, 3))),
+    "negative padding": lambda: tg.pad(M, [(-1, 0), (0, 0)]),
+    "padding that is no pairs": lambda: tg.pad(M, 1),
+    "a split into nothing": lambda: tg.split(M, 0),
+    "a class out of range": lambda: tg.cross_entropy(M, tg.tensor([5, 0])).numpy(),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input(name: str) -> None:
+    with pytest.raises(errors.TigaError, match=r"test_errors\.py:\d+"):
+        CASES[name]()
