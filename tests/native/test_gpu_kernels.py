@@ -33,8 +33,9 @@ GOLDEN = ROOT / "tests" / "golden" / "triton"
 def test_the_interpreter_agrees_with_the_cpu() -> None:
     """Triton decides at its import whether it interprets: a process of its own."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-               "tests/gpu/test_native_tensors.py", "tests/gpu/test_native_messages.py"]  # fmt: skip
+    names = ("numbers", "tensors", "messages")
+    files = [f"tests/gpu/test_native_{name}.py" for name in names]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert " passed" in done.stdout

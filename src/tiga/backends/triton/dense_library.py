@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton import dense_rows as rows
+from tiga.backends.triton.dense_adds import add_at, linear_positions
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import contiguous, copy_into, pick_into
 from tiga.backends.triton.dense_run import Room
 from tiga.errors import UnsupportedByBackend
 from tiga.ops.tensor_views import along, stepped
-from tiga.runtime.device_array import DeviceArray, upload
+from tiga.runtime.device_array import DeviceArray, download, upload
 from tiga.trace.node import Node
 
 Call = Callable[[Node, Sequence[DeviceArray], Room], DeviceArray]
@@ -106,6 +107,23 @@ def _reorder(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArr
     return made
 
 
+def _index_add(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    made, op = room.array(node.type), node.op
+    values, index = map(contiguous, inputs)
+    outer = math.prod(made.shape[: op.axis])
+    positions = download(index).reshape(-1).astype(np.int64)
+    add_at(made, values, positions, outer, op.extent, node.type.dtype, room, node.where)
+    return made
+
+
+def _add_along(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    made, op = room.array(node.type), node.op
+    values, index = map(contiguous, inputs)
+    positions = linear_positions(index, op.axis, op.extent)
+    add_at(made, values, positions, 1, made.size, node.type.dtype, room, node.where)
+    return made
+
+
 # kernels along the last axis
 
 
@@ -169,7 +187,8 @@ CALLS: dict[str, Call] = {
     "reshape": _reshape, "permute": _permute, "broadcast": _broadcast, "slice": _slice,
     "stop_gradient": _same, "join": _join, "concat": _join, "unslice": _unslice,
     "index_take": _pick, "take_along": _pick, "argmax": _argument, "argmin": _argument,
-    "cumsum": _running_sum, "matmul": _matmul, "reorder": _reorder, "graph_call": _walk,
+    "index_add": _index_add, "add_along": _add_along, "cumsum": _running_sum,
+    "matmul": _matmul, "reorder": _reorder, "graph_call": _walk,
 }  # fmt: skip
 
 FREE = frozenset(("reshape", "permute", "broadcast", "slice", "stop_gradient"))
