@@ -1,21 +1,19 @@
-"""Run a plan: bind arrays to kernels' slots and launch step by step."""
+"""A plan compiled for the CPU, and bound to topologies."""
 
-import ctypes
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Any
+from weakref import WeakKeyDictionary
 
-import numpy as np
-
+from tiga.backends.llvm.binding import NOWHERE, Action, BoundPlan, Call, Launches, Product
 from tiga.backends.llvm.engine import compile_module
-from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
-from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
+from tiga.backends.llvm.library import Matmul, numpy_matmul
 from tiga.backends.llvm.node_products import ProductStep, is_small
 from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.stages import Stages
 from tiga.backends.llvm.steps import (
-    Bound,
     Graph,
     JointStep,
     RowStep,
@@ -27,6 +25,7 @@ from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.join import pair
 from tiga.passes.rows import LibraryCall, Plan, RowProgram
+from tiga.relations.snapshot import Snapshot
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
 
@@ -36,72 +35,38 @@ AnyStep = RowStep | ProductStep | LibraryCall
 Launchable = AnyStep | JointStep
 
 
-@dataclass
-class Run:
-    """One execution: the address of every value, and scratch that lives as long as it runs."""
+@dataclass(frozen=True)
+class Places:
+    """What the steps of a plan find on a topology: graphs, sizes, and positions of arrays."""
 
     graphs: Mapping[Relation, Graph]
     extents: Mapping[Space, int]
-    addresses: dict[Node, int]
-    threads: int
-    matmul: Matmul
-    scratch: list[np.ndarray] = field(default_factory=list)
+    positions: Mapping[Node, int]
 
-    def allocate(self, nbytes: int, zeroed: bool = False) -> int:
-        """The address of `nbytes` of scratch."""
-        block = (np.zeros if zeroed else np.empty)(max(nbytes, 1), np.uint8)
-        self.scratch.append(block)
-        return block.ctypes.data
-
-    def execute(self, step: Launchable) -> None:
+    def bind(self, step: Launchable) -> Action:
+        """A step on this topology."""
         if isinstance(step, JointStep):
-            self._joint(step)
-        elif isinstance(step, LibraryCall):
-            call_library(step.node, self.addresses, self.extents, self.matmul)
-        elif isinstance(step, ProductStep):
-            self._product(step)
-        elif step.program.relation is None:
-            self._rows(step)
-        else:
-            self._walk(step)
-
-    def _product(self, step: ProductStep) -> None:
+            return self._joint(step)
+        if isinstance(step, RowStep):
+            bound = step.bind(self.graphs, self.extents)
+            slots = (bound.fixed, self._positions(step))
+            return Launches((slots,), bound.states, bound.kernels, bound.tasks)
+        if isinstance(step, LibraryCall):
+            arrays = {n: self.positions[n] for n in (*step.node.inputs, step.node)}
+            return Call(step.node, arrays, self.extents)
         a, b = step.node.inputs
         vectors = self.extents[a.type.space] * a.type.size // a.type.shape[-1]
-        left, right, out = (self.addresses[n] for n in (a, b, step.node))
-        step.run(left, right, out, vectors, self.threads, self.allocate)
+        left, right, out = (self.positions[n] for n in (a, b, step.node))
+        return Product(step, (left, right, out), vectors)
 
-    def _rows(self, step: RowStep) -> None:
-        self._launch(step, step.bind_rows(self.graphs, self.extents[step.program.space]))
+    def _joint(self, step: JointStep) -> Launches:
+        bound = step.bind(self.graphs, self.extents)
+        first = (bound.first.fixed, self._positions(step.first))
+        second = (bound.second, self._positions(step.second))
+        return Launches((first, second), (), bound.first.kernels, bound.first.tasks)
 
-    def _walk(self, step: RowStep) -> None:
-        relation, side = step.program.relation, step.program.side
-        assert relation is not None
-        walk = self.graphs[relation].walk(side)
-        bound = step.bound.get(walk)
-        if bound is None:
-            bound = step.bind(walk, self.graphs, self.extents[step.program.other_space])
-        self._launch(step, bound)
-
-    def _joint(self, step: JointStep) -> None:
-        bound, at = step.bind(self.graphs, self.extents), self.addresses
-        slots = [*bound.first.fixed, *[at.get(n, 0) for n in step.first.slots.nodes]]
-        slots += [*bound.second, *[at.get(n, 0) for n in step.second.slots.nodes]]
-        table = array("q", slots)
-        ((kernel, tasks),) = bound.first.kernels
-        launch(kernel, table.buffer_info()[0], tasks, self.threads)
-
-    def _launch(self, step: RowStep, bound: Bound) -> None:
-        slots = [*bound.fixed, *[self.addresses[n] for n in step.slots.nodes]]
-        slots += [self.allocate(nbytes, zeroed) for nbytes, zeroed in bound.states]
-        table = array("q", slots)
-        pointer, _ = table.buffer_info()
-        kernels = bound.kernels
-        if len(kernels) == 1:
-            launch(kernels[0][0], pointer, kernels[0][1], self.threads)
-            return
-        launches = [Launch(address, pointer, count) for address, count in kernels]
-        launch_sequence(sequence_records(launches), len(launches), self.threads)
+    def _positions(self, step: RowStep) -> tuple[int, ...]:
+        return tuple(self.positions.get(n, NOWHERE) for n in step.slots.nodes)
 
 
 @dataclass
@@ -110,7 +75,8 @@ class Executable:
 
     `joint` are its steps with those that run together as one, on graphs that allow it. `extents`
     are those of the last run, `placed` where its values between steps were, and `pages` what it
-    planned for a graph in a file, for `explain`.
+    planned for a graph in a file, for `explain`. `bound` is what was worked out for topologies, by
+    the inputs that may be written over.
     """
 
     scheduled: ScheduledPlan
@@ -121,6 +87,9 @@ class Executable:
     pages: Any = None
     placed: Placement | None = None
     placements: dict[tuple[tuple[int, ...], bool], Placement] = field(default_factory=dict)
+    bound: WeakKeyDictionary[Snapshot, dict[tuple[int, ...], BoundPlan]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     @property
     def plan(self) -> Plan:
@@ -185,30 +154,57 @@ class Executable:
             matmul: the library product to use.
             unneeded: positions of inputs, arrays, that may be written over.
         """
-        sizes = {GLOBAL: 1, **(extents or {})}
+        plan = self._plan_on(graphs, extents, tuple(unneeded))
+        plan.run(inputs, outputs, threads, matmul)
+        self.extents, self.placed = plan.extents, plan.placed
+
+    def _plan_on(
+        self,
+        graphs: Sequence[Graph],
+        extents: Mapping[Space, int] | None,
+        unneeded: tuple[int, ...],
+    ) -> BoundPlan:
+        """The plan on graphs: kept for a snapshot, which stays as it is, as long as that lives."""
+        free = {s: n for s, n in (extents or {}).items() if s not in self.related}
+        if len(graphs) != 1 or free or not isinstance(graphs[0], Snapshot):
+            return self._bind(graphs, free, unneeded)
+        known = self.bound.setdefault(graphs[0], {})
+        found = known.get(unneeded)
+        if found is None:
+            found = known[unneeded] = self._bind(graphs, {}, unneeded)
+        return found
+
+    @cached_property
+    def related(self) -> frozenset[Space]:
+        """The spaces whose sizes the relations fix."""
+        ends = ((r.src, r.dst, r.edge) for r in self.relations)
+        return frozenset((GLOBAL, *chain.from_iterable(ends)))
+
+    def _bind(
+        self, graphs: Sequence[Graph], extents: Mapping[Space, int], unneeded: tuple[int, ...]
+    ) -> BoundPlan:
+        sizes = {GLOBAL: 1, **extents}
         for relation, graph in zip(self.relations, graphs, strict=True):
             sizes[relation.src], sizes[relation.dst] = graph.num_src, graph.num_dst
             sizes[relation.edge] = graph.num_edges
-        addresses = dict(zip(self.plan.inputs, inputs, strict=True))
-        repeated = []
-        for node, address in zip(self.plan.outputs, outputs, strict=True):
-            if addresses.setdefault(node, address) != address:
-                repeated.append((node, address))
+        positions: dict[Node, int] = {}
+        copies = []
+        for i, node in enumerate((*self.plan.inputs, *self.plan.outputs)):
+            if positions.setdefault(node, i) != i:
+                copies.append((positions[node], i, sizes[node.type.space] * node.type.row_bytes))
         bound = dict(zip(self.relations, graphs, strict=True))
-        run = Run(bound, sizes, addresses, threads, matmul)
         together = all(s.fits(bound) for s in self.joint if isinstance(s, JointStep))
-        self.placed = self.placement(unneeded, together)
-        for node, host in self.placed.hosts.items():
+        first, scratch = len(self.plan.inputs) + len(self.plan.outputs), list[int]()
+        placed = self.placement(unneeded, together)
+        for node, host in placed.hosts.items():
             if node is host:
-                addresses[node] = run.allocate(sizes[node.type.space] * node.type.row_bytes)
+                positions[node] = first + len(scratch)
+                scratch.append(sizes[node.type.space] * node.type.row_bytes)
             else:
-                addresses[node] = addresses[host]
-        for step in self.joint if together else self.steps:
-            run.execute(step)
-        for node, address in repeated:  # an input, or the same value as another output
-            nbytes = sizes[node.type.space] * node.type.row_bytes
-            ctypes.memmove(address, addresses[node], nbytes)
-        self.extents = sizes
+                positions[node] = positions[host]
+        at = Places(bound, sizes, positions)
+        actions = tuple(at.bind(step) for step in (self.joint if together else self.steps))
+        return BoundPlan(sizes, placed, tuple(scratch), actions, tuple(copies))
 
 
 def prepare(

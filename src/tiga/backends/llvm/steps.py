@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from torch_mlir import ir
@@ -106,8 +105,7 @@ def _state_bytes(node: Node, pieces: int) -> int:
 class RowStep:
     """A row program with its schedule and the variants compiled so far.
 
-    `number` is its place in the plan; `stages` says how variants are compiled, `bound` what was
-    worked out for each walk.
+    `number` is its place in the plan; `stages` says how variants are compiled.
     """
 
     program: RowProgram
@@ -116,31 +114,32 @@ class RowStep:
     number: int = 0
     stages: Stages = field(default_factory=Stages)
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
-    bound: WeakKeyDictionary[Walk, "Bound"] = field(default_factory=WeakKeyDictionary)
 
     def variant(self, index_bits: int, hub_degree: int) -> Variant:
         key = (index_bits, hub_degree)
-        if key not in self.variants:
-            self.variants[key] = self._compile(index_bits, hub_degree)
-        return self.variants[key]
+        found = self.variants.get(key)
+        if found is None:
+            # Another thread's may be in use by now, by address: it stays.
+            found = self.variants.setdefault(key, self._compile(index_bits, hub_degree))
+        return found
 
-    def bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "Bound":
+    def bind(self, graphs: Mapping[Relation, Graph], extents: Mapping[Space, int]) -> "Bound":
+        """The program on a topology."""
+        if self.program.relation is None:
+            return self._bind_rows(graphs, extents[self.program.space])
+        walk = graphs[self.program.relation].walk(self.program.side)
+        fixed, counts, tasks = self.place(walk, graphs, extents[self.program.other_space])
+        bits = walk.index.dtype.itemsize * 8
+        variant = self.variant(bits, HUB_DEGREE if counts.hubs else 0)
+        return self._bound(variant, fixed, counts, tasks)
+
+    def _bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "Bound":
         """The program over so many rows without edges."""
         tasks = row_tasks(extent)
         walk = [0, 0, 0, tasks.ctypes.data]
         sizes = [extent, 0, len(tasks) - 1, 0, 0, 0, 0]
         fixed = [*walk, *(0 for _ in HUB_SLOTS), *sizes, *self._degrees(graphs)]
         return self._bound(self.variant(32, 0), fixed, Counts(len(tasks) - 1), tasks)
-
-    def bind(self, walk: Walk, graphs: Mapping[Relation, Graph], others: int) -> "Bound":
-        """The program on a walk; kept as long as the walk lives."""
-        fixed, counts, tasks = self.place(walk, graphs, others)
-        bits = walk.index.dtype.itemsize * 8
-        variant = self.variant(bits, HUB_DEGREE if counts.hubs else 0)
-        bound = self._bound(variant, fixed, counts, tasks)
-        if self.depends_on_walk_alone:
-            self.bound[walk] = bound
-        return bound
 
     def place(
         self, walk: Walk, graphs: Mapping[Relation, Graph], others: int
@@ -157,11 +156,6 @@ class RowStep:
         most = min(walk.max_degree, HUB_DEGREE)  # edges that a loop takes without a stop
         fixed = [at[n] for n in (*WALK_SLOTS, *HUB_SLOTS)] + [*sizes, most]
         return fixed + self._degrees(graphs), counts, task_ptr
-
-    @property
-    def depends_on_walk_alone(self) -> bool:
-        """Whether no slot is of another relation."""
-        return all(relation == self.program.relation for relation, _ in self.slots.degrees)
 
     def _degrees(self, graphs: Mapping[Relation, Graph]) -> list[int]:
         ends = [graphs[relation].walk(side) for relation, side in self.slots.degrees]
@@ -229,7 +223,6 @@ class JointStep:
     second: RowStep
     kept: tuple[Node, ...]
     variants: dict[int, Variant] = field(default_factory=dict)
-    bound: WeakKeyDictionary[Walk, "JointBound"] = field(default_factory=WeakKeyDictionary)
 
     def walks(self, graphs: Mapping[Relation, Graph]) -> tuple[Walk, Walk]:
         """The walks of the two."""
@@ -242,20 +235,14 @@ class JointStep:
         return not any(len(walk.hub_rows) for walk in self.walks(graphs))
 
     def bind(self, graphs: Mapping[Relation, Graph], extents: Mapping[Space, int]) -> "JointBound":
-        """The two on their walks, kept as long as the first walk lives."""
+        """The two on their walks."""
         walk, other = self.walks(graphs)
-        found = self.bound.get(walk)
-        if found is not None:
-            return found
         first, second = self.first.program, self.second.program
         fixed, counts, tasks = self.first.place(walk, graphs, extents[first.other_space])
         more, _, _ = self.second.place(other, graphs, extents[second.other_space])
         variant = self.variant(walk.index.dtype.itemsize * 8)
         kernels = ((variant.address("rows"), counts.tasks),)
-        bound = JointBound(Bound(tuple(fixed), (), kernels, tasks), tuple(more))
-        if self.first.depends_on_walk_alone and self.second.depends_on_walk_alone:
-            self.bound[walk] = bound
-        return bound
+        return JointBound(Bound(tuple(fixed), (), kernels, tasks), tuple(more))
 
     def variant(self, index_bits: int) -> Variant:
         if index_bits not in self.variants:
@@ -263,7 +250,7 @@ class JointStep:
             stages = self.first.stages
             dump = stages.dump(f"kernel{self.first.number}-{self.second.number}-i{index_bits}")
             library = compile_module(module, verify=stages.verify, dump=dump)
-            self.variants[index_bits] = Variant(library, names)
+            self.variants.setdefault(index_bits, Variant(library, names))
         return self.variants[index_bits]
 
     def module(self, index_bits: int) -> tuple[ir.Module, tuple[str, ...]]:
