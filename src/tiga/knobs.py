@@ -65,6 +65,9 @@ def _budget(text: str) -> int:
     return int(text)
 
 
+_AUTOTUNE = _knob(
+    "TIGA_AUTOTUNE", _flag, "measure tiles of GPU kernels once and keep the fastest on disk"
+)
 _CHECKPOINT = _knob(
     "TIGA_CHECKPOINT_BUDGET_BYTES", _budget, "bytes of forward values that a gradient may save"
 )
@@ -104,6 +107,7 @@ class Knobs:
     tensor_backend: str = field(default="auto", metadata=_TENSOR_BACKEND)
     checkpoint_budget_bytes: int | None = field(default=None, metadata=_CHECKPOINT)
     checkpoint_spill_budget_bytes: int = field(default=0, metadata=_SPILL)
+    autotune: bool = field(default=False, metadata=_AUTOTUNE)
 
 
 TABLE = fields(Knobs)

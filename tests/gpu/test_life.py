@@ -254,6 +254,24 @@ def test_numbers_that_change(case):
         torch.testing.assert_close(out, wanted)
 
 
+def test_measured_tiles(case, monkeypatch, tmp_path):
+    graph, x, src, dst = case
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    class Product(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return src.x * dst.x
+
+    kernel = Product()
+    with tg.knobs.scope(autotune=True), torch.no_grad():
+        out = kernel(graph=graph, ndata={"x": x})
+    wanted = torch.zeros_like(x).index_add(0, dst, x[src] * x[dst])
+    torch.testing.assert_close(out, wanted)
+    assert any("measured" in schedule.why for schedule in kernel.schedules)
+    assert list((tmp_path / "tiga" / "tiles").iterdir())
+    assert torch.equal(kernel(graph=graph, ndata={"x": x}), out)
+
+
 def test_native_launches_beside_torch():
     """The same kernel on memory of our own, launched without torch's help."""
     import numpy as np

@@ -109,7 +109,17 @@ def _gpu() -> str:
     if result.returncode != 0:
         return f"none: nvidia-smi failed: {(result.stderr or result.stdout).strip()}"
     found = "; ".join(result.stdout.strip().splitlines())
-    return f"{found} (present, but this version has no GPU backend)"
+    return f"{found}; {_gpu_kernels()}"
+
+
+def _gpu_kernels() -> str:
+    triton = _version_of("triton", "")()
+    if not triton:
+        return "kernels need Triton: pip install 'tiga-lang[cuda]'"
+    from tiga.runtime.driver import has_gpu
+
+    launches = "launched through NVIDIA's driver" if has_gpu() else "NVIDIA's driver does not load"
+    return f"kernels through Triton {triton}, {launches}"
 
 
 def _settings() -> str:

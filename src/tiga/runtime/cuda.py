@@ -6,6 +6,8 @@ Under Triton's interpreter the device is the CPU.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
+from importlib.metadata import version
+from itertools import pairwise
 from typing import Any
 
 from tiga.types import DType
@@ -60,6 +62,34 @@ def capability(device: Any) -> int:
         return INTERPRETED
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
+
+
+def machine(device: Any) -> str:
+    """What times of kernels depend on: the device and the versions of what compiles for it."""
+    import torch
+
+    return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}, {version('triton')}"
+
+
+def may_wait(device: Any) -> bool:
+    """Whether times can be taken: on a GPU, and in no graph that is being captured."""
+    import torch
+
+    return device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+
+
+def milliseconds(call: Callable[[], None], repeats: int = 10) -> float:
+    """The least time of a call on the current stream, by the device's clock."""
+    import torch
+
+    call()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        call()
+        mark.record()
+    torch.cuda.synchronize()
+    return min(a.elapsed_time(b) for a, b in pairwise(marks))
 
 
 def on(device: Any) -> AbstractContextManager[Any]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from tiga.backends.triton.autotune import tune
 from tiga.backends.triton.choice import Choose
 from tiga.backends.triton.choice import choose as choose_by_cost
 from tiga.backends.triton.compiled import ALIGNMENT
@@ -15,6 +17,7 @@ from tiga.backends.triton.split import split
 from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import UnsupportedByBackend
+from tiga.knobs import read
 from tiga.passes.canonicalize import canonicalize
 from tiga.passes.expand import Expand
 from tiga.passes.form import form
@@ -87,7 +90,8 @@ class Executable:
         key = (device, aligned, tuple(extents.values()) if extents else ())
         record = known.get(key)
         if record is None:
-            record = known[key] = self._record(topologies, device, aligned, extents or {})
+            run = self._run(topologies, device, extents or {})
+            record = known[key] = self._recorded(run, aligned, given, addresses)
         return record, record.bind(given, addresses, cuda.current_stream(device))
 
     def _known(self, topologies: Sequence[Snapshot]) -> dict[Any, Record]:
@@ -102,21 +106,33 @@ class Executable:
         known = self.by_topology.get(first)
         return self.by_topology.setdefault(first, {}) if known is None else known
 
-    def _record(
-        self,
-        topologies: Sequence[Snapshot],
-        device: Any,
-        aligned: Any,
-        extents: Mapping[Space, int],
+    def _recorded(
+        self, run: Run, aligned: Any, given: Sequence[Any], addresses: Sequence[Any]
     ) -> Record:
+        """The record of a run; where measuring is asked for, with the fastest tiles."""
+        make = partial(self._record, run, aligned)
+        if not (read("autotune") and cuda.may_wait(run.device)):
+            return make()
+
+        def milliseconds(record: Record) -> float:
+            frame = record.bind(given, addresses, cuda.current_stream(run.device))
+            return cuda.milliseconds(partial(record.play, frame))
+
+        return tune(self.steps, run, cuda.machine(run.device), make, milliseconds)
+
+    def _run(
+        self, topologies: Sequence[Snapshot], device: Any, extents: Mapping[Space, int]
+    ) -> Run:
         sizes = {GLOBAL: 1, **extents}
         for relation, topology in zip(self.relations, topologies, strict=True):
             sizes[relation.src], sizes[relation.dst] = topology.num_src, topology.num_dst
             sizes[relation.edge] = topology.num_edges
         bound = dict(zip(self.relations, topologies, strict=True))
+        return Run(bound, sizes, device, cuda.capability(device))
+
+    def _record(self, run: Run, aligned: Any) -> Record:
         given = (*self.plan.inputs, *self.plan.outputs)
         numbers = {node: i for i, node in enumerate(given)}
-        run = Run(bound, sizes, device, cuda.capability(device))
         alike = aligned or (True,) * len(given)
         return Recorder(run, numbers, len(given), alike).record(self.steps, self.plan.intermediates)
 

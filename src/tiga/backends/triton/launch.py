@@ -90,6 +90,7 @@ class RowStep:
     number: int
     choose: Choose = choose
     tiles: dict[Degrees, Tile] = field(default_factory=dict)
+    measured: dict[Degrees, str] = field(default_factory=dict)
     kernels: dict[Shape, tuple[tuple[str, Kernel], ...]] = field(default_factory=dict)
     by_walk: WeakKeyDictionary = field(default_factory=WeakKeyDictionary)
     by_extent: dict[Any, Prepared] = field(default_factory=dict)
@@ -120,6 +121,12 @@ class RowStep:
                 self.tiles.clear()
             self.tiles[degrees] = self.choose(self.program, degrees)
         return self.tiles[degrees]
+
+    def use(self, walk: DeviceWalk, tile: Tile, why: str) -> None:
+        """Take another tile for rows like those of a walk from now on."""
+        self.tiles[walk.degrees] = tile
+        self.measured[walk.degrees] = why
+        self.by_walk.pop(walk, None)
 
     @cached_property
     def _arrays(self) -> tuple[tuple[Space, int], ...]:

@@ -67,7 +67,9 @@ def _why(step: RowStep) -> str:
     known = facts(step.program)
     parts = [f"widest value {known.whole or known.elements} elements, {known.read_size} bytes each"]
     if step.tiles:
-        parts += sorted({why(step.program, degrees, t) for degrees, t in step.tiles.items()})
+        parts += sorted(
+            {step.measured.get(d) or why(step.program, d, t) for d, t in step.tiles.items()}
+        )
     if known.num_products:
         parts.append("products with a matrix")
     if known.has_totals:

@@ -1,0 +1,150 @@
+"""Tiles chosen by measuring, once: the result is kept on disk for later processes.
+
+Off unless asked for (`TIGA_AUTOTUNE=1`), as sums in another order have other last bits: what was
+measured once stays, so that a machine's results repeat all the same.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tiga.backends.triton.choice import edge_tile
+from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.launch import RowStep, Run
+from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.schedule import choose_tile
+from tiga.backends.triton.segments import fits
+from tiga.backends.triton.topology import Degrees
+from tiga.errors import TigaError
+from tiga.passes.rows import RowProgram
+
+T = TypeVar("T")
+
+LEAST_GAIN = 0.98
+"""A tile replaces the chosen one if it takes less than this part of its time."""
+
+MOST_ELEMENTS = 64
+"""Elements of a value per thread: more spill registers."""
+
+EDGE_TILES = ((256, 2), (512, 4), (1024, 4))
+"""Edges and warps of tiles of consecutive edges."""
+
+
+def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[Tile]:
+    """Tiles worth measuring beside the chosen one: half and twice as many rows, edges and warps,
+    and tiles of consecutive edges where they fit."""
+    if isinstance(chosen, EdgeTile) or fits(program):
+        yield from (edge_tile(*shape) for shape in EDGE_TILES if edge_tile(*shape) != chosen)
+    if isinstance(chosen, EdgeTile):
+        chosen = choose_tile(program, degrees.typical)
+        yield chosen
+    width = chosen.window or 1
+    for rows in (chosen.rows // 2, chosen.rows, 2 * chosen.rows):
+        for edges in (chosen.edges // 2, chosen.edges, 2 * chosen.edges):
+            for warps in (chosen.warps // 2, chosen.warps, 2 * chosen.warps):
+                tile = replace(chosen, rows=rows, edges=edges, warps=warps)
+                possible = rows and edges and 1 <= warps <= 8 and tile != chosen
+                if possible and rows * edges * width <= 32 * warps * MOST_ELEMENTS:
+                    yield tile
+
+
+def tune(
+    steps: Sequence[Any],
+    run: Run,
+    machine: str,
+    make: Callable[[], T],
+    milliseconds: Callable[[T], float],
+) -> T:
+    """Measure tiles of every row program over edges, one after another, and keep the best.
+
+    Args:
+        steps: the steps of a plan.
+        run: the graphs that it runs on.
+        machine: the name of the device and the versions that times depend on.
+        make: binds the plan with the tiles as they are now.
+        milliseconds: the time of what `make` gives.
+    """
+    for step in steps:
+        if isinstance(step, RowStep) and step.program.relation is not None:
+            _tune_step(step, run, machine, make, milliseconds)
+    return make()
+
+
+def _tune_step(
+    step: RowStep,
+    run: Run,
+    machine: str,
+    make: Callable[[], T],
+    milliseconds: Callable[[T], float],
+) -> None:
+    assert step.program.relation is not None
+    walk = run.walk(step.program.relation, step.program.side)
+    if walk.degrees in step.measured:
+        return
+    chosen = step.tile(walk.degrees)
+    place = cache_folder() / f"{_key(step, walk.degrees, machine)}.json"
+    known = _load(place, step.program, walk.degrees, chosen)
+    if known is not None:
+        step.use(walk, known, "measured before on this machine")
+        return
+    times = {chosen: milliseconds(make())}
+    for tile in candidates(step.program, walk.degrees, chosen):
+        step.use(walk, tile, "")
+        try:
+            times[tile] = milliseconds(make())
+        except (TigaError, RuntimeError, ValueError, AssertionError):
+            continue  # a tile that the compiler or the device refuses
+    best = min(times, key=times.__getitem__)
+    best = best if times[best] < LEAST_GAIN * times[chosen] else chosen
+    step.use(walk, best, f"the best of {len(times)} measured: {_told(times, best, chosen)}")
+    _save(place, best, times[best])
+
+
+def _told(times: dict[Tile, float], best: Tile, chosen: Tile) -> str:
+    if best == chosen:
+        return f"{times[best]:.4f} ms"
+    return f"{times[best]:.4f} ms, {chosen} took {times[chosen]:.4f}"
+
+
+# on disk
+
+
+def cache_folder() -> Path:
+    """Where measured tiles are kept."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    return (Path(given) if given else Path.home() / ".cache") / "tiga" / "tiles"
+
+
+def _key(step: RowStep, degrees: Degrees, machine: str) -> str:
+    texts = [source.text for _, source in step.sources(step.typical())]
+    return hashlib.sha256(repr((texts, degrees, machine)).encode()).hexdigest()[:32]
+
+
+def _load(place: Path, program: RowProgram, degrees: Degrees, chosen: Tile) -> Tile | None:
+    try:
+        known = json.loads(place.read_text())
+        shape = {name: int(known[name]) for name in ("rows", "edges", "warps")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if known.get("kind") == "edges":
+        return edge_tile(shape["edges"], shape["warps"])
+    if isinstance(chosen, EdgeTile):
+        chosen = choose_tile(program, degrees.typical)
+    return replace(chosen, **shape)
+
+
+def _save(place: Path, tile: Tile, milliseconds: float) -> None:
+    kind = "edges" if isinstance(tile, EdgeTile) else "rows"
+    told = {"kind": kind, "rows": tile.rows, "edges": tile.edges, "warps": tile.warps}
+    text = json.dumps({**told, "milliseconds": milliseconds})
+    partial = place.with_suffix(f".{os.getpid()}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text)
+        partial.replace(place)
+    except OSError:
+        return  # a machine without a home is tuned anew by each process
