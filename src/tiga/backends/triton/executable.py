@@ -13,6 +13,7 @@ from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
 from tiga.backends.triton.launch import RowStep, Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
+from tiga.backends.triton.scatters import without_scatters
 from tiga.backends.triton.split import split
 from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
@@ -162,7 +163,7 @@ def prepare(
         Unfusable: a value is too wide for any tile.
         UnsupportedByBackend: the plan holds scans over a row's edges.
     """
-    plan = split(plan)
+    plan = split(without_scatters(plan))
     ordered = ordered_sums(plan)
     steps = tuple(_step(s, ordered, i, choose) for i, s in enumerate(plan.steps))
     return Executable(plan, relations, steps)
@@ -179,7 +180,7 @@ def _step(
 ) -> RowStep | LibraryCall:
     if isinstance(step, LibraryCall):
         return step
-    if step.scans or step.scatters:
+    if step.scans:
         raise UnsupportedByBackend(
             "a reducer that walks a row's edges in order (a user's own combine) does not run on "
             "GPUs yet; use a reducer made of sums, products, maxima and minima, or the CPU"
