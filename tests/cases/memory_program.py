@@ -1,6 +1,6 @@
 """Run one kernel forward and backward in a process of its own, and print its extra peak memory.
 
-    python -m tests.cases.memory_program REDUCER DTYPE
+    python -m tests.cases.memory_program CASE DTYPE
 
 Prints the bytes beyond outputs and gradients at the peak, and those of one edge array.
 """
@@ -18,9 +18,13 @@ N, DEGREE, F = 20_000, 100, 64
 SMALL = 50
 REDUCERS = {
     "sum": tg.sum, "mean": tg.mean, "max": tg.max, "min": tg.min, "prod": tg.prod,
-    "std": tg.std, "softmax": tg.softmax, "linear": tg.sum,
+    "var": tg.var, "std": tg.std, "softmax": tg.softmax, "logsumexp": tg.logsumexp,
+    "linear": tg.sum, "attention": tg.softmax, "second": tg.sum,
     "four": lambda: tg.multi(tg.sum(), tg.mean(), tg.max(), tg.min()),
 }  # fmt: skip
+"""Cases by the reducer of their messages; `second` is a derivative of a gradient."""
+
+HEADS = 4
 
 
 class Difference(tg.MessagePassing, torch.nn.Module):
@@ -31,11 +35,16 @@ class Difference(tg.MessagePassing, torch.nn.Module):
         self.linear = torch.nn.Linear(F, F, dtype=dtype)
 
     def edge(self, src, dst, edge):
+        if self.name == "attention":
+            score = torch.nn.functional.leaky_relu(src.s + dst.t, 0.2)
+            return self.reducer(score, src.x.unflatten(-1, (HEADS, F // HEADS)))
         message = torch.relu(src.x - dst.x)
         if self.name == "linear":
             return torch.relu(self.linear(message))
         if self.name == "softmax":
             return self.reducer(src.s * dst.t, message)
+        if self.name == "second":
+            return message**2
         # Products of 100 numbers near 1 stay finite.
         return 1 + 0.01 * message if self.name == "prod" else message
 
@@ -50,13 +59,23 @@ def run(kernel: Difference, graph: tg.Graph, x: torch.Tensor) -> int:
     """One step; the bytes of its outputs, cotangents and gradients."""
     kernel.zero_grad()
     x.grad = None
-    scores = {name: torch.rand(len(x), dtype=x.dtype, requires_grad=True) for name in "st"}
+    shape = (len(x), HEADS) if kernel.name == "attention" else (len(x),)
+    scores = {name: torch.rand(shape, dtype=x.dtype, requires_grad=True) for name in "st"}
     y = kernel(graph=graph, ndata={"x": x, **scores})
+    if kernel.name == "second":
+        return second(x, y)
     results = y if isinstance(y, tuple) else (y,)
     cotangents = [torch.ones_like(r) for r in results]
     torch.autograd.backward(results, cotangents)
     held = [*results, *cotangents, *scores.values(), x.grad, *(p.grad for p in kernel.parameters())]
     return sum(t.numel() * t.element_size() for t in held if t is not None)
+
+
+def second(x: torch.Tensor, y: torch.Tensor) -> int:
+    """The derivative of the squared gradient of the sum of y^2: as a loss on forces has."""
+    (first,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+    torch.autograd.backward((first * first).sum())
+    return sum(t.numel() * t.element_size() for t in (y, first, x.grad))
 
 
 def memory(field: str) -> int:
