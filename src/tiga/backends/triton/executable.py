@@ -23,6 +23,7 @@ from tiga.passes.canonicalize import canonicalize
 from tiga.passes.expand import Expand
 from tiga.passes.form import form
 from tiga.passes.hoist import hoist
+from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import LibraryCall, Plan, Step
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
@@ -171,7 +172,7 @@ def prepare(
 
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
-    normal = canonicalize(hoist(canonicalize(Expand()(program))))
+    normal = one_pass(canonicalize(hoist(canonicalize(Expand()(program)))))
     return prepare(form(normal), program.relations, choose)
 
 
