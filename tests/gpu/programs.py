@@ -131,6 +131,22 @@ def edge_network(dtype: DType, inner: int, outer: int) -> Case:
     return _case((x, y, first, second), _sum(tanh(contract(hidden, second))))
 
 
+def difference_network(dtype: DType) -> Case:
+    """A product with a difference of both ends, which needs none per edge."""
+    x, y = _input("x", dtype, (16,), SRC), _input("y", dtype, (16,), DST)
+    matrix = _input("matrix", dtype, (16, 16), GLOBAL)
+    return _case((x, y, matrix), _sum(tanh(contract(sub(_src(x), _dst(y)), matrix))))
+
+
+def joined_rows(dtype: DType) -> Case:
+    """Reductions of one message, side by side and scaled, as PNA joins them."""
+    x, y = _input("x", dtype, (8,), SRC), _input("y", dtype, (8,), DST)
+    message = Messages(RELATION, (sub(_src(x), _dst(y)),))
+    joined = concat(0, Sum().rows(message), Max().rows(message))
+    count = expand_to(degree(RELATION, "dst", dtype), (16,), DST)
+    return _case((x, y), concat(0, joined, mul(joined, count)))
+
+
 def edge_output(dtype: DType) -> Case:
     x, y = _input("x", dtype, (3,), SRC), _input("y", dtype, (3,), DST)
     return _case((x, y), mul(_src(x), _dst(y)))
@@ -163,6 +179,8 @@ MAKERS: dict[str, Callable[[DType], Case]] = {
     "edge_network": lambda d: edge_network(d, 16, 32),
     "edge_network_large": lambda d: edge_network(d, 100, 128),
     "edge_network_small": lambda d: edge_network(d, 3, 5),
+    "difference_network": difference_network,
+    "joined_rows": joined_rows,
     "edge_output": edge_output,
     "total": total,
     "normalized": normalized,

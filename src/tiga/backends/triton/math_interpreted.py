@@ -83,6 +83,10 @@ def to_bfloat16(a: tl.tensor) -> tl.tensor:
 
 
 def matmul_thirds(a: tl.tensor, b0: tl.tensor, b1: tl.tensor, b2: tl.tensor) -> tl.tensor:
-    """A float32 matrix times one given by its thirds."""
+    """A float32 matrix times one given by its thirds; every row in the same order of sums, which
+    numpy's product does not promise."""
     b = b0.to(tl.float32) + b1.to(tl.float32) + b2.to(tl.float32)
-    return tl.dot(a, b, input_precision="ieee")
+    with np.errstate(all="ignore"):
+        result = (a.handle.data[:, :, None] * b.handle.data[None]).sum(1)
+    handle = TensorHandle(result, tl.float32)
+    return tl.tensor(handle, tl.block_type(tl.float32, list(result.shape)))

@@ -1,7 +1,7 @@
 """Products of values with a matrix in memory, and sums of outer products of edge values.
 
-Both run on matrix units where all extents reach 16, in full precision of their dtype: float32 in
-parts of bfloat16, as a product in float32 itself takes its operands from registers and spills them.
+Both run on matrix units, except for float64, in full precision of their dtype: float32 in parts of
+bfloat16, as a product in float32 itself takes its operands from registers and spills them.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -16,7 +16,7 @@ from tiga.trace.node import Node
 from tiga.types import DType, Shape, float32, float64
 
 LEAST = 16
-"""Matrix units take no smaller extents."""
+"""Matrix units take no smaller extents: narrower values are spread out among zeros."""
 
 LARGEST_WHOLE = 8192
 """Elements of a matrix that is kept for a whole kernel: its thirds take 48 KiB of shared memory."""
@@ -47,17 +47,33 @@ def _as_matrix(writer: Writer, block: Block, value: Value, shape: Shape, hint: s
     return writer.named(block, hint, Value(Term(text, value.dtype), (count, last)))
 
 
-def _matrix(writer: Writer, pointer: str, node: Node) -> Value:
-    """A whole matrix [K, M], loaded once per kernel, padding zero."""
-    k, m = map(padded, node.type.shape)
+def _matrix(writer: Writer, pointer: str, node: Node, dims: tuple[int, int]) -> Value:
+    """A whole matrix [K, M], loaded once per kernel, padded with zeros to these extents: its rows
+    as the elements of `_spread` values, its columns at the end."""
     if ("matrix", node) not in writer.shared:
-        rows = f"tl.arange(0, {k})[:, None]"
-        loaded = _rows_of(
-            writer, writer.prologue, pointer, node, rows, (k, m), k != node.type.shape[0]
-        )
+        apart = dims[0] // padded(node.type.shape[0])
+        rows = f"tl.arange(0, {dims[0]})[:, None]"
+        loaded = _rows_of(writer, writer.prologue, pointer, node, rows, dims, apart)
         writer.shared["matrix", node] = loaded.text
-    name = writer.shared["matrix", node]
-    return Value(Term(name, node.type.dtype.compute), (k, m))
+    return Value(Term(writer.shared["matrix", node], node.type.dtype.compute), dims)
+
+
+def _spread(writer: Writer, block: Block, value: Value) -> Value:
+    """A matrix [count, K] with its columns apart, zeros between them, as wide as units need."""
+    count, k = value.dims
+    if k >= LEAST:
+        return value
+    apart = LEAST // k
+    text = f"tl.broadcast_to({value.text}[:, :, None], [{count}, {k}, {apart}])"
+    taken = f"tl.arange(0, {LEAST})[None, :] % {apart} == 0"
+    text = f"tl.where({taken}, tl.reshape({text}, [{count}, {LEAST}]), 0.0)"
+    return writer.named(block, "spread", Value(Term(text, value.dtype), (count, LEAST)))
+
+
+def _first_columns(text: str, count: int, m: int) -> str:
+    """The first `m` columns of a product [count, LEAST], of which the others count for nothing."""
+    kept = f"tl.where(tl.arange(0, {LEAST})[None, :] < {m}, {text}, 0.0)"
+    return f"tl.sum(tl.reshape({kept}, [{count}, {LEAST // m}, {m}]), 1)"
 
 
 @dataclass(frozen=True)
@@ -90,8 +106,8 @@ def _factor(writer: Writer, block: Block, value: Value, dtype: DType, key: Hasha
     return Factor(names)
 
 
-def _fits_units(dtype: DType, *extents: int) -> bool:
-    return dtype != float64 and min(extents) >= LEAST
+def _has_units(dtype: DType, count: int) -> bool:
+    return dtype != float64 and count >= LEAST
 
 
 def multiply(
@@ -103,28 +119,40 @@ def multiply(
     writer, matrix = evaluator.writer, node.inputs[1]
     source, dtype = node.inputs[0].type.shape, node.type.dtype
     left = _as_matrix(writer, block, x, source, "factor")
-    (count, k), m = left.dims, padded(matrix.type.shape[1])
-    if _fits_units(dtype, count, k, m) and k * m > LARGEST_WHOLE:
-        text = _sliced(writer, block, left, array(matrix), matrix, dtype)
-    elif _fits_units(dtype, count, k, m):
-        turned = is_transpose(matrix) and matrix.inputs[0] in matrices
-        base = matrix.inputs[0] if turned else matrix
-        value = _matrix(writer, array(base), base)
-        factor = _factor(writer, writer.prologue, value, dtype, base)
-        text = (factor.transposed if turned else factor).times(stored(left.term, dtype).text)
+    count, m = left.dims[0], padded(matrix.type.shape[1])
+    if _has_units(dtype, count):
+        left = _spread(writer, block, left)
+        text = _on_units(writer, block, left, matrix, array, matrices, dtype)
+        text = text if m >= LEAST else _first_columns(text, count, m)
     else:
-        text = _sum_of_products(writer, block, left, _matrix(writer, array(matrix), matrix))
+        right = _matrix(writer, array(matrix), matrix, (left.dims[1], m))
+        text = _sum_of_products(writer, block, left, right)
     dims = (*x.dims[:2], *map(padded, node.type.shape))
     value = Value(Term(f"tl.reshape({text}, {list(dims)})", dtype.compute), dims)
     return writer.named(block, "product", replace(value, term=round_to(value.term, dtype)))
+
+
+def _on_units(
+    writer: Writer, block: Block, left: Value, matrix: Node, array: Callable[[Node], str],
+    matrices: Collection[Node], dtype: DType,
+) -> str:  # fmt: skip
+    k, m = left.dims[1], max(padded(matrix.type.shape[1]), LEAST)
+    if k * m > LARGEST_WHOLE:
+        return _sliced(writer, block, left, array(matrix), matrix, dtype)
+    turned = is_transpose(matrix) and matrix.inputs[0] in matrices
+    turned = turned and min(matrix.type.shape) >= LEAST
+    base, dims = (matrix.inputs[0], (m, k)) if turned else (matrix, (k, m))
+    value = _matrix(writer, array(base), base, dims)
+    factor = _factor(writer, writer.prologue, value, dtype, base)
+    return (factor.transposed if turned else factor).times(stored(left.term, dtype).text)
 
 
 def _sliced(
     writer: Writer, block: Block, left: Value, pointer: str, matrix: Node, dtype: DType
 ) -> str:
     """A product with a large matrix, a slice of its rows at a time."""
-    (count, k), (inner, outer) = left.dims, matrix.type.shape
-    m = padded(outer)
+    count, k = left.dims
+    m = max(padded(matrix.type.shape[1]), LEAST)
     depth = max(LEAST, LARGEST_WHOLE // m)
     total, step = writer.names.fresh("product"), writer.names.fresh("slice")
     block.add(f"{total} = tl.full([{count}, {m}], 0.0, {dtype_text(left.dtype)})")
@@ -134,7 +162,7 @@ def _sliced(
     here = f"tl.arange(0, {k // depth})[None, :, None] == {step}"
     part = Term(f"tl.sum(tl.where({here}, {parts}, 0.0), 1)", left.dtype)
     rows = f"({step} * {depth} + tl.arange(0, {depth}))[:, None]"
-    value = _rows_of(writer, loop, pointer, matrix, rows, (depth, m), depth * (k // depth) != inner)
+    value = _rows_of(writer, loop, pointer, matrix, rows, (depth, m))
     factor = _factor(writer, loop, value, dtype, None)
     loop.add(f"{total} += {factor.times(stored(part, dtype).text)}")
     block.nest(f"for {step} in range({k // depth}):", loop)
@@ -143,15 +171,18 @@ def _sliced(
 
 def _rows_of(
     writer: Writer, block: Block, pointer: str, matrix: Node, rows: str, dims: tuple[int, int],
-    cut: bool,
+    apart: int = 1,
 ) -> Value:  # fmt: skip
-    """Some rows of a matrix, padding zero."""
+    """Some rows of a matrix, padding zero; with zeros between them if they are `apart`."""
     (inner, outer), dtype = matrix.type.shape, matrix.type.dtype
     columns = f"tl.arange(0, {dims[1]})[None, :]"
-    conditions = [f"({rows} < {inner})"] * cut + [f"({columns} < {outer})"] * (dims[1] != outer)
+    places = rows if apart == 1 else f"{rows} // {apart}"
+    conditions = [f"({places} < {inner})"] * (padded(inner) != inner)
+    conditions += [f"({rows} % {apart} == 0)"] * (apart > 1)
+    conditions += [f"({columns} < {outer})"] * (dims[1] != outer)
     mask = f", mask={' & '.join(conditions)}, other=0" if conditions else ""
     wide = f".to({dtype_text(dtype.compute)})" if dtype != dtype.compute else ""
-    text = f"tl.load({pointer} + {rows} * {outer} + {columns}{mask}){wide}"
+    text = f"tl.load({pointer} + {places} * {outer} + {columns}{mask}){wide}"
     return writer.named(block, "matrix", Value(Term(text, dtype.compute), dims))
 
 
@@ -191,12 +222,10 @@ def outer_sum(
         value = replace(value, term=ARITHMETIC.select(mask, value.term, literal(0, value.dtype)))
         parts.append(_as_matrix(writer, block, value, shape, "side"))
     left, right = parts
-    (count, k), m = left.dims, right.dims[1]
-    dtype = node.inputs[0].type.dtype
-    if _fits_units(dtype, count, k, m):
-        factor = _factor(writer, block, right, dtype, None)
-        text = f"tl.trans({stored(left.term, dtype).text})"
-        block.add(f"{total} += {factor.times(text)}")
+    count, dtype = left.dims[0], node.inputs[0].type.dtype
+    if _has_units(dtype, count):
+        text = _outer_on_units(writer, block, left, right, dtype)
+        block.add(f"{total} += {text}")
         return
     inner, step = Block(), writer.names.fresh("edge")
     pick = f"tl.arange(0, {count})[:, None] == {step}"
@@ -205,6 +234,22 @@ def outer_sum(
         inner.add(f"{name} = tl.sum(tl.where({pick}, {side.text}, 0.0), 0)")
     inner.add(f"{total} += {names[0]}[:, None] * {names[1]}[None, :]")
     block.nest(f"for {step} in range({count}):", inner)
+
+
+def _outer_on_units(writer: Writer, block: Block, left: Value, right: Value, dtype: DType) -> str:
+    """The sum of a tile's outer products, [K, M]."""
+    k, m = left.dims[1], right.dims[1]
+    left, right = _spread(writer, block, left), _spread(writer, block, right)
+    factor = _factor(writer, block, right, dtype, None)
+    text = factor.times(f"tl.trans({stored(left.term, dtype).text})")
+    if min(k, m) >= LEAST:
+        return text
+    wide_k, wide_m = left.dims[1], right.dims[1]
+    rows, columns = f"tl.arange(0, {wide_k})[:, None]", f"tl.arange(0, {wide_m})[None, :]"
+    taken = f"({rows} % {wide_k // k} == 0) & ({columns} % {wide_m // m} == 0)"
+    kept = f"tl.where({taken}, {text}, 0.0)"
+    apart = f"tl.reshape({kept}, [{k}, {wide_k // k}, {m}, {wide_m // m}])"
+    return f"tl.sum(tl.sum({apart}, 3), 1)"
 
 
 def store_matrix(block: Block, pointer: str, piece: str, node: Node, total: str) -> None:

@@ -131,6 +131,11 @@ class _Rows:
             return {node: None}
         return {n: None for child in node.inputs for n in self.before(child)}
 
+    def made_plain(self, node: Node) -> dict[Node, None]:
+        """The values that a step before the walk makes so that the walk may evaluate this one."""
+        before = self.before(node)
+        return before if _Rows(self.reads.union(before), self.whole).is_plain(node) else {}
+
     def border(self, node: Node) -> dict[Node, None]:
         """The values that a step after the walk needs of it for this one."""
         if node in self.reads or node.op.name in FREE or node.type.space == GLOBAL:
@@ -149,9 +154,12 @@ def _mixing_apart(program: RowProgram) -> list[RowProgram]:
     whole = max((n.type.size for n in edges), default=1)
     rows = _Rows(reads, whole)
     gathered = [n.inputs[0] for n in _evaluated(edges, reads) if n.op.name == "gather"]
-    before = tuple(dict.fromkeys(n for source in gathered for n in rows.before(source)))
+    goals = (*program.stores, *program.totals)
+    needed = [n for source in gathered for n in rows.before(source)]
+    needed += [n for goal in goals for n in rows.made_plain(_value(goal))]
+    before = tuple(dict.fromkeys(needed))
     rows = _Rows(reads.union(before), whole)
-    after = tuple(n for n in (*program.stores, *program.totals) if not rows.is_plain(_value(n)))
+    after = tuple(n for n in goals if not rows.is_plain(_value(n)))
     border = [n for goal in after for n in rows.border(_value(goal))]
     stores = tuple(dict.fromkeys((*(n for n in program.stores if n not in after), *border)))
     totals = tuple(n for n in program.totals if n not in after)

@@ -1,0 +1,80 @@
+"""Products of edge values with matrices: as exact as float32, the same in every walk."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.gpu import harness
+from tiga.ops.contract import contract
+from tiga.ops.leaf import Input
+from tiga.ops.message import gather
+from tiga.ops.pointwise import sub
+from tiga.reducers import Max, Messages, Sum
+from tiga.trace.derivatives import gradient, training
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Type, float32
+
+R = harness.RELATION
+pytestmark = pytest.mark.skipif(
+    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
+)
+
+
+def network(reducer, inner, outer):
+    """A product per edge: that of a difference alone would be one of node values."""
+    x = Input("x", Type(float32, (inner,), harness.SRC))()
+    w = Input("w", Type(float32, (inner,), R.edge))()
+    matrix = Input("matrix", Type(float32, (inner, outer), GLOBAL))()
+    message = contract(sub(gather(R, "src", x), w), matrix)
+    return Program((x, w, matrix), (reducer.rows(Messages(R, (message,))),))
+
+
+def graph(rng):
+    return harness.problem(rng, 9, 40, rng.integers(0, 9, 40))
+
+
+@pytest.mark.parametrize(("inner", "outer"), [(64, 64), (3, 16), (40, 5), (130, 70)])
+def test_products_are_as_exact_as_float32(rng, inner, outer):
+    program, where = network(Max(), inner, outer), graph(rng)
+    arrays = harness.fields(rng, where, program.inputs)
+    (got,) = harness.run(program, arrays, where)
+    matrix = arrays[2].astype(np.float64)
+    source, dst = where.edges.src, where.edges.dst
+    order = np.argsort(dst, kind="stable")
+    messages = (arrays[0][source[order]] - arrays[1]).astype(np.float64) @ matrix
+    expected = np.zeros_like(got, np.float64)
+    for row in range(len(got)):
+        own = messages[dst[order] == row]
+        expected[row] = own.max(0) if len(own) else 0
+    scale = np.linalg.norm(matrix, axis=0).max() * np.sqrt(2 * inner)
+    assert np.abs(got - expected).max() <= 4e-7 * scale
+
+
+def test_special_values_pass_through(rng):
+    program, where = network(Sum(), 16, 16), graph(rng)
+    arrays = harness.fields(rng, where, program.inputs)
+    arrays[0][0, 0], arrays[0][1, 1] = np.inf, np.nan
+    arrays[2] = np.abs(arrays[2]) + 1
+    (got,), (expected,) = (
+        harness.run(program, arrays, where),
+        harness.oracle(program, arrays, where),
+    )
+    assert (np.isnan(got) == np.isnan(expected)).all()
+    assert (np.isposinf(got) == np.isposinf(expected)).all()
+
+
+def test_every_winner_is_found_again(rng):
+    """Gradients of a maximum compare messages of other walks with it, in every bit."""
+    program, where = network(Max(), 64, 64), graph(rng)
+    arrays = harness.fields(rng, where, program.inputs)
+    arrays[2] = np.abs(arrays[2]) + np.float32(0.1)
+    full = training(program, (0, 1), harness.RULES)
+    found = gradient(full, (0, 1), [0], harness.RULES)
+    outputs = harness.run(full, arrays, where)
+    given = {"input": arrays, "output": outputs, "cotangent": {0: np.ones_like(outputs[0])}}
+    taken = [given[kind][i] for kind, i in found.arguments]
+    to_source = harness.run(found.program, taken, where)[0]
+    rows = (np.bincount(where.edges.dst, minlength=40) > 0).sum()
+    # Each row hands on one cotangent per feature; a lost winner would miss a whole one.
+    assert to_source.sum(dtype=np.float64) == pytest.approx(rows * arrays[2].sum(), rel=1e-5)
