@@ -11,7 +11,7 @@ from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input, constant
 from tiga.ops.pointwise import add
 from tiga.reducers import Fold
-from tiga.reducers.recognise import recognise
+from tiga.reducers.recognise import Lifted, recognise
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Space, Type, float64
 
@@ -132,6 +132,36 @@ class RunningMean(tg.Reducer):
         return state[1]
 
 
+class Chan(tg.Reducer):
+    """Number, mean and squared deviations of runs, merged as Chan does."""
+
+    associative = commutative = True
+
+    def identity(self):
+        return 0.0, 0.0, 0.0
+
+    def lift(self, message):
+        return torch.ones_like(message), message, torch.zeros_like(message)
+
+    def combine(self, left, right):
+        number = left[0] + right[0]
+        share, gap = right[0] / number.clamp(min=1), right[1] - left[1]
+        return number, left[1] + gap * share, left[2] + right[2] + gap * gap * left[0] * share
+
+    def finalize(self, state):
+        return state[2] / state[0].clamp(min=1)
+
+
+class Welford(Chan):
+    """The same by the distances from the old mean and the new."""
+
+    def combine(self, left, right):
+        number = left[0] + right[0]
+        mean = (left[0] * left[1] + right[0] * right[1]) / number.clamp(min=1.0)
+        spread = left[0] * (left[1] - mean) ** 2 + right[0] * (right[1] - mean) ** 2
+        return number, mean, left[2] + right[2] + spread
+
+
 class Mixed(tg.Reducer):
     """A sum, a product, extrema, and a component that depends on the order of edges."""
 
@@ -168,6 +198,10 @@ def decayed(m):
     return torch.stack([m.sum(0), m.prod(0), m.amax(0), m.amin(0), state], -1)
 
 
+def variance(m):
+    return (m - m.mean(0)).square().mean(0)
+
+
 class Attend(tg.MessagePassing):
     def __init__(self, reducer):
         self.reducer = reducer
@@ -179,6 +213,7 @@ class Attend(tg.MessagePassing):
 START = torch.tensor([0, 1, -INF, INF, 0], dtype=torch.float64)
 SCALED = ["max", "sum scaled by component 0", "sum scaled by component 0"]
 MEAN = torch.zeros((), dtype=torch.float64)
+MOMENTS = ["sum", "sum scaled by component 0", "squared deviations from component 1"]
 HEADS = [(11, 2), (11, 2, 3)]
 ORDERED = "folded in edge order, each row by one thread: `associative` is not claimed"
 
@@ -201,6 +236,8 @@ CASES = {
         Send(RunningMean()), by_rows(lambda m: m.mean(0), MEAN), [(11, 3)],
         ["sum", "sum scaled by component 0"],
     ),
+    "chan": (Send(Chan()), by_rows(variance, MEAN), [(11, 3)], MOMENTS),
+    "welford": (Send(Welford()), by_rows(variance, MEAN), [(11, 3)], MOMENTS),
     "mixed": (
         Send(Mixed()), by_rows(decayed, START), [(11, 3)], ["sum", "prod", "max", "min", ORDERED]
     ),
@@ -317,7 +354,7 @@ def test_combinations_too_deep_to_read_are_folded():
     for _ in range(600):
         out = tanh(out)
     rule = Fold(Program((left, right), (add(left, out),)), (constant(0, of.with_space(GLOBAL)),))
-    assert recognise(rule) == {}
+    assert recognise(rule, Lifted()) == {}
 
 
 def test_a_weight_that_does_not_compose_is_no_weight():

@@ -51,6 +51,9 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "ge": lambda a, b: a >= b,
 }
 
+NEVER_BELOW = (("lt", "ge"), ("gt", "le"))
+"""Comparisons with 1 that are settled for a value of at least 1, at the left and at the right."""
+
 HIDES_ONE = 37.0
 """Above it, 1 + exp(x) is exp(x) in every float type."""
 
@@ -195,19 +198,21 @@ class Reader:
         number = (x - y).number
         if number is not None:
             return compare(number, 0.0)
-        low = self._bounded(x, y)
+        low = self._bounded(name, x, y)
         if low is not None:
             return compare(*low)
         sign = self._sign(x - y)
         return compare(float(sign), 0.0) if sign else None
 
-    def _bounded(self, x: Expr, y: Expr) -> tuple[float, float] | None:
-        """Numbers that compare as a value of at least 1 does with a number below 1."""
+    def _bounded(self, name: str, x: Expr, y: Expr) -> tuple[float, float] | None:
+        """Numbers that compare as a value of at least 1 does with a number that it is not below."""
         for value, limit, swap in ((x, y, False), (y, x, True)):
             number = limit.number
             names = {a.name for a in value.atoms()}
             is_atom = len(names) == 1 and value == of_factor(next(value.atoms()))
-            if is_atom and names <= self.at_least_one and number is not None and number < 1:
+            if not is_atom or not names <= self.at_least_one or number is None:
+                continue
+            if number < 1 or (number == 1 and name in NEVER_BELOW[swap]):
                 return (number, 1.0) if swap else (1.0, number)
         return None
 

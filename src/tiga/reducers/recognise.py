@@ -6,22 +6,25 @@ With x_1 ... x_n the states of a row's edges, a component is
 - the logarithm of a sum of exponentials, if the exponential of combining is a sum;
 - a scaled sum, sum of x_i W(state_i, result), if combining is `left W(left, out) + right W(right,
   out)` with W(a, b) W(b, c) = W(a, c): then what was scaled to one result is scaled to the next.
-  W is exp(m - out_m) for the shifted sums of an online softmax, n / out_n for a running mean.
+  W is exp(m - out_m) for the shifted sums of an online softmax, n / out_n for a running mean;
+- the squared deviations from such a mean, if combining adds those of the runs' means.
 
 Nothing here looks at names: only at what ops are applied to.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tiga.ops.functions import exp as exp_op
-from tiga.ops.leaf import Input, constant, zeros_like
+from tiga.ops.leaf import Input, constant, is_constant, zeros_like
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.pointwise import neg
 from tiga.reducers.algebra import (
     ONE,
+    ZERO,
     Applied,
     Atom,
     Expr,
@@ -33,7 +36,7 @@ from tiga.reducers.algebra import (
     renamed,
 )
 from tiga.reducers.fold import Fold
-from tiga.reducers.normal import Reader
+from tiga.reducers.normal import INVERSE, Reader
 from tiga.trace.node import Node, rewrite, topological
 from tiga.types import Space
 
@@ -45,7 +48,8 @@ BEYOND = (TooLong, RecursionError)
 
 @dataclass(frozen=True)
 class Form:
-    """How one component is computed: a kind of `MONOIDS`, `logsumexp`, or `scaled` by W.
+    """How one component is computed: a kind of `MONOIDS`, `logsumexp`, `scaled` by W, or
+    `deviations`, the squared ones from a mean.
 
     `weight` is W on the atoms (LEFT, k) and (OUT, k); `by` are the components k of OUT.
     """
@@ -55,6 +59,8 @@ class Form:
     weight: Expr = ONE
 
     def __str__(self) -> str:
+        if self.kind == "deviations":
+            return f"squared deviations from component {self.by[0]}"
         if self.kind != "scaled":
             return self.kind
         return f"sum scaled by component {', '.join(map(str, self.by))}"
@@ -63,13 +69,50 @@ class Form:
 Forms = Mapping[int, Form]
 
 
-def recognise(rule: Fold) -> dict[int, Form]:
+@dataclass(frozen=True)
+class Lifted:
+    """Components that are 1, or 0, for every edge."""
+
+    ones: frozenset[int] = frozenset()
+    zeros: frozenset[int] = frozenset()
+
+    @staticmethod
+    def of(states: Sequence[Node]) -> "Lifted":
+        """What is known of the states of edges."""
+        found = (
+            frozenset(i for i, state in enumerate(states) if is_constant(state, value))
+            for value in (1.0, 0.0)
+        )
+        return Lifted(*found)
+
+
+def recognise(rule: Fold, lifted: Lifted) -> dict[int, Form]:
     """The forms of components, by their number; those without one must be folded in order."""
-    found = {i: _form(rule, i) for i in range(rule.width)}
-    forms = {i: form for i, form in found.items() if form is not None}
+    found = {i: _attempt(_plain, rule, i) for i in range(rule.width)}
+    sums = frozenset(i for i, form in found.items() if form is not None and form.kind == "sum")
+    counts = sums & lifted.ones
+    for i in [i for i, form in found.items() if form is None]:
+        found[i] = _attempt(_scaled, rule, i, sums, counts)
+    for i in [i for i in lifted.zeros if found[i] is None]:
+        pairs = [(j, n) for n in counts for j in found if found[j] == _mean_of(rule, n)]
+        each = (_attempt(_deviations, rule, i, j, n) for j, n in pairs)
+        found[i] = next((form for form in each if form is not None), None)
+    return _settled(rule, {i: form for i, form in found.items() if form is not None})
+
+
+def _attempt(find: Callable[..., Form | None], *facts: Any) -> Form | None:
+    try:
+        return find(*facts)
+    except BEYOND:
+        return None
+
+
+def _settled(rule: Fold, forms: dict[int, Form]) -> dict[int, Form]:
+    """The forms that depend on known components only: on one another in no circle, or on what is
+    folded."""
     while True:
-        scanned = set(rule.closure([i for i in range(rule.width) if i not in forms]))
-        known = {i for i, form in forms.items() if not form.by} | scanned
+        folded = set(rule.closure([i for i in range(rule.width) if i not in forms]))
+        known = {i for i, form in forms.items() if not form.by} | folded
         growing = True
         while growing:
             more = {i for i, f in forms.items() if i not in known and known.issuperset(f.by)}
@@ -81,25 +124,21 @@ def recognise(rule: Fold) -> dict[int, Form]:
         forms = left
 
 
-def _form(rule: Fold, i: int) -> Form | None:
-    try:
-        return _plain(rule, i) or _scaled(rule, i)
-    except BEYOND:
-        return None
-
-
 def _atom(side: str, rule: Fold, k: int) -> Expr:
     return of_factor(Atom((side, k), in_place(rule.left[k].type.size)))
 
 
-def _reader(rule: Fold, i: int) -> Reader:
-    """Reads what component `i` becomes, with the other components' results as atoms."""
+def _reader(rule: Fold, i: int, counts: Iterable[int] = ()) -> Reader:
+    """Reads what component `i` becomes, with the other components' results as atoms.
+
+    `counts` are sums of ones: once there is an edge, they are at least 1.
+    """
     outputs = enumerate(rule.combine.outputs)
     known: dict[Node, object] = {node: (OUT, k) for k, node in outputs if k != i}
     known.pop(rule.combine.outputs[i], None)
     for side, nodes in ((LEFT, rule.left), (RIGHT, rule.right)):
         known.update({node: (side, k) for k, node in enumerate(nodes)})
-    return Reader(known)
+    return Reader(known, at_least_one=frozenset((OUT, k) for k in counts))
 
 
 def _plain(rule: Fold, i: int) -> Form | None:
@@ -130,15 +169,15 @@ def _starts_with(rule: Fold, i: int, number: float) -> bool:
     return start.op.name == "constant" and bool(start.op.value == number)
 
 
-def _scaled(rule: Fold, i: int) -> Form | None:
+def _scaled(rule: Fold, i: int, sums: frozenset[int], counts: frozenset[int]) -> Form | None:
     if not _starts_with(rule, i, 0.0) or not rule.left[i].type.dtype.is_float:
         return None
-    combined = _reader(rule, i).read(rule.combine.outputs[i])
-    weights = {side: _weight(combined, side, rule, i) for side in (LEFT, RIGHT)}
-    left, right = weights[LEFT], weights[RIGHT]
-    if left is None or right is None or len(combined.terms) != 2:
+    combined = _reader(rule, i, counts).read(rule.combine.outputs[i])
+    left, right = (_weight(combined, side, rule, i, sums) for side in (LEFT, RIGHT))
+    own = [_atom(side, rule, i) for side in (LEFT, RIGHT)]
+    if left is None or right is None or _without(combined, own).terms:
         return None
-    if _relabelled(left, {LEFT: RIGHT}) != right or not _composes(left):
+    if relabelled(left, {LEFT: RIGHT}) != right or not _composes(left):
         return None
     names = {atom.name for atom in left.atoms()}
     by = sorted(n[1] for n in names if isinstance(n, tuple) and n[0] == OUT)
@@ -146,30 +185,77 @@ def _scaled(rule: Fold, i: int) -> Form | None:
     return form if by and _has_summand(rule, i) else None
 
 
-def _weight(combined: Expr, side: str, rule: Fold, i: int) -> Expr | None:
-    """W, if one term is `side` W and W holds neither component `i` nor the other side."""
-    own = _atom(side, rule, i)
-    ((factor, _),) = next(iter(own.terms))[0].powers
-    terms = [term for term, number in combined.terms if term.power(factor) == 1 and number == 1]
-    if len(terms) != 1:
+def _factor(atom: Expr) -> Atom:
+    return next(atom.atoms())
+
+
+def _without(e: Expr, atoms: Sequence[Expr]) -> Expr:
+    """The terms that none of the atoms is a factor of."""
+    factors = list(map(_factor, atoms))
+    kept = (pair for pair in e.terms if not any(pair[0].power(f) for f in factors))
+    return Expr(frozenset(kept))
+
+
+def _weight(combined: Expr, side: str, rule: Fold, i: int, sums: frozenset[int]) -> Expr | None:
+    """What component `i` of a side is multiplied with, if that holds neither component `i` nor the
+    other side: of sums, the other side is the result less this one."""
+    factor = _factor(_atom(side, rule, i))
+    terms = [(term, number) for term, number in combined.terms if term.power(factor)]
+    if not terms or any(term.power(factor) != 1 for term, _ in terms):
         return None
-    rest = Term(terms[0].powers - {(factor, terms[0].power(factor))}, terms[0].exponent)
-    weight = Expr(frozenset({(rest, 1.0)}))
-    foreign = {(s, i) for s in (LEFT, RIGHT)}
+    rest = ((Term(t.powers - {(factor, t.power(factor))}, t.exponent), n) for t, n in terms)
     other = RIGHT if side == LEFT else LEFT
+    weight = Expr(frozenset(rest)).replaced(lambda atom: _less(atom, other, side, sums))
     names = {atom.name for atom in weight.atoms()}
     crosses = any(isinstance(n, tuple) and n[0] == other for n in names)
-    hidden = _hides(weight, (*rule.left, *rule.right))
-    return None if crosses or hidden or names & foreign else weight
+    hidden = hides(weight, (*rule.left, *rule.right))
+    return None if crosses or hidden or (side, i) in names else weight
 
 
-def _hides(e: Expr, states: Sequence[Node]) -> bool:
+def _less(atom: Atom, old: str, new: str, sums: Iterable[int]) -> Expr:
+    """An atom, or for a side of a sum the result less the other side."""
+    k = next((k for k in sums if atom.name == (old, k)), None)
+    if k is None:
+        return of_factor(atom)
+    return of_factor(Atom((OUT, k), atom.lanes)) - of_factor(Atom((new, k), atom.lanes))
+
+
+def _mean_of(rule: Fold, n: int) -> Form:
+    """The form of a mean of runs of `n` edges."""
+    return Form("scaled", (n,), _atom(LEFT, rule, n) * _atom(OUT, rule, n).power(INVERSE))
+
+
+def _deviations(rule: Fold, i: int, j: int, n: int) -> Form | None:
+    """Squared deviations from mean `j` of `n` edges: those of two runs, and how far the runs' own
+    means are from the joint one."""
+    if not _starts_with(rule, i, 0.0) or len({rule.left[k].type.size for k in (i, j, n)}) > 1:
+        return None
+    total, count = _atom(OUT, rule, n), _atom(LEFT, rule, n)
+    numbers = {LEFT: count, RIGHT: total - count}
+    share = total.power(INVERSE)
+    left, right = (numbers[side] * share * _atom(side, rule, j) for side in numbers)
+    mean, want = left + right, ZERO
+    for side, number in numbers.items():
+        gap = _atom(side, rule, j) - mean
+        want = want + _atom(side, rule, i) + number * gap * gap
+
+    def settled(atom: Atom) -> Expr:
+        if atom.name == (OUT, j):
+            return at_lanes(mean, atom)
+        return _less(atom, RIGHT, LEFT, (n,))
+
+    found = _reader(rule, i, (n,)).read(rule.combine.outputs[i]).replaced(settled)
+    return Form("deviations", (j,)) if found == want else None
+
+
+def hides(e: Expr, states: Sequence[Node]) -> bool:
     """Whether states are read within values that the algebra does not look into."""
     opaque = [atom.name for atom in e.atoms() if isinstance(atom.name, Node)]
     return not set(states).isdisjoint(topological(opaque))
 
 
-def _relabelled(e: Expr, sides: Mapping[str, str]) -> Expr:
+def relabelled(e: Expr, sides: Mapping[str, str]) -> Expr:
+    """An expression of other sides."""
     names = {atom.name for atom in e.atoms()}
     pairs = (n for n in names if isinstance(n, tuple) and n[0] in sides)
     return renamed(e, {name: (sides[name[0]], name[1]) for name in pairs})
@@ -177,8 +263,13 @@ def _relabelled(e: Expr, sides: Mapping[str, str]) -> Expr:
 
 def _composes(weight: Expr) -> bool:
     """W(a, b) W(b, c) = W(a, c)."""
-    steps = _relabelled(weight, {LEFT: "a", OUT: "b"}) * _relabelled(weight, {LEFT: "b", OUT: "c"})
-    return steps == _relabelled(weight, {LEFT: "a", OUT: "c"})
+    steps = relabelled(weight, {LEFT: "a", OUT: "b"}) * relabelled(weight, {LEFT: "b", OUT: "c"})
+    return steps == relabelled(weight, {LEFT: "a", OUT: "c"})
+
+
+def at_lanes(e: Expr, atom: Atom) -> Expr:
+    """An expression where an atom stood, at the elements that it read."""
+    return e.moved(np.frombuffer(atom.lanes, np.int64))
 
 
 # the summand
@@ -188,23 +279,31 @@ def summand(
     rule: Fold, i: int, elements: Mapping[int, Node], results: Mapping[int, Node],
     read: Sequence[Node], space: Space,
 ) -> Node | None:  # fmt: skip
-    """What an edge adds to scaled component `i`: `combine` with nothing at its right. None if
-    something of the right state is left."""
-    output = rule.combine.outputs[i]
-    given = {rule.left[k]: node for k, node in elements.items()}
-    given |= {rule.combine.outputs[k]: node for k, node in results.items()}
+    """What an edge adds to scaled component `i`: `combine` with nothing at its other side. None if
+    something of that is left."""
+    given = {rule.combine.outputs[k]: node for k, node in results.items()}
     given |= dict(zip(rule.holes, read, strict=True))
-    right = [Input(f"right{k}", n.type.with_space(space))() for k, n in enumerate(rule.right)]
-    given |= dict(zip(rule.right, right, strict=True))
-    given[rule.right[i]] = zeros_like(right[i])
+    for side, other in ((rule.left, rule.right), (rule.right, rule.left)):
+        own = {side[k]: node for k, node in elements.items()}
+        found = _one_sided(rule, i, own | given, other, space)
+        if found is not None:
+            return found
+    return None
 
-    def rule_(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+
+def _one_sided(
+    rule: Fold, i: int, given: dict[Node, Node], other: Sequence[Node], space: Space
+) -> Node | None:
+    blank = [Input(f"other{k}", n.type.with_space(space))() for k, n in enumerate(other)]
+    given = given | dict(zip(other, blank, strict=True)) | {other[i]: zeros_like(blank[i])}
+
+    def without(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node.op.name == "constant":
             return constant(node.op.value, node.type.with_space(space))
         return _without_zeros(node, inputs)
 
-    (found,) = rewrite([output], rule_, given)
-    return found if set(topological([found])).isdisjoint(right) else None
+    (found,) = rewrite([rule.combine.outputs[i]], without, given)
+    return found if set(topological([found])).isdisjoint(blank) else None
 
 
 def _without_zeros(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -238,71 +337,3 @@ def _has_summand(rule: Fold, i: int) -> bool:
 
 def _stand_ins(nodes: Mapping[int, Node]) -> dict[int, Node]:
     return {k: Input(f"out{k}", n.type)() for k, n in nodes.items()}
-
-
-# what a result does not depend on
-
-
-def shifts_without_effect(
-    forms: Forms, result: Node, states: Sequence[Node], ones: Iterable[int]
-) -> frozenset[int]:
-    """The extrema that cancel in a result: scaled sums with another shift give the same.
-
-    `result` is made from `states`; `ones` are the components whose lifted value is 1, so that
-    their sum, shifted by a maximum, is at least 1 where any edge counts.
-    """
-    known = {node: (OUT, k) for k, node in enumerate(states)}
-    extrema = [i for i, form in forms.items() if form.kind in ("max", "min")]
-    extrema = [m for m in extrema if not _scales_indirectly(forms, m)]
-    least = frozenset((OUT, i) for i in ones if _peaks(forms, i))
-    try:
-        whole = Reader(known, at_least_one=least).read(result)
-        if _hides(whole, states):
-            return frozenset()
-        return frozenset(m for m in extrema if whole == whole.replaced(_shift(forms, m)))
-    except BEYOND:
-        return frozenset()
-
-
-def _scales_indirectly(forms: Forms, m: int) -> bool:
-    """Whether a sum is scaled by another that `m` scales."""
-    scaled = {i for i, form in forms.items() if m in form.by}
-    return any(not scaled.isdisjoint(form.by) for form in forms.values())
-
-
-def _peaks(forms: Forms, i: int) -> bool:
-    """Whether the largest weight of a scaled sum is 1: it is exp(m - max of m)."""
-    form = forms.get(i)
-    if form is None or form.kind != "scaled" or len(form.by) != 1:
-        return False
-    (k,) = form.by
-    names = {atom.name: atom for atom in form.weight.atoms()}
-    if forms.get(k, form).kind != "max" or set(names) != {(LEFT, k), (OUT, k)}:
-        return False
-    difference = of_factor(names[LEFT, k]) - of_factor(names[OUT, k])
-    return form.weight == exp(difference)
-
-
-def _shift(forms: Forms, m: int) -> Callable[[Atom], Expr]:
-    """Another value of extremum `m`, and what that makes of the sums that it scales."""
-
-    def moved(atom: Atom) -> Expr:
-        here = of_factor(atom)
-        return here + of_factor(Atom("shift", atom.lanes)) if atom.name == (OUT, m) else here
-
-    def replace(atom: Atom) -> Expr:
-        if atom.name == (OUT, m):
-            return moved(atom)
-        form = next((f for i, f in forms.items() if atom.name == (OUT, i)), None)
-        if form is None or form.kind != "scaled":
-            return of_factor(atom)
-        here, there = form.weight, form.weight.replaced(moved)
-        # W(out, out') with out as left: the sum at the old shift, brought to the new one.
-        change = _relabelled(there, {LEFT: OUT}) if here != there else ONE
-        return of_factor(atom) * _at_lanes(change, atom)
-
-    return replace
-
-
-def _at_lanes(e: Expr, atom: Atom) -> Expr:
-    return e.moved(np.frombuffer(atom.lanes, np.int64))

@@ -7,6 +7,7 @@ from functools import cached_property
 from tiga.ops.functions import exp, log
 from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
 from tiga.ops.message import gather, reduce, spread
+from tiga.ops.moments import SquaredDeviations
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.pointwise import add, gt, maximum, minimum, ne, sub, where
 from tiga.reducers.base import Messages
@@ -52,6 +53,10 @@ class RowStates:
             return self._logsumexp(i)
         if form.kind == "scaled":
             return self._reduced("sum", self._summand(i, form))
+        if form.kind == "deviations":
+            message = self.messages.parts[form.by[0]]
+            moment = SquaredDeviations(self.messages.relation, self.messages.side)
+            return moment(message, self.messages.mask(message))
         total = self._reduced(form.kind, self._element(i))
         if form.kind in EXTREMA:
             total = self._from_start(i, form.kind, total)

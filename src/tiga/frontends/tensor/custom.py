@@ -16,13 +16,14 @@ from tiga.frontends.tensor.entities import Entities
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.selection import astype
 from tiga.frontends.tensor.trees import leaves_of, mapped, numbered
-from tiga.frontends.torch.agreement import agree
+from tiga.frontends.torch.agreement import trusted_forms
 from tiga.ops.align import expand_to
-from tiga.ops.leaf import Input, is_constant
+from tiga.ops.leaf import Input
 from tiga.ops.message import spread
 from tiga.ops.pointwise import cast
 from tiga.reducers import CustomReducer, Fold, Messages
-from tiga.reducers.recognise import recognise, shifts_without_effect
+from tiga.reducers.invariance import shifts_without_effect
+from tiga.reducers.recognise import Lifted
 from tiga.reducers.rows import RowStates
 from tiga.trace.node import Node, rewrite, substitute, topological
 from tiga.trace.program import Program
@@ -128,17 +129,15 @@ class TracedReducer:
             for m, t in zip(self.lifted, types, strict=True)
         )
         rule = self._fold(nodes, types, relation.dst)
-        forms = recognise(rule)
-        if not agree(rule, forms):
-            forms = {}
+        known = Lifted.of(lifted)
+        forms = trusted_forms(rule, known)
         holes = [Input(f"state{i}", t.with_space(relation.dst))() for i, t in enumerate(types)]
         nodes.values.update(zip((h._node for h in self.holes), holes, strict=True))
         states = Messages(relation, lifted, keep)
-        ones = [i for i, m in enumerate(lifted) if is_constant(m, 1.0)]
 
         def filled(leaf: Tensor) -> Node:
             result = self._rounded(nodes.each(leaf._node))
-            still = shifts_without_effect(forms, result, holes, ones)
+            still = shifts_without_effect(forms, result, holes, known.ones)
             found = RowStates(states, rule, forms, still)
             needed = set(topological([result]))
             given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}

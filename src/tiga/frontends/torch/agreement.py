@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from tiga.backends.reference import EdgeList, evaluate
 from tiga.ops.leaf import Input, constant
 from tiga.ops.pointwise import cast
 from tiga.reducers import Fold, Messages
-from tiga.reducers.recognise import Forms
+from tiga.reducers.recognise import Form, Forms, Lifted, recognise
 from tiga.reducers.rows import RowStates
 from tiga.trace.node import Node, rewrite, topological
 from tiga.trace.program import Program
@@ -21,17 +22,23 @@ RARE = 0.2
 """How often a state of the second and third sample is infinite, or no number."""
 
 
-def agree(rule: Fold, forms: Forms) -> bool:
+@lru_cache(maxsize=256)
+def trusted_forms(rule: Fold, lifted: Lifted) -> Forms:
+    """What is recognised in a reducer, if it agrees with the fold; else nothing."""
+    forms = recognise(rule, lifted)
+    return forms if agree(rule, forms, lifted) else {}
+
+
+def agree(rule: Fold, forms: Forms, lifted: Lifted) -> bool:
     """Whether both ways give the same states in float64, for finite, infinite and NaN states.
 
-    Where the fold itself gives NaN from infinite states, anything is right.
+    Where the fold itself gives NaN from infinite states, anything is right; also where it gives
+    infinite squared deviations.
     """
     if not forms:
         return True
-    parts = [
-        Input(f"state{i}", _wide(n.type).with_space(RELATION.edge))()
-        for i, n in enumerate(rule.left)
-    ]
+    types = (_wide(n.type).with_space(RELATION.edge) for n in rule.left)
+    parts = [_state(i, of, lifted) for i, of in enumerate(types)]
     wide = widened(rule)
     messages = Messages(RELATION, tuple(parts))
     folded, formed = (RowStates(messages, wide, f).all() for f in ({}, forms))
@@ -41,15 +48,25 @@ def agree(rule: Fold, forms: Forms) -> bool:
     topology = {RELATION: EdgeList(np.zeros_like(edges), edges, 1, len(DEGREES))}
     for arrays, nan_counts in _samples(inputs, len(edges)):
         found = evaluate(program, arrays, topology)
-        pairs = zip(found[: rule.width], found[rule.width :], strict=True)
-        if not all(_same(want, got, nan_counts) for want, got in pairs):
+        wanted, got = found[: rule.width], found[rule.width :]
+        if not all(_same(wanted[i], got[i], forms.get(i), nan_counts) for i in range(rule.width)):
             return False
     return True
 
 
-def _same(want: np.ndarray, got: np.ndarray, nan_counts: bool) -> bool:
+def _state(i: int, of: Type, lifted: Lifted) -> Node:
+    if i in lifted.ones:
+        return constant(1, of)
+    return constant(0, of) if i in lifted.zeros else Input(f"state{i}", of)()
+
+
+def _same(want: np.ndarray, got: np.ndarray, form: Form | None, nan_counts: bool) -> bool:
     close = np.isclose(got, want, 1e-8, 1e-10, equal_nan=True)
-    return bool(np.all(close if nan_counts else close | (want != want)))
+    if nan_counts:
+        return bool(np.all(close))
+    # Infinite messages are at no distance from their mean: NaN, as torch says, or infinity.
+    anything = ~np.isfinite(want) if form and form.kind == "deviations" else want != want
+    return bool(np.all(close | anything))
 
 
 def _wide(of: Type) -> Type:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
-from tiga.frontends.torch.agreement import agree
+from tiga.frontends.torch.agreement import trusted_forms
 from tiga.frontends.torch.claims import check_claims, method_line, shaped
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
 from tiga.frontends.torch.intercept import recording
@@ -19,11 +19,12 @@ from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.feature import feature_sum, reshape
-from tiga.ops.leaf import Input, constant, is_constant, ones_like
+from tiga.ops.leaf import Input, constant, ones_like
 from tiga.ops.message import spread
 from tiga.ops.pointwise import cast, div, mul
 from tiga.reducers import CustomReducer, Fold, Messages
-from tiga.reducers.recognise import Forms, recognise, shifts_without_effect
+from tiga.reducers.invariance import shifts_without_effect
+from tiga.reducers.recognise import Forms, Lifted
 from tiga.reducers.rows import RowStates
 from tiga.trace.node import Node, rewrite, topological
 from tiga.trace.program import Program
@@ -64,18 +65,19 @@ class TracedReducer:
         rule = self.fold(shape, start, types)
         if current().verify:
             check_claims(self, wide, types, rule)
-        forms = recognise(rule)
-        if not agree(rule, forms):
-            forms = {}
+        states = [shaped(m, t) for m, t in zip(lifted, types, strict=True)]
+        known = Lifted.of(states)
+        forms = trusted_forms(rule, known)
         self.note(rule, forms)
-        states = tuple(shaped(m, t) for m, t in zip(lifted, types, strict=True))
-        return self.results(shape, replace(self.messages, parts=states), rule, forms)
+        messages = replace(self.messages, parts=tuple(states))
+        return self.results(shape, messages, rule, forms, known.ones)
 
-    def results(self, shape: Any, states: Messages, rule: Fold, forms: Forms) -> Any:
+    def results(
+        self, shape: Any, states: Messages, rule: Fold, forms: Forms, ones: frozenset[int]
+    ) -> Any:
         """What `finalize` makes of the row states of edges' states."""
         end = states.relation.end(states.side)
         holes = [Input(f"state{i}", s.type.with_space(end))() for i, s in enumerate(states.parts)]
-        ones = [i for i, s in enumerate(states.parts) if is_constant(s, 1.0)]
 
         def filled(result: Node) -> Node:
             still = shifts_without_effect(forms, result, holes, ones)
