@@ -18,7 +18,7 @@ from tiga._cli.measure import Step, rise
 NUM_NODES, DEGREE, WIDTH = 20_000, 100, 64
 REDUCERS = ("sum", "mean", "max", "min", "prod")
 USERS = {"decay": "Decay", "moments": "Moments"}
-"""Reducers of `benchmarks.user_reducers`, which are folded edge by edge."""
+"""Reducers of `benchmarks.user_reducers`: a fold edge by edge, and one that is recognised."""
 TORCH_NAME = {"max": "amax", "min": "amin", "prod": "prod", "mean": "mean", "sum": "sum"}
 
 
