@@ -1,15 +1,16 @@
 """Layers, edge networks and gradients on one GPU, and what a call costs on the host.
 
-    python -m benchmarks.gpu_layers [--only part,part] [--out DIR]
+    python -m benchmarks.gpu_layers [--only part,part] [--profile] [--out DIR]
 
 Results and gradients are compared with the peer's, or between the CPU and the GPU, before anything
 is timed; every case runs several times and must leave the same bits. Times are medians of device
-events, forward and backward together.
+events, forward and backward together. `--profile` adds the longest kernels of each case.
 """
 
 import argparse
 import json
 import math
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from benchmarks.gpu import HEAD, TOLERANCE, Choice, Row, Step, extra_peak, media
 from benchmarks.gpu_cases import GRAPHS, Edges, edges_of, uniform, weighted_sum
 
 REPEATS = 4
+PROFILE = "--profile"
 LAYER_NODES, LAYER_EDGES, WIDTH = 200_000, 4_000_000, 64
 
 Call = Callable[[], list[torch.Tensor]]
@@ -39,7 +41,24 @@ def compared(case: str, name: str, ours: Call, peer: Call, limit: float, note: s
     del found, expected
     note += f"; extra peak {extra_peak(ours):.0f} MiB, peer {extra_peak(peer):.0f} MiB"
     time_ours = median(ours, 40) if wrong < limit else math.nan
+    if PROFILE in sys.argv:
+        print(f"{case}:", *kernel_times(ours), sep="\n  ")
     return Row(case, name, median(peer, 40), time_ours, time_ours, wrong, note)
+
+
+def kernel_times(call: Call, calls: int = 3) -> list[str]:
+    """The kernels of a call that take longest, with their time in all and how often they run."""
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+    spent = [(e.self_device_time_total / calls / 1e3, e.count // calls, e.key)
+             for e in found.key_averages()]  # fmt: skip
+    return [f"{ms:7.3f} ms, {count} x {key[:80]}" for ms, count, key in sorted(spent)[:-13:-1]]
 
 
 def largest_error(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
@@ -301,6 +320,7 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument(PROFILE, action="store_true")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
