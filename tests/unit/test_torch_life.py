@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import tiga as tg
+import tiga.interop.torch  # registers the derivatives of the op
 from tiga.frontends.torch import library
 from tiga.frontends.torch.call import state_of
 

@@ -29,6 +29,8 @@ class Op:
     name: ClassVar[str]
     arity: ClassVar[int | None] = None
     holomorphic: ClassVar[bool] = True
+    numbers_entities: ClassVar[bool] = False
+    """Whether the value tells which entity of its space one is."""
 
     def __init_subclass__(cls, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -245,6 +245,7 @@ class EdgeIndex(Op, name="edge_index"):
 
     relation: Relation
     arity = 0
+    numbers_entities = True
 
     def infer(self) -> Type:
         return Type(int64, (), self.relation.edge)

@@ -12,7 +12,15 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from tiga.frontends.torch.batching import is_batched, per_sample
+from tiga.frontends.torch.batching import (
+    at_once,
+    copies,
+    is_batched,
+    per_sample,
+    reason_against,
+    side_by_side,
+    taken_apart,
+)
 from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.unit import Trained, Unit
 from tiga.relations import Graph
@@ -33,6 +41,19 @@ class Job:
     trained: Trained
     graph: Graph
     token: tuple[int, ...]
+    of: "Job | None" = None
+    """The run on the graph of which this graph holds copies."""
+
+    def require_unchanged(self) -> None:
+        """Raise StaleTopology if index arrays were written to since."""
+        self.graph.require_unchanged(self.token)
+        if self.of is not None:
+            self.of.require_unchanged()
+
+    def on_copies(self, count: int) -> "Job":
+        """The run of so many samples together."""
+        graph = copies(self.graph, count)
+        return Job(self.trained, graph, graph.token(), self)
 
 
 def _keep(ctx: Any, job: Job, values: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
@@ -65,7 +86,7 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
     present = tuple([i for i in trained.floats if cotangents[i] is not None])
     if not present:
         return tuple(result)
-    job.graph.require_unchanged(job.token)
+    job.require_unchanged()
     kept = ctx.saved_tensors
     known: dict[tuple[str, int], Any] = {("input", i): v for i, v in ctx.numbers.items()}
     for i, value in zip(ctx.tensors, kept, strict=False):
@@ -150,7 +171,7 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, job: Job, *values: Any) -> Any:
-        """One run per sample: a program's features fill vectors as they are."""
+        """Samples run together, as far as the program and the graph allow."""
         moved = [
             value if dim is None else value.movedim(dim, 0)
             for value, dim in zip(values, in_dims[1:], strict=True)
@@ -158,8 +179,38 @@ class Transformed(torch.autograd.Function):
         if info.batch_size == 0:
             empty = job.trained.runnable.allocate(job.graph)
             return tuple(o.new_empty((0, *o.shape)) for o in empty), (0,) * len(empty)
-        runs = [_sample(job, moved, in_dims[1:], b) for b in range(info.batch_size)]
-        return tuple(map(torch.stack, zip(*runs, strict=True))), (0,) * len(runs[0])
+        if _run_together(job, in_dims[1:]):
+            outputs = _together(job, moved, in_dims[1:], info.batch_size)
+        else:
+            runs = [_sample(job, moved, in_dims[1:], b) for b in range(info.batch_size)]
+            outputs = tuple(map(torch.stack, zip(*runs, strict=True)))
+        return outputs, (0,) * len(outputs)
+
+
+def _run_together(job: Job, dims: Sequence[int | None]) -> bool:
+    """Whether samples run together; if not, the program notes why."""
+    if job.graph.paged or device_of(job.graph).type != "cpu" or at_once(job.graph) == 1:
+        return False
+    why = reason_against(job.trained.runnable.program, [dim is not None for dim in dims])
+    if why is not None:
+        job.trained.per_sample = why
+    return why is None
+
+
+def _together(
+    job: Job, values: Sequence[Any], dims: Sequence[int | None], size: int
+) -> tuple[torch.Tensor, ...]:
+    types = [node.type for node in job.trained.runnable.program.inputs]
+    parts = []
+    for first in range(0, size, at_once(job.graph)):
+        last = min(first + at_once(job.graph), size)
+        given = [
+            side_by_side(v if d is None else v[first:last], of, last - first, d is not None)
+            for v, d, of in zip(values, dims, types, strict=True)
+        ]
+        outputs = _apply(job.on_copies(last - first), given)
+        parts.append([taken_apart(o, last - first) for o in outputs])
+    return tuple(map(torch.cat, zip(*parts, strict=True)))
 
 
 def _sample(job: Job, values: Sequence[Any], dims: Sequence[int | None], index: int) -> Any:

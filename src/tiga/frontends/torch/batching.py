@@ -1,13 +1,24 @@
-"""Gradients for a batch of cotangents, as `is_grads_batched` and vectorized Jacobians ask for.
+"""Batches of samples: under `torch.func.vmap`, and as cotangents of vectorized Jacobians.
 
-torch hands a backward function batched tensors then, which have no data of their own: each sample
-is taken out and run alone.
+Samples run together on copies of the graph that lie side by side in one: no value of a node or edge
+depends on another copy, so no op needs a rule of its own. What sums over all nodes or edges, or has
+samples of a global value, runs sample by sample; so do batches of torch's older kind
+(`is_grads_batched`), whose tensors have no data of their own.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+
+from tiga.relations import Graph
+from tiga.relations.csr import Csr
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Type
+
+MOST_ENTITIES = 1 << 20
+"""Nodes and edges of the copies that run together: beyond, a sample alone fills the machine."""
 
 is_batched = torch._C._functorch.is_legacy_batchedtensor
 
@@ -43,3 +54,50 @@ def per_sample(function: Callable[..., Sequence[Any]], values: Sequence[Any]) ->
         None if parts[0] is None else torch._add_batch_dim(torch.stack(parts), 0, level)
         for parts in zip(*runs, strict=True)
     )
+
+
+def reason_against(program: Program, batched: Sequence[bool]) -> str | None:
+    """Why samples of these inputs cannot run together on copies of the graph; None if they can."""
+    for node, is_sampled in zip(program.inputs, batched, strict=True):
+        if is_sampled and node.type.space == GLOBAL:
+            return f"`{node.op.label}` has samples and belongs to no node or edge"
+    for node in program.order:
+        if node.op.numbers_entities:
+            return f"{node.op.name} numbers the edges"
+        if node.type.space == GLOBAL and any(i.type.space != GLOBAL for i in node.inputs):
+            return f"{node.op.name} sums over all nodes or edges"
+    if any(node.type.space == GLOBAL for node in program.outputs):
+        return "a result belongs to no node or edge"
+    return None
+
+
+def at_once(graph: Graph) -> int:
+    """How many samples run together on a graph."""
+    entities = graph.num_src + graph.num_dst + graph.num_edges
+    return max(1, MOST_ENTITIES // max(entities, 1))
+
+
+def copies(graph: Graph, count: int) -> Graph:
+    """So many copies of a graph side by side in one; kept with the graph."""
+
+    def build(csr: Csr) -> Graph:
+        number = np.arange(count, dtype=np.int64)[:, None]
+        starts = csr.row_ptr[:-1] + number * csr.num_edges
+        sources = csr.col_idx + number * csr.num_src
+        pointers = np.append(starts.ravel(), count * csr.num_edges)
+        return Graph.from_csr(pointers, sources.ravel(), num_src=count * csr.num_src)
+
+    return graph.derived(("copies", count), build)
+
+
+def side_by_side(value: Any, of: Type, count: int, is_sampled: bool) -> Any:
+    """A value for copies of the graph, from one per sample or from one that samples share."""
+    if of.space == GLOBAL:
+        return value
+    samples = value if is_sampled else value.expand(count, *value.shape)
+    return samples.reshape(-1, *value.shape[2 if is_sampled else 1 :]).contiguous()
+
+
+def taken_apart(value: torch.Tensor, count: int) -> torch.Tensor:
+    """A result on copies of the graph as one per sample."""
+    return value.reshape(count, value.shape[0] // count, *value.shape[1:])

@@ -57,6 +57,7 @@ class Inspection:
             lines += [f"program {i}: not fused: {text}; {_ADVICE}" for text in _reasons(variant)]
             if variant.captured is not None:
                 lines += [f"program {i}: {text}" for text in variant.captured.notes]
+        lines += [f"batches: sample by sample: {text}; {_ONE_BY_ONE}" for text in self._batches()]
         for what, runnable in self._runnables():
             lines += [
                 f"{what}:",
@@ -82,17 +83,26 @@ class Inspection:
         return tuple(s for _, r in self._runnables() for s in _schedules(r))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """One record per program on the bounded path."""
-        return tuple(
+        """One record per program on the bounded path, and per reason that samples of a batch ran
+        one by one."""
+        refused = [
             Diagnostic("capture", "rejected", text, _ADVICE)
             for v in self.state.all()
             for text in _reasons(v)
+        ]
+        return *refused, *(
+            Diagnostic("vmap", "per sample", t, _ONE_BY_ONE) for t in self._batches()
         )
+
+    def _batches(self) -> list[str]:
+        units = [v.unit for v in self.state.all() if v.unit is not None]
+        return list(dict.fromkeys(text for unit in units for text in unit.per_sample()))
 
 
 _ADVICE = (
     "runs through torch in destination blocks; rewrite the op, or set strict to make it an error"
 )
+_ONE_BY_ONE = "samples of node and edge values alone run together"
 
 
 def _code(runnable: Runnable, kind: str | None) -> str:

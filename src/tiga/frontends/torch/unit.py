@@ -249,6 +249,8 @@ class Trained:
         self.derivatives: dict[tuple[int, ...], Derivative] = {}
         self.tangents: dict[tuple[int, ...], tuple[Unit, list[int]]] = {}
         self.lock = threading.Lock()
+        self.per_sample: str | None = None
+        """Why samples of a batch ran one after the other, if they did."""
         self.ready: set[str] = set()
         """The kinds of devices that it, and its first gradient, are compiled for."""
 
@@ -337,6 +339,16 @@ class Unit:
             self.refused[key] = reason
             raise
         return self.trained.setdefault(wanted, found)
+
+    def per_sample(self) -> list[str]:
+        """Why samples of batches ran one after the other, of it and its derivatives."""
+        found = []
+        for trained in list(self.trained.values()):
+            found += [] if trained.per_sample is None else [trained.per_sample]
+            inner = [derivative.unit for derivative in list(trained.derivatives.values())]
+            for unit in (*inner, *(unit for unit, _ in list(trained.tangents.values()))):
+                found += unit.per_sample()
+        return found
 
     def runnables(self) -> list[tuple[str, Runnable]]:
         """Everything compiled so far, with what it is: derivatives of derivatives included."""
