@@ -125,6 +125,7 @@ def measure(case: Case, rate: float) -> dict[str, Any]:
     row = {"case": case.name, "error": wrong, "kernels": out.execution["kernels"]}
     if not wrong <= limit:
         return row
+    torch.compiler.reset()
     compiled = torch.compile(lambda *t: case.build(torch, *t), dynamic=False)
     compiled(*case.operands)
     run, nbytes = out.prepare(), case.nbytes

@@ -14,14 +14,14 @@ PROGRAMS = 1056
 TILE = 1024
 """Elements a program holds of each value, where nothing is reduced."""
 
-ADDED_TILE = 4096
-"""Elements a program holds of each value at a time, where it adds tiles up."""
+TOTAL_TILE = 4096
+"""Elements a program holds of each value at a time, where everything is added up."""
 
-COLUMNS = 128
-"""Columns that a program holds where rows are added up: a whole line of memory or more in each row,
-and as few partial results as there are programs."""
+COLUMN_TILE, COLUMNS = 2048, 64
+"""Elements, and columns of them, that a program holds where rows are added up: whole lines of
+memory in each row, and as few partial results as there are programs."""
 
-ROW_TILE = 2048
+ROW_TILE = 1024
 """Elements a program holds of each value where rows are reduced, if a row has no more."""
 
 WHOLE_ROW = 8192
@@ -96,7 +96,7 @@ def decompose(step: KernelStep) -> DenseGrid:
     form = DenseForm(
         held,
         window,
-        _warps(held * window, bool(kinds)),
+        _warps(spec, held * window),
         loops,
         adds,
         wide=2 * rows * columns >= LIMIT if _is_complex(spec) else rows * columns >= LIMIT,
@@ -117,18 +117,21 @@ def _tile(spec: Spec, rows: int, columns: int) -> tuple[int, int, bool]:
         if whole > WHOLE_ROW // scale:
             return 1, WINDOW // scale, True
         return min(max(1, ROW_TILE // scale // whole), padded(rows)), whole, False
-    adds = bool(reductions(spec) & {COLUMN, TOTAL})
-    tile = (ADDED_TILE if adds else TILE) // scale
+    kinds = reductions(spec)
+    tile = (COLUMN_TILE if COLUMN in kinds else TOTAL_TILE if TOTAL in kinds else TILE) // scale
     if spec.flat:
         return 1, min(tile, padded(columns)), False
-    most = COLUMNS if COLUMN in reductions(spec) else tile
-    window = min(most, padded(columns))
+    window = min(COLUMNS if COLUMN in kinds else tile, padded(columns))
     return min(tile // window, padded(rows)), window, False
 
 
-def _warps(elements: int, reduces: bool) -> int:
-    """Warps that hold so many elements with 8 of each value per thread, or 16 to be reduced."""
-    return max(1, min(16, elements // (512 if reduces else 256)))
+def _warps(spec: Spec, elements: int) -> int:
+    """Warps for so many elements: 8 of each value per thread, 16 of 16-bit ones and where rows are
+    added up."""
+    loads = [i.dtype.itemsize for i in spec.instructions if i.opcode == "load" and i.kind == FULL]
+    narrow = bool(loads) and max(loads) <= 2
+    each = 16 if narrow or COLUMN in reductions(spec) else 8
+    return max(1, min(16, elements // (32 * each)))
 
 
 def _is_multiple(step: KernelStep, unit: int) -> bool:

@@ -177,9 +177,11 @@ def sources_of(step: KernelStep) -> list[KernelSource]:
 
 @dataclass
 class KernelCache:
-    """Kernels of one program by the number of their step and their machine."""
+    """Kernels of one program by the number of their step and their machine; `complete` are the
+    machines that have them all."""
 
     bound: dict[tuple[int, int], BoundKernel] = field(default_factory=dict)
+    complete: set[int] = field(default_factory=set)
 
     def get(self, number: int, step: KernelStep, machine: Gpu | Interpreter) -> BoundKernel:
         key = (number, machine.index)

@@ -273,10 +273,12 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
 def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
     """Values of `roots`, all on one device, and how they were computed."""
     if any(getattr(root, "largest", LARGE) >= LARGE for root in roots):
-        from tiga.frontends.tensor.gpu import run_anywhere
+        from tiga.frontends.tensor.gpu import run_anywhere, run_known
 
-        if found := run_anywhere(pending(roots), roots, mode):
-            return found
+        found: Any = run_known(roots) or run_anywhere(pending(roots), roots, mode)
+        if found:
+            arrays, how = found
+            return arrays, how
     large = mode == "auto" and any(map(_is_surely_large, roots))
     order = [] if large or mode == "native" else pending(roots)
     if mode == "native" or (mode == "auto" and (large or _is_large(order))):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from tiga import knobs
 from tiga.backends.triton.dense_executable import DenseExecutable, compile_dense
 from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.devices import CPU
@@ -28,6 +29,7 @@ CACHE: dict[Any, Entry] = {}
 """Planned expressions by their structure, the oldest first."""
 
 MOST_ENTRIES = 1024
+MODE = "tensor_backend"
 
 
 class Run(NamedTuple):
@@ -97,13 +99,37 @@ def run_on_gpu(roots: Sequence[Node], index: int, mode: str) -> tuple[list[Devic
     hit = entry is not None
     if entry is None:
         entry = _entry(roots, shape, order)
-    executable, where = entry.executable, room(index)
     given = [on_gpu(order[i].cell.array, index) for i in entry.inputs]  # type: ignore[attr-defined]
-    compile_ms = executable.compile(where.machine)
+    return _launched(entry.executable, given, index, Recipe(len(roots), shape, order), hit, start)
+
+
+def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
+    """Values of `roots` whose expression was planned before, if their operands are all on one GPU:
+    the short way, which looks at nothing but their structure."""
+    start = perf_counter()
+    shape, order = structure(roots)
+    entry = CACHE.get(shape)
+    if entry is None:
+        return None
+    given = [order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
+    if not given or any(array.__class__ is not DeviceArray for array in given):
+        return None
+    index = given[0].machine.index
+    if any(array.machine.index != index for array in given) or knobs.read(MODE) == "python":
+        return None
+    return _launched(entry.executable, given, index, Recipe(len(roots), shape, order), True, start)
+
+
+def _launched(
+    executable: DenseExecutable, given: list[DeviceArray], index: int, recipe: Recipe, hit: bool,
+    start: float,
+) -> tuple[list[DeviceArray], Run]:  # fmt: skip
+    where = room(index)
+    compiled = executable.is_compiled(where.machine)
+    compile_ms = 0.0 if compiled else executable.compile(where.machine)
     launched = perf_counter()
     arrays = executable.run(given, where)
     done = perf_counter()
-    recipe = Recipe(len(roots), shape, order)
     return arrays, Run(recipe, executable, hit, compile_ms, done - launched, done - start)
 
 
