@@ -263,3 +263,18 @@ def test_complex_functions(name: str, dtype: str, monkeypatch: pytest.MonkeyPatc
         known = ~np.isnan(q) & (q != 0)
         assert (np.signbit(p) == np.signbit(q))[known].all()
     assert (np.isnan(want.numpy()) == np.isnan(a)).all()
+
+
+@pytest.mark.parametrize("name", ["any", "all", "count_nonzero"])
+def test_truth_over_axes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = values("float32", (5, 70, 33))
+
+    cases = list(itertools.product((-3.0, 1.99, 0.0), (0, 1, 2, (0, 2), (0, 1, 2))))
+
+    def make() -> list[tg.Tensor]:
+        return [getattr(tg, name)(x > limit, axis=axes) for limit, axes in cases]
+
+    for got, want in zip(*both(make, monkeypatch), strict=True):
+        assert got.dtype == want.dtype
+        assert (got.numpy() == want.numpy()).all()
+        assert got.execution["library_calls"] == ()
