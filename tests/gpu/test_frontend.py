@@ -8,7 +8,7 @@ pytest.importorskip("torch_mlir")
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
 from tiga.errors import UnsupportedByBackend  # noqa: E402
-from tiga.frontends.torch import unit  # noqa: E402
+from tiga.frontends.torch import library, unit  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
@@ -45,6 +45,7 @@ def where(monkeypatch):
     """The device; the interpreter's CPU tensors take the way of a GPU's."""
     if harness.device().type == "cpu":
         monkeypatch.setattr(unit, "on_gpu", lambda graph: True)
+        monkeypatch.setattr(library, "on_gpu", lambda graph: True)
     return harness.device()
 
 
@@ -66,6 +67,29 @@ def test_attention_and_its_derivatives(where):
     assert found[0].device == where
     for got, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.skipif(
+    torch.__version__ < "2.13", reason="older compilers take no module as a constant"
+)
+def test_a_step_in_a_compiled_graph(where):
+    kernel = Attention().to(where)
+    src, dst = torch.randint(0, NODES, (2, EDGES), device=where)
+    x, w = torch.randn(NODES, WIDTH, device=where), torch.randn(EDGES, device=where)
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+
+    def function(x, w):
+        return kernel(graph=graph, ndata={"x": x.sin()}, edge={"w": w}).cos()
+
+    found = []
+    for run in (function, torch.compile(function, backend="aot_eager", fullgraph=True)):
+        leaf = x.clone().requires_grad_()
+        out = run(leaf, w)
+        found.append([out, *torch.autograd.grad(out.sum(), [leaf, *kernel.parameters()])])
+    for got, wanted in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    ready = [r for t in library._TOPOLOGIES.known.values() for r in t.ready.values()]
+    assert any(r.runnable.ran_on_gpu for r in ready), "the op did not take the way of a GPU"
 
 
 def test_what_a_kernel_tells_about_its_runs(where):

@@ -196,7 +196,8 @@ def test_a_step_captured_in_a_cuda_graph(case):
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        wanted = [t.clone() for t in step()]
+        # Without its graph, whose nodes belong to this stream.
+        wanted = [t.detach().clone() for t in step()]
     torch.cuda.current_stream().wait_stream(side)
     recorded = torch.cuda.CUDAGraph()
     with torch.cuda.graph(recorded):
@@ -206,6 +207,9 @@ def test_a_step_captured_in_a_cuda_graph(case):
         assert torch.equal(got, want)
 
 
+@pytest.mark.skipif(
+    torch.__version__ < "2.13", reason="older compilers take no module as a constant"
+)
 def test_compiled_without_breaks(case):
     graph, x, *_ = case
     kernel, w = Learned().cuda(), torch.rand(EDGES, device="cuda")
