@@ -8,6 +8,7 @@ import argparse
 import json
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -16,7 +17,11 @@ from benchmarks.plain import difference_scatter, difference_sum, with_gradient
 from tiga._cli.measure import Step, rise
 
 NUM_NODES, DEGREE, WIDTH = 20_000, 100, 64
-REDUCERS = ("sum", "mean", "max", "min", "prod")
+REDUCERS = ("sum", "mean", "max", "min", "prod", "var", "std", "logsumexp")
+SECOND, FOUR = "second_derivative", "four"
+"""The gradient of the squared gradient of Σ y², and sum, mean, max and min together."""
+RESULTS = {FOUR: 4, SECOND: 2}
+"""How many arrays a program returns beside the gradient of its one input."""
 USERS = {"decay": "Decay", "moments": "Moments"}
 """Reducers of `benchmarks.user_reducers`: a fold edge by edge, and one that is recognised."""
 TORCH_NAME = {"max": "amax", "min": "amin", "prod": "prod", "mean": "mean", "sum": "sum"}
@@ -30,22 +35,40 @@ def _tensors(graph: Csr, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _floor(graph: Csr, reducer: str, dtype: torch.dtype) -> Step:
-    """Allocate (and touch) what any implementation must return: the output and the gradient."""
+    """Allocate (and touch) what any implementation must return: the outputs and the gradient."""
     x, _ = _tensors(graph, dtype)
-    return lambda: (torch.ones_like(x), torch.ones_like(x))
+    return lambda: [torch.ones_like(x) for _ in range(RESULTS.get(reducer, 1) + 1)]
+
+
+def _kernel(reducer: str) -> Any:
+    import tiga as tg
+    from benchmarks import user_reducers
+    from benchmarks.programs import EdgeDifference, SquaredDifference
+
+    if reducer == SECOND:
+        return SquaredDifference()
+    if reducer == FOUR:
+        return EdgeDifference(tg.multi(tg.sum(), tg.mean(), tg.max(), tg.min()))
+    own = getattr(user_reducers, USERS[reducer]) if reducer in USERS else getattr(tg, reducer)
+    return EdgeDifference(own())
+
+
+def _second(y: torch.Tensor, x: torch.Tensor) -> object:
+    (first,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+    return y.detach(), first.detach(), *torch.autograd.grad((first * first).sum(), x)
 
 
 def _tiga(graph: Csr, reducer: str, dtype: torch.dtype) -> Step:
-    import tiga as tg
-    from benchmarks import user_reducers
-    from benchmarks.programs import EdgeDifference, tiga_graph
+    from benchmarks.programs import tiga_graph
 
-    own = getattr(user_reducers, USERS[reducer]) if reducer in USERS else getattr(tg, reducer)
-    kernel = EdgeDifference(own())
+    kernel = _kernel(reducer)
 
     def step(graph: object, x: torch.Tensor, seed: torch.Tensor) -> object:
-        run = with_gradient(lambda x: kernel(graph=graph, ndata={"x": x}))
-        return run(x, seed=seed)
+        y = kernel(graph=graph, ndata={"x": x})
+        if reducer == SECOND:
+            return _second(y, x)
+        results = y if isinstance(y, tuple) else (y,)
+        return results, torch.autograd.grad(results, x, [seed] * len(results))
 
     # The same program on a small graph compiles everything: sizes are run-time values.
     small = regular(100, 5)
@@ -78,7 +101,7 @@ WAYS: dict[str, Callable[[Csr, str, torch.dtype], Step]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("way", choices=WAYS)
-    parser.add_argument("reducer", choices=(*REDUCERS, *USERS))
+    parser.add_argument("reducer", choices=(*REDUCERS, FOUR, SECOND, *USERS))
     parser.add_argument("dtype", choices=("float32", "bfloat16", "float16", "float64"))
     options = parser.parse_args()
     graph = regular(NUM_NODES, DEGREE)

@@ -30,6 +30,15 @@ class EdgeDifference(tg.MessagePassing):
         return torch.relu(src.x - dst.x)
 
 
+class SquaredDifference(tg.MessagePassing):
+    """`relu(x_src − x_dst)²`, summed: an energy whose forces are differentiated again."""
+
+    reducer = tg.sum()
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> torch.Tensor:
+        return torch.relu(src.x - dst.x) ** 2
+
+
 class EdgeLinear(tg.MessagePassing, torch.nn.Module):
     """`relu(relu(x_src − x_dst) @ weight)`, or without the outer relu, summed."""
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.harness import Options
-from benchmarks.memory_child import DEGREE, NUM_NODES, REDUCERS, USERS, WIDTH
+from benchmarks.memory_child import DEGREE, FOUR, NUM_NODES, REDUCERS, SECOND, USERS, WIDTH
 from benchmarks.processes import ChildFailed, run_child
 from benchmarks.results import TIGA, AtMost, Measured, spread
 
 CHILD = "benchmarks.memory_child"
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
-BAR = AtMost(5.0)
+BAR, BAR_OF_SECOND = AtMost(5.0), AtMost(10.0)
 """Percent of one edges × features array (design: no message array)."""
 
 
@@ -49,7 +49,8 @@ class MemoryCase:
                 notes.append(f"{way} cannot run this: {str(error).splitlines()[-1]}")
         notes += [f"{way}: {size / 2**20:.1f} MiB" for way, size in extra.items()]
         readings = {way: spread([100 * size / self.array]) for way, size in extra.items()}
-        return Measured(self.name, "%", self.shape, readings, {}, (BAR,), tuple(notes))
+        bar = BAR_OF_SECOND if self.reducer == SECOND else BAR
+        return Measured(self.name, "%", self.shape, readings, {}, (bar,), tuple(notes))
 
     def _bytes(self, way: str) -> int:
         return int(run_child(CHILD, way, self.reducer, self.dtype)["bytes"])
@@ -62,7 +63,7 @@ CASES = (
     *(
         MemoryCase(reducer, dtype, PEERS.get((reducer, dtype), ()))
         for dtype in ITEMSIZE
-        for reducer in REDUCERS
+        for reducer in (*REDUCERS, FOUR, SECOND)
     ),
     *(MemoryCase(reducer, "float32", ()) for reducer in USERS),
 )

@@ -158,7 +158,7 @@ class Runnable:
         device = device_of(graph)
         if on_gpu(device):
             return self.run_on_gpu(at, values, device)
-        return self.run_on_cpu(at, values)
+        return self.run_on_cpu(at, values, unneeded)
 
     def run_on_cpu(
         self, topology: Snapshot, values: Sequence[Any], unneeded: tuple[int, ...] = ()
