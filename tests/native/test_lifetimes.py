@@ -99,3 +99,32 @@ def test_computed_one_by_one_memory_stays_flat() -> None:
     assert x.numpy()[-1] == 50.0
     # The value, the one before it, and blocks that wait for use.
     assert max(held[5:]) <= held[4]
+
+
+class Sum(tg.MessagePassing):
+    def edge(self, src, dst, edge):
+        return src.x * edge.w
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_calls_over_graphs_keep_nothing(requires_grad: bool) -> None:
+    def call() -> tuple[tg.Tensor, list["ref[object]"]]:
+        ends = np.arange(5000) % 50
+        graph = tg.Graph.from_coo(ends, ends[::-1].copy(), num_src=50, num_dst=50)
+        arrays = [np.ones((50, 200), np.float32), np.ones((5000, 1), np.float32)]
+        x, w = (tg.from_numpy(a).requires_grad_(requires_grad) for a in arrays)
+        out = Sum()(graph=graph, src={"x": x}, edge={"w": w}).realize()
+        if requires_grad:
+            dx, dw = tg.autograd.grad(out.sum(), (x, w))
+            assert dx.numpy().sum() == 5000 * 200
+            assert dw.numpy().sum() == 5000 * 200
+        return out, [ref(graph), *map(ref, arrays)]
+
+    out, alive = call()
+    gc.collect()
+    assert out.numpy().sum() == 5000 * 200
+    if not requires_grad:
+        assert [r() is None for r in alive[1:]] == [True, True]
+    del out
+    gc.collect()
+    assert [r() is None for r in alive] == [True, True, True]
