@@ -16,6 +16,7 @@ from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
+from tiga.ops.dense import Dense
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
@@ -39,6 +40,8 @@ class Evaluation(NamedTuple):
 def call(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """One op by numpy; its arrays have no leading axis here."""
     try:
+        if isinstance(node.op, Dense) and not node.op.widens:
+            return np.asarray(node.op.compute(*arrays))
         value = apply_op(node, [array[None] for array in arrays])
     except IndexError as error:
         raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
