@@ -143,3 +143,37 @@ def test_the_edge_of_a_maximum_is_numbered_within_its_sample():
     kernel = First()
     expected = torch.stack([compute(kernel, x, W[0]) for x in X])
     assert torch.equal(func.vmap(lambda x: compute(kernel, x, W[0]))(X), expected)
+
+
+@pytest.mark.parametrize("kind", ["coo", "csr", "transposed"])
+def test_batches_inside_a_compiled_region_run_together(kind, monkeypatch):
+    torch._dynamo.reset()
+    graph = GRAPH
+    if kind != "coo":
+        pointers = torch.zeros(NODES + 1, dtype=torch.int64)
+        pointers[1:] = torch.bincount(DST, minlength=NODES).cumsum(0)
+        graph = tg.Graph.from_csr(pointers, SRC[DST.argsort(stable=True)], num_src=NODES)
+        graph = graph.transpose() if kind == "transposed" else graph
+    kernel = Attention()
+
+    def energy(x, w):
+        return kernel(graph=graph, ndata={"x": x}, edge={"w": w}).square().sum()
+
+    def step(xs, ws):
+        return func.vmap(func.grad(energy, (0, 1)))(xs, ws)
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    compiled(X, W)
+    seen = []
+    run = Runnable.run_on_cpu
+
+    def counted(self, topology, values, *rest):
+        seen.append(topology.num_edges)
+        return run(self, topology, values, *rest)
+
+    monkeypatch.setattr(Runnable, "run_on_cpu", counted)
+    found = compiled(X, W)
+    assert set(seen) == {5 * EDGES}
+    assert len(seen) <= 3
+    for one, each in zip(found, step(X, W), strict=True):
+        torch.testing.assert_close(one, each)

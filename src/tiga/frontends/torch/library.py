@@ -12,234 +12,46 @@ The op's derivative is the op again, on the text of the gradient program; see `t
 as it is reached with one dispatch less.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 
-from tiga.errors import InvalidValue
-from tiga.frontends.torch.batching import stacked
+from tiga.frontends.torch.callee import (
+    COUNTS,
+    EDGE_ORDER,
+    FLOAT,
+    INDICES,
+    INTEGER,
+    NODE_ORDER,
+    TENSOR,
+    Arguments,
+    Ready,
+    backward_of,
+    callee,
+    encode,
+    tangent_text,
+    training_text,
+)
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.gpu import device_of, on_gpu
-from tiga.frontends.torch.topologies import Topologies, Topology
-from tiga.frontends.torch.unit import RULES, Unit, unit_of
-from tiga.ir.context import parse
-from tiga.passes.levels import new_context
-from tiga.passes.text import form_text, forms_of
-from tiga.trace.derivatives import gradient, tangent, training
-from tiga.trace.program import Program
+from tiga.frontends.torch.op_batches import Run, run_batch
+from tiga.frontends.torch.topologies import Topologies
 
-INDICES = 2
-COUNTS = 2
-TENSOR, FLOAT, INTEGER = "tensor", "float", "integer"
-EDGE_ORDER, NODE_ORDER = "edge_order", "node_order"
-EDGES = "edges"
-_MARK = "// tiga.run"
-
-Arguments = tuple[str, list[torch.Tensor], list[float], list[int]]
-Run = Callable[..., list[torch.Tensor]]
-
-
-def encode(program: Program, graph_kind: str, arguments: Sequence[str]) -> str:
-    """The `program` argument of the op; `arguments` says what each input of the program is."""
-    return f"{_MARK} {graph_kind} {','.join(arguments)}\n{form_text(program)}"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What an argument must be; `space` names its leading extent, if it has one."""
-
-    kind: str
-    label: str
-    dtype: torch.dtype
-    space: str
-    shape: tuple[int, ...]
-
-    def on(self, at: Topology) -> "Expected":
-        """What it must be on a topology."""
-        extent = at.extents.get(self.space)
-        shape = self.shape if extent is None else (extent, *self.shape)
-        order = at.order if self.space == EDGES else None
-        return Expected(self.label, self.dtype, torch.Size(shape), order, at.extents)
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A tensor of a call on one topology; `order` leads from the user's edges to CSR."""
-
-    label: str
-    dtype: torch.dtype
-    shape: torch.Size
-    order: torch.Tensor | None
-    extents: Mapping[str, int]
-
-    def checked(self, value: torch.Tensor) -> torch.Tensor:
-        """The tensor, contiguous, edge values in CSR order.
-
-        Raises:
-            InvalidValue: its dtype or shape is another.
-        """
-        if value.shape != self.shape or value.dtype is not self.dtype:
-            counts = self.extents
-            raise InvalidValue(
-                f"`{self.label}` must be {self.dtype} of shape {list(self.shape)}, as the graph "
-                f"has {counts['src']} sources, {counts['dst']} destinations and {counts['edges']} "
-                f"edges; got {value.dtype} of shape {list(value.shape)}."
-            )
-        if self.order is not None:
-            return value.index_select(0, self.order)
-        return value if value.is_contiguous() else value.contiguous()
-
-
-@dataclass(frozen=True)
-class Callee:
-    """What the text of a call says."""
-
-    text: str
-    program: Program
-    graph_kind: str
-    arguments: tuple[str, ...]
-
-    @cached_property
-    def unit(self) -> Unit:
-        """The program, ready to run."""
-        return unit_of(self.program)
-
-    @cached_property
-    def tensors(self) -> tuple[int, ...]:
-        """Inputs of the program that are tensors of the call, in order."""
-        return tuple(i for i, kind in enumerate(self.arguments) if kind == TENSOR)
-
-    @cached_property
-    def floats(self) -> tuple[int, ...]:
-        """Outputs that have cotangents."""
-        return tuple(i for i, n in enumerate(self.program.outputs) if n.type.dtype.is_float)
-
-    @cached_property
-    def on_edges(self) -> tuple[int, ...]:
-        """Outputs with a value per edge."""
-        return tuple(i for i, n in enumerate(self.program.outputs) if n.type.space.kind == "edge")
-
-    def operands(self, numbers: Sequence[float], sizes: Sequence[int]) -> dict[Any, Any]:
-        """The Python numbers of a call, by input."""
-        given = {FLOAT: iter(numbers), INTEGER: iter(sizes[COUNTS:])}
-        kinds = enumerate(self.arguments)
-        return {("input", i): next(given[kind]) for i, kind in kinds if kind in given}
-
-    def arrange(self, values: Sequence[Any], indices: Any, counts: Any) -> Arguments:
-        """The arguments of the op for values in the order of the program's inputs."""
-        kinds = (TENSOR, FLOAT, INTEGER, EDGE_ORDER, NODE_ORDER)
-        of_kind: dict[str, list[Any]] = {kind: [] for kind in kinds}
-        for kind, value in zip(self.arguments, values, strict=True):
-            of_kind[kind].append(value)
-        tensors = [*indices, *of_kind[TENSOR]]
-        return self.text, tensors, of_kind[FLOAT], [*counts, *of_kind[INTEGER]]
-
-    @cached_property
-    def layouts(self) -> tuple[Layout, ...]:
-        """What the arguments must be, in the order of the program's inputs."""
-        return tuple(
-            Layout(kind, node.op.label, torch_dtype(node.type.dtype), node.type.space.name,
-                   node.type.shape)
-            for kind, node in zip(self.arguments, self.program.inputs, strict=True)
-        )  # fmt: skip
-
-
-class Ready:
-    """A call on one topology: all is looked up but its arguments."""
-
-    def __init__(self, call: Callee, at: Topology) -> None:
-        self.at = at
-        self.topology = at.graph.snapshot()
-        self.device = device_of(at.graph)
-        self.runnable = call.unit.plain()
-        self.inputs = [
-            (layout.kind, layout.on(at) if layout.kind == TENSOR else None)
-            for layout in call.layouts
-        ]
-        self.on_edges = call.on_edges if at.order is not None else ()
-
-    def run(self, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
-        """The outputs, edge values in the order of the user."""
-        values = self._values(tensors, numbers, sizes)
-        if on_gpu(self.device):
-            outputs = self.runnable.run(self.at.graph, values, self.topology)
-        else:
-            outputs = self.runnable.run_on_cpu(self.topology, values)
-        for i in self.on_edges:
-            outputs[i] = outputs[i].index_select(0, self.at.inverse)
-        return outputs
-
-    def _values(self, tensors: Any, numbers: Any, sizes: Any) -> list[Any]:
-        """The arguments of the program, checked, contiguous, edge values in CSR order."""
-        left = iter(tensors)
-        others = {FLOAT: iter(numbers), INTEGER: iter(sizes)}
-        values = []
-        for kind, expected in self.inputs:
-            if expected is not None:
-                values.append(expected.checked(next(left)))
-            elif kind in others:
-                values.append(next(others[kind]))
-            elif kind == EDGE_ORDER and self.at.order is not None:
-                values.append(self.at.order)
-            else:
-                extent = "node" if kind == NODE_ORDER else "edges"
-                values.append(torch.arange(self.at.extents[extent], device=self.device))
-        return values
-
-
-@lru_cache(maxsize=1024)
-def callee(text: str) -> Callee:
-    """The program in the text of a call."""
-    head, _, body = text.partition("\n")
-    kind, _, arguments = head.removeprefix(_MARK).strip().partition(" ")
-    program = forms_of(parse(body, new_context(), "tiga::run"))["program"]
-    assert isinstance(program, Program)
-    return Callee(text, program, kind, tuple(arguments.split(",")) if arguments else ())
-
-
-@lru_cache(maxsize=1024)
-def training_text(text: str, wanted: tuple[int, ...]) -> str:
-    """The call that also returns what the gradients of some of its tensors read."""
-    call = callee(text)
-    program = call.unit.program
-    targets = tuple(call.tensors[i] for i in wanted)
-    full = training(program, targets, RULES)
-    return encode(full, call.graph_kind, call.arguments)
-
-
-@dataclass(frozen=True)
-class Backward:
-    """The call that computes gradients: its text, where its arguments come from, and the inputs of
-    the program whose gradients it returns; see `trace.derivatives.Gradient`."""
-
-    text: str
-    arguments: tuple[tuple[str, int], ...]
-    wanted: tuple[int, ...]
-
-
-@lru_cache(maxsize=1024)
-def backward_of(text: str, wanted: tuple[int, ...], present: tuple[int, ...]) -> Backward:
-    """The gradients of some tensors of a call for the outputs that have a cotangent."""
-    call = callee(text)
-    targets = tuple(call.tensors[i] for i in wanted)
-    found = gradient(call.program, targets, present, RULES)
-    kinds = [call.arguments[i] if kind == "input" else TENSOR for kind, i in found.arguments]
-    text = encode(found.program, call.graph_kind, kinds)
-    return Backward(text, found.arguments, found.wanted)
-
-
-@lru_cache(maxsize=1024)
-def tangent_text(text: str, moving: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """The call for the outputs' tangents when some tensors have one: after the arguments of the
-    call come their tangents. Also says which outputs have a tangent at all."""
-    call = callee(text)
-    targets = tuple(call.tensors[i] for i in moving)
-    made, live = tangent(call.program, targets, RULES)
-    return encode(made, call.graph_kind, (*call.arguments, *(TENSOR for _ in moving))), tuple(live)
-
+__all__ = [
+    "COUNTS",
+    "EDGE_ORDER",
+    "FLOAT",
+    "INDICES",
+    "INTEGER",
+    "NODE_ORDER",
+    "TENSOR",
+    "backward_of",
+    "callee",
+    "encode",
+    "tangent_text",
+    "training_text",
+]
 
 _TOPOLOGIES = Topologies()
 _LIBRARY = torch.library.Library("tiga", "DEF")
@@ -330,21 +142,17 @@ def pull(ctx: Any, cotangents: Sequence[Any], run: Run) -> list[torch.Tensor | N
 
 
 def samples(run: Run, size: int, dims: Sequence[Any], call: Arguments) -> Any:
-    """A run per sample of a batch; `dims` are the batch axes of the tensors, None without one."""
-    program, tensors, numbers, sizes = call
-    moved = [t if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims, strict=True)]
+    """The op on a batch; `dims` are the batch axes of the tensors, None without one."""
+    program, tensors, _, sizes = call
     if size == 0:
         empty = empty_outputs(program, tensors, sizes)
         return [o.new_empty((0, *o.shape)) for o in empty], [0] * len(empty)
-    runs = []
-    for b in range(size):
-        sample = [t if d is None else t[b] for t, d in zip(moved, dims, strict=True)]
-        runs.append(run(program, sample, numbers, sizes))
-    return stacked(runs), [0] * len(runs[0])
+    outputs = run_batch(run, size, dims, call, callee(program))
+    return outputs, [0] * len(outputs)
 
 
 def vmap(info: Any, in_dims: Any, program: str, tensors: Any, numbers: Any, sizes: Any) -> Any:
-    """The op on a batch: one run per sample."""
+    """The op on a batch under torch's own dispatch."""
     call = program, tensors, numbers, sizes
     return samples(torch.ops.tiga.run, info.batch_size, in_dims[1], call)
 

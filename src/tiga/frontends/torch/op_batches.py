@@ -1,0 +1,78 @@
+"""Batches of the library op: samples together on copies of the graph, or one by one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tiga.frontends.torch.batching import (
+    MOST_ENTITIES,
+    reason_against,
+    side_by_side,
+    stacked,
+    taken_apart,
+)
+from tiga.frontends.torch.callee import COUNTS, INDICES, TENSOR, Arguments, Callee
+
+Run = Callable[..., list[torch.Tensor]]
+
+
+def run_batch(run: Run, size: int, dims: Sequence[Any], call: Arguments, told: Callee) -> Any:
+    """The outputs for at least one sample, batch axes first; `dims` are the batch axes of the
+    tensors, None without one."""
+    program, tensors, numbers, sizes = call
+    moved = [t if d is None else t.movedim(d, 0) for t, d in zip(tensors, dims, strict=True)]
+    if _fit_together(size, dims, call, told):
+        return _together(run, size, dims, (program, moved, numbers, sizes), told)
+    runs = []
+    for b in range(size):
+        sample = [t if d is None else t[b] for t, d in zip(moved, dims, strict=True)]
+        runs.append(run(program, sample, numbers, sizes))
+    return stacked(runs)
+
+
+def _fit_together(size: int, dims: Sequence[Any], call: Arguments, told: Callee) -> bool:
+    _, tensors, _, sizes = call
+    if any(d is not None for d in dims[:INDICES]) or tensors[0].device.type != "cpu":
+        return False
+    sampled = {at for at, d in zip(told.tensors, dims[INDICES:], strict=True) if d is not None}
+    # The order of edges and nodes is that of one graph.
+    if any(kind != TENSOR and kind.endswith("order") for kind in told.arguments):
+        return False
+    count = len(told.arguments)
+    if reason_against(told.program, [i in sampled for i in range(count)]) is not None:
+        return False
+    entities = _edges(told, tensors).shape[0] + sizes[0] + sizes[1]
+    return bool(size * entities <= MOST_ENTITIES)
+
+
+def _edges(told: Callee, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """An index tensor with a value per edge."""
+    return tensors[0 if told.graph_kind == "coo" else 1]
+
+
+def _together(run: Run, size: int, dims: Sequence[Any], call: Arguments, told: Callee) -> Any:
+    program, (first, second, *tensors), numbers, sizes = call
+    indices = copied_indices(told.graph_kind, first, second, sizes[:COUNTS], size)
+    types = [told.program.inputs[i].type for i in told.tensors]
+    given = [
+        side_by_side(t, of, size, d is not None)
+        for t, of, d in zip(tensors, types, dims[INDICES:], strict=True)
+    ]
+    counts = [size * sizes[0], size * sizes[1], *sizes[COUNTS:]]
+    found = run(program, [*indices, *given], numbers, counts)
+    return [taken_apart(output, size) for output in found]
+
+
+def copied_indices(
+    kind: str, first: torch.Tensor, second: torch.Tensor, counts: Sequence[int], size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The index tensors of so many copies of a graph side by side in one."""
+    num_src, num_dst = counts
+    number = torch.arange(size, dtype=first.dtype, device=first.device)[:, None]
+    if kind == "coo":
+        return (first + number * num_src).reshape(-1), (second + number * num_dst).reshape(-1)
+    edges, ends = second.shape[0], num_src if kind == "csr" else num_dst
+    starts = (first[:-1] + number * edges).reshape(-1)
+    last = first[-1:] + (size - 1) * edges
+    return torch.cat([starts, last]), (second + number * ends).reshape(-1)
