@@ -21,7 +21,7 @@ from tiga.backends.llvm.paged_plan import Limits, Planner, arenas_of, plan_walk,
 from tiga.backends.llvm.paged_products import Products
 from tiga.backends.llvm.paged_scatters import Sums
 from tiga.backends.llvm.paged_span import LongRow, PagePlan, Span, Spans
-from tiga.backends.llvm.paged_stage import Page, PagedGraph, Stage
+from tiga.backends.llvm.paged_stage import WORD, Page, PagedGraph, Stage
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
@@ -116,6 +116,7 @@ class PagedRun:
         roles, tasks = roles_of(program), row_tasks(extent)
         staged = [n for n in (*roles.rows, *program.stores) if n.type.space != GLOBAL]
         row_bytes = sum(self.homes[n].row_bytes for n in staged if not self.homes[n].address)
+        row_bytes += WORD * len(roles.row_degrees)
         graph: Any = next(iter(self.graphs.values()), None)
         walk: Any = None
         stage = Stage(program, roles, graph, walk, self.homes)
