@@ -397,3 +397,14 @@ def test_narrow_online_softmax_is_as_accurate_as_softmax(dtype):
         got = call(Attend(reducer))(s.to(dtype), m.to(dtype))
         assert got.dtype == dtype
         torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance)
+
+
+def test_an_online_softmax_is_one_pass_on_gpus_as_well():
+    pytest.importorskip("triton")
+    texts = []
+    for reducer in (tg.softmax(), Online()):
+        kernel = Attend(reducer)
+        call(kernel)(*(draw(*s, dtype=torch.float32) for s in HEADS))
+        texts.append(kernel.code("triton").split("\n\n\n")[0])
+    loops = [text.count("for start in range") for text in texts]
+    assert loops == [1, 1]
