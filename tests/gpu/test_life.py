@@ -1,5 +1,6 @@
 """What surrounds a run on a GPU: streams, capture, compilers, memory, bad input."""
 
+import gc
 import warnings
 from contextlib import contextmanager
 
@@ -137,6 +138,23 @@ def test_no_memory_left(case):
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     torch.testing.assert_close(kernel(graph=graph, ndata={"x": x}), expected(x, src, dst))
+
+
+def test_what_a_graph_holds_on_the_device_goes_with_it(case):
+    graph, x, src, dst = case
+    kernel = Difference()
+    kernel(graph=graph, ndata={"x": x})
+    del graph
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    for _ in range(3):
+        other = graph_of(src, dst)
+        for _ in range(2):
+            kernel(graph=other, ndata={"x": x})
+        del other
+    gc.collect()
+    # The case of the fixture holds its graph still.
+    assert torch.cuda.memory_allocated() <= before + 4096
 
 
 def test_streams_and_threads(case):

@@ -81,7 +81,7 @@ class GpuRuns:
             return None
         shapes = tuple((tuple(o.shape), o.dtype) for o in outputs)
         dtypes = tuple(torch_dtype(n.type.dtype) for n in self.executable.plan.inputs)
-        return Lane(ref(topology), device, dtypes, shapes, record)
+        return Lane(ref(topology), device, dtypes, shapes, ref(record))
 
     def out_of_memory(
         self, topology: Snapshot, device: torch.device, outputs: int

@@ -21,13 +21,14 @@ _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 @dataclass(frozen=True)
 class Lane:
     """A program on a topology with everything looked up. `inputs` are the dtypes of its inputs,
-    `outputs` shapes and dtypes; `record` launches kernels only."""
+    `outputs` shapes and dtypes; `record` launches kernels only. A lane keeps neither the topology
+    nor the record, which holds its arrays on the device, alive."""
 
     topology: "ReferenceType[Snapshot]"
     device: torch.device
     inputs: tuple[torch.dtype, ...]
     outputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    record: Record
+    record: "ReferenceType[Record]"
 
     def run(self, values: Sequence[Any]) -> list[torch.Tensor] | None:
         """The outputs for contiguous tensors and numbers, computed on the current stream.
@@ -35,7 +36,10 @@ class Lane:
         None, with nothing done, where the lane does not lead: a tensor on another device or at an
         odd address, another device current, or no memory left.
         """
-        device, addresses, numbers = self.device, [], []
+        record, device = self.record(), self.device
+        if record is None:
+            return None
+        addresses, numbers = [], []
         for position, value in enumerate(values):
             if type(value) not in _TENSORS:
                 if not isinstance(value, (int, float)):
@@ -51,7 +55,7 @@ class Lane:
         try:
             outputs = [_empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
             addresses += [output.data_ptr() for output in outputs]
-            self.record.launch(addresses, _current_stream(index))  # type: ignore[misc]
+            record.launch(addresses, _current_stream(index))  # type: ignore[misc]
         except torch.OutOfMemoryError:
             return None
         return outputs

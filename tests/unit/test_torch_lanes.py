@@ -1,0 +1,82 @@
+"""A lane, without a GPU: what it launches, and where it does not lead."""
+
+import ctypes
+from weakref import ref
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tiga as tg  # noqa: E402
+from tiga.backends.triton.record import DeviceAction, Record  # noqa: E402
+from tiga.frontends.torch import lanes  # noqa: E402
+from tiga.frontends.torch.lanes import Lane  # noqa: E402
+from tiga.runtime.functions import Slots  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The first three slots at every launch, and the stream."""
+    monkeypatch.setattr(lanes, "_current_device", lambda: None)
+    monkeypatch.setattr(lanes, "_current_stream", lambda index: 77)
+    return []
+
+
+@pytest.fixture
+def record(launched):
+    slots = Slots(3, [5])
+    table = slots.table([0, 1, 2])
+
+    def launch(stream):
+        taken = [ctypes.c_uint64.from_address(table[i]).value for i in range(3)]
+        launched.append((stream.value, taken))
+
+    return Record((), 0, slots, (DeviceAction(launch),), CPU, ())
+
+
+@pytest.fixture
+def topology():
+    return tg.Graph.from_csr([0, 1, 2], [0, 1]).snapshot()
+
+
+@pytest.fixture
+def lane(record, topology):
+    outputs = (((2,), torch.float32),)
+    return Lane(ref(topology), CPU, (torch.float32, torch.float32), outputs, ref(record))
+
+
+def test_it_fills_in_addresses_and_launches(lane, launched):
+    x, y = torch.zeros(8), torch.zeros(8)
+    (out,) = lane.run([x, y])
+    assert launched == [(77, [x.data_ptr(), y.data_ptr(), out.data_ptr()])]
+    assert (out.shape, out.dtype) == ((2,), torch.float32)
+
+
+def test_numbers_become_tensors_once(lane, launched):
+    x = torch.zeros(8)
+    for _ in range(2):
+        lane.run([x, 0.5])
+    (_, first), (_, second) = launched
+    assert first[1] == second[1]
+    lane.run([x, 1.5])
+    assert launched[2][1][1] != first[1]
+
+
+def test_it_leads_nowhere_with_other_tensors(lane, launched, monkeypatch):
+    x = torch.zeros(8)
+    assert lane.run([x, torch.zeros(9)[1:]]) is None  # an odd address
+    assert lane.run([x, torch.zeros(8, device="meta")]) is None
+    assert lane.run([x, "2"]) is None
+    monkeypatch.setattr(lanes, "_current_device", lambda: 1)
+    assert lane.run([x, x]) is None
+    assert launched == []
+
+
+def test_it_keeps_no_record_alive(topology, launched):
+    record = Record((), 0, Slots(0, []), (), CPU, ())
+    lane = Lane(ref(topology), CPU, (), (), ref(record))
+    assert lane.run([]) == []
+    del record
+    assert lane.run([]) is None
