@@ -86,13 +86,13 @@ def test_picks_and_windows_fill_and_store(file: int) -> None:
     arena = Arena(2**20)
     window = Window(low, high - low, Marks.of(numbers, low, high, arena))
     whole = np.empty((window.count, 16), np.uint8)
-    window.fill(home, whole)
+    window.fill(home, whole, arena)
     assert np.array_equal(whole, values[low:high])
     window.store(home, 255 - whole)
     values[used] = 255 - values[used]
     picks = pick(numbers, low, high, 0, arena)
     block = np.empty((picks.count, 16), np.uint8)
-    picks.fill(home, block)
+    picks.fill(home, block, arena)
     assert np.array_equal(block, values[used])
     picks.store(home, 255 - block)
     values[used] = 255 - values[used]
@@ -106,16 +106,17 @@ def test_many_rows_are_picked_by_several_threads(file: int) -> None:
     os.pwrite(file, values.tobytes(), 0)
     home = FileRows(file, 0, count, width, Traffic(), None)
     numbers = np.random.default_rng(0).integers(0, count, 150_000)
-    picks = pick(numbers, 0, count, 0, Arena(2**23))
+    arena = Arena(2**23)
+    picks = pick(numbers, 0, count, 0, arena)
     block = np.empty((picks.count, width), np.uint8)
-    picks.fill(home, block)
+    picks.fill(home, block, arena)
     assert isinstance(picks, Picks)
     assert np.array_equal(
         block.view(np.int32).reshape(-1)[:10], np.unique(block.view(np.int32))[:10]
     )
     short = FileRows(file, 4 * count - 40, count, width, Traffic(), None)
     with pytest.raises(EOFError):
-        picks.fill(short, block)
+        picks.fill(short, block, arena)
 
 
 def test_an_index_outside_is_damage() -> None:

@@ -22,7 +22,10 @@ GAP_BYTES = 4096
 FEW_RUNS = 4
 
 PIECE = 2**20
-"""Bytes that picking rows reads at a time."""
+"""Bytes that picking rows reads at a time, at most."""
+
+MIXED_BYTES = 2**17
+"""Bytes that are read and written again at a time where rows are stored among others."""
 
 
 @dataclass
@@ -68,7 +71,7 @@ class Rows(Protocol):
 
     def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         """Fill `out`, contiguous uint8 `[len(ids), row_bytes]`, with the rows of ascending,
-        distinct numbers; `scratch` is uint8 `[PIECE or a row]`."""
+        distinct numbers; `scratch` is uint8, a row at least."""
 
     def write(self, low: int, block: np.ndarray) -> None:
         """Store rows from number `low` on."""
@@ -159,7 +162,8 @@ class FileRows:
             self.read_into(first, out)
             return
         dense = last - first <= SPARSE * len(ids)
-        spans = self._pieces(first, last) if dense else self._runs(ids)
+        room = len(scratch)
+        spans = self._pieces(first, last, room) if dense else self._runs(ids, room)
         at = 0
         for low, high in spans:
             end = at + int(np.searchsorted(ids[at:], high))
@@ -187,23 +191,29 @@ class FileRows:
             self.write(int(ids[low]), block[low:high])
 
     def _mix(self, first: int, last: int, ids: np.ndarray, block: np.ndarray) -> None:
-        """Store rows among those that are there already, by one write."""
-        whole = np.empty((last - first, self.row_bytes), np.uint8)
-        self.read_into(first, whole)
-        _units(whole)[ids - first] = _units(block)
-        self.write(first, whole)
+        """Store rows among those that are there already, piece by piece."""
+        whole = np.empty(MIXED_BYTES + self.row_bytes, np.uint8)
+        at = 0
+        for low, high in self._pieces(first, last, len(whole)):
+            end = at + int(np.searchsorted(ids[at:], high))
+            if end > at:
+                part = whole[: (high - low) * self.row_bytes].reshape(high - low, self.row_bytes)
+                self.read_into(low, part)
+                _units(part)[ids[at:end] - low] = _units(block[at:end])
+                self.write(low, part)
+            at = end
 
-    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        step = max(1, PIECE // max(1, self.row_bytes))
+    def _pieces(self, first: int, last: int, nbytes: int) -> Iterator[tuple[int, int]]:
+        step = max(1, nbytes // max(1, self.row_bytes))
         for low in range(first, last, step):
             yield low, min(low + step, last)
 
-    def _runs(self, ids: np.ndarray) -> Iterator[tuple[int, int]]:
+    def _runs(self, ids: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
         cuts = np.flatnonzero(np.diff(ids) > _gap(self.row_bytes)) + 1
         starts = ids[np.concatenate(([0], cuts))]
         ends = ids[np.concatenate((cuts - 1, [len(ids) - 1]))] + 1
         for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
-            yield from self._pieces(low, high)
+            yield from self._pieces(low, high, room)
 
 
 def _units(block: np.ndarray) -> np.ndarray:
@@ -248,6 +258,6 @@ def putting(distinct: int, window: int, row_bytes: int) -> tuple[int, int]:
     return 0, distinct * row_bytes
 
 
-def scratch_bytes(row_bytes: int) -> int:
-    """What `Rows.take` needs of scratch for rows of so many bytes."""
-    return max(PIECE, row_bytes)
+def scratch_bytes(row_bytes: int, picked: int = PIECE * 16) -> int:
+    """A good size for the scratch of picking so many bytes of rows."""
+    return max(row_bytes, min(PIECE, picked // 16), 1)

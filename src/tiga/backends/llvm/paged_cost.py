@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tiga.backends.llvm.paged_numbers import SPREAD
+from tiga.backends.llvm.paged_numbers import SPREAD, crew_bytes
 from tiga.backends.llvm.paged_span import Span
 from tiga.backends.llvm.paged_stage import WORD, Stage
 from tiga.relations.spread import NOWHERE, Core, distinct
@@ -106,6 +106,12 @@ class Prices:
         return costs_of(self.stage)
 
     @cached_property
+    def widest(self) -> int:
+        """The most bytes of a row that may be picked."""
+        picked = (*self.stage.roles.others, *self.stage.edge_arrays)
+        return max((self.stage.homes[n].row_bytes for n in picked), default=1)
+
+    @cached_property
     def reaches(self) -> list[Reach]:
         """What each task names."""
         walk = self.stage.walk
@@ -152,7 +158,7 @@ class Prices:
         hull = whole[1] - whole[0]
         windowed = (hull + 1) * costs.others
         picked = named * costs.picked + (rows + 1) * costs.shared
-        picked += _scratch(size, span.edges, word)
+        picked += _scratch(size, span.edges, word) + crew_bytes(self.widest, picked)
         if windowed <= WASTE * picked or self.stage.program.scatters:
             return True, windowed, (hull + 1) * costs.read_others, 0
         found, seeks = _reading(reach.core, size, span.edges, costs.read_others)
@@ -168,7 +174,8 @@ class Prices:
         costs, word = self.costs, self.stage.walk.dtype.itemsize
         size = reach.numbers[1] - reach.numbers[0]
         windowed = size * (costs.numbered + bool(costs.stores_numbers))
-        picked = min(edges, size) * costs.picked_edges + _scratch(size, edges, word)
+        picked = min(edges, size) * costs.picked_edges
+        picked += _scratch(size, edges, word) + crew_bytes(self.widest, picked)
         own = edges * word
         if windowed <= WASTE * picked:
             return True, windowed + own, size * costs.read_numbered, 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import UnsupportedByBackend
-from tiga.runtime.arena import Arena
+from tiga.runtime.arena import ALIGNMENT, Arena
 from tiga.runtime.pages import Damaged, Rows, scratch_bytes
 
 STEP = 1 << 16
@@ -21,7 +21,9 @@ SPREAD = 4
 CREW = 4
 """Threads that pick rows for one page: a disk answers several requests at a time."""
 
-TILE_ROWS = 1 << 15
+TILE_ROWS = 1 << 13
+"""Rows that a thread picks at a time: the arrays that it makes for that stay small, as memory that
+a thread allocates does not go back to the system."""
 
 
 def bounds_of(numbers: np.ndarray, extent: int) -> tuple[int, int]:
@@ -73,7 +75,7 @@ class Window:
         """The number of a block's first row."""
         return self.low
 
-    def fill(self, home: Rows, out: np.ndarray) -> None:
+    def fill(self, home: Rows, out: np.ndarray, arena: Arena) -> None:
         home.read_into(self.low, out)
 
     def store(self, home: Rows, block: np.ndarray) -> None:
@@ -90,13 +92,12 @@ class Picks:
     count: int
     ids: "Marks | Distinct"
 
-    def fill(self, home: Rows, out: np.ndarray) -> None:
+    def fill(self, home: Rows, out: np.ndarray, arena: Arena) -> None:
         """All tiles in their order; several threads, as reading waits for the disk."""
         tiles, lock, done = self.ids.tiles(TILE_ROWS), Lock(), [0]
         failed: list[BaseException] = []
 
-        def work() -> None:
-            scratch = np.empty(scratch_bytes(home.row_bytes), np.uint8)
+        def work(scratch: np.ndarray) -> None:
             while not failed:
                 with lock:
                     ids = next(tiles, None)
@@ -106,14 +107,16 @@ class Picks:
                     return
                 home.take(ids, out[start : start + len(ids)], scratch)
 
-        if not home.in_file or self.count <= TILE_ROWS:
-            work()
-            return
-        crew = [Thread(target=_caught, args=(work, failed)) for _ in range(CREW)]
+        used, count = arena.used, CREW if home.in_file and self.count > TILE_ROWS else 1
+        room = scratch_bytes(home.row_bytes, out.nbytes)
+        scratches = [arena.take(room, np.dtype(np.uint8)) for _ in range(count)]
+        crew = [Thread(target=_caught, args=(work, s, failed)) for s in scratches[1:]]
         for one in crew:
             one.start()
+        _caught(work, scratches[0], failed)
         for one in crew:
             one.join()
+        arena.back_to(used)
         if failed:
             raise failed[0]
 
@@ -193,8 +196,13 @@ def _run_or_rows(block: np.ndarray, places: np.ndarray) -> np.ndarray:
     return block[places]
 
 
-def _caught(work: Any, failed: list[BaseException]) -> None:
+def _caught(work: Any, scratch: np.ndarray, failed: list[BaseException]) -> None:
     try:
-        work()
+        work(scratch)
     except BaseException as error:  # raised again by whom it works for
         failed.append(error)
+
+
+def crew_bytes(row_bytes: int, picked: int) -> int:
+    """What picking rows takes for its threads."""
+    return CREW * (scratch_bytes(row_bytes, picked) + ALIGNMENT)

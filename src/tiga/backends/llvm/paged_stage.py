@@ -226,7 +226,7 @@ class Stage:
         if node in self.edge_stores:
             page.finish.append(partial(chosen.store, home, block))
         else:
-            chosen.fill(home, block)
+            chosen.fill(home, block, arena)
         page.addresses[node] = block.ctypes.data - chosen.origin * home.row_bytes
 
     # the other ends
@@ -266,7 +266,7 @@ class Stage:
                 page.addresses[node] = home.address
                 continue
             block = arena.rows(window.count, home.row_bytes)
-            window.fill(home, block)
+            window.fill(home, block, arena)
             page.addresses[node] = block.ctypes.data - window.low * home.row_bytes
         for key in self.roles.other_degrees:
             block = arena.rows(window.count + 1, WORD)
@@ -279,7 +279,7 @@ class Stage:
         rows = page.rows[1] - first
         block = arena.rows(rows + picks.count, home.row_bytes)
         home.read_into(first, block[:rows])
-        picks.fill(home, block[rows:])
+        picks.fill(home, block[rows:], arena)
         page.addresses[node] = block.ctypes.data - first * home.row_bytes
 
     def _degrees_picked(
