@@ -47,9 +47,9 @@ class Compiled:
 
     def explain(self) -> str:
         """What was fused into which kernels, stored, and sent to a library."""
-        own = self.executable.own_products
-        text = explain(self.scheduled, self.executable.extents, own)
-        pages = self.executable.pages
+        ran = self.executable
+        text = explain(self.scheduled, ran.extents, ran.own_products, ran.placed)
+        pages = ran.pages
         return text if pages is None else "\n".join((text, *pages.told()))
 
     def ir(self, level: str = "domain") -> str:

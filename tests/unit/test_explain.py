@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from tests.compiled import call
+from tests.unit.test_buffers import NODE, both_sums
 from tests.unit.test_form import DST, EDGE, EDGES, SRC, gather, plan_of, reduce, value
 from tests.unit.test_form_scans import scan
 from tiga.compiler import compile_program
 from tiga.ops import feature, functions, message, pointwise
 from tiga.ops.contract import contract, outer_sum
-from tiga.passes.explain import explain, intermediate_bytes
+from tiga.passes.buffers import place
+from tiga.passes.explain import allocated_bytes, explain
 from tiga.passes.pipeline import ScheduleRows
 from tiga.relations import Graph
 from tiga.trace.node import Node
@@ -54,6 +56,8 @@ def test_library_calls_and_what_is_stored_for_them() -> None:
         "  fuses nothing else",
         "  writes output 0 float32[5]@destinations",
         "stores between steps: 52 B per sources row",
+        "  float32[8]@sources, step 0 to 1, an array",
+        "  float32[5]@sources, step 1 to 2, an array",
     ]
 
 
@@ -108,9 +112,27 @@ def test_bytes_are_those_of_the_last_call() -> None:
     wide = Type(float64, (4,), SRC)
     total = reduce("dst", gather("src", functions.exp(pointwise.cast(x, wide.dtype))))
     compiled = compile_program(Program((x,), (total,)))
-    assert compiled.explain().endswith("stores between steps: 32 B per sources row")
+    assert "stores between steps: 32 B per sources row" in compiled.explain()
     graph = Graph.from_coo(np.array([0, 1]), np.array([0, 0]), num_src=50, num_dst=1)
     call(compiled, graph, [np.zeros((50, 4), np.float32)])
     assert compiled.explain().endswith("at the last call: 1,600 B between steps")
     extents = {SRC: 50, DST: 1, EDGES.edge: 2, GLOBAL: 1}
-    assert intermediate_bytes(compiled.scheduled.plan, extents) == 50 * 32
+    assert allocated_bytes(compiled.executable.placed, extents) == 50 * 32
+    assert "float64[4]@sources, step 0 to 1, an array of 1,600 B" in compiled.explain()
+
+
+def test_values_without_an_array_are_told_with_where_they_are() -> None:
+    into, out = both_sums(value("x", NODE, 4))
+    total = pointwise.add(into, out)
+    lines = told(total).splitlines()
+    assert (
+        lines[1]
+        == "step 0: walk of loop, rows = dst, features across lanes, together with the next"
+    )
+    assert lines[-2:] == [
+        "stores between steps: nothing in memory of its own",
+        "  float32[4]@node, step 0 to 1, a block of rows at a time",
+    ]
+    apart = place(ScheduleRows()(plan_of(total)))
+    text = explain(ScheduleRows()(plan_of(total)), placed=apart)
+    assert text.endswith("step 0 to 1, in the memory of output 0 float32[4]@node")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tiga.passes.base import ScheduledPlan
+from tiga.passes.buffers import Placement, place
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule, cone
 from tiga.trace.node import Node
@@ -14,17 +15,20 @@ def explain(
     scheduled: ScheduledPlan,
     extents: Mapping[Space, int] | None = None,
     own_products: Collection[Node] = (),
+    placed: Placement | None = None,
 ) -> str:
     """The plan in words; with the extents of a call also its bytes beside inputs and outputs.
 
-    `own_products` are products of the plan that the backend does with kernels, not a library.
+    `own_products` are products of the plan that the backend does with kernels, not a library;
+    `placed` says where that call had the values between steps.
     """
     plan, schedules = scheduled.plan, dict(scheduled.schedules)
     lines = [_headline(plan, own_products)]
     for number, step in enumerate(plan.steps):
         told = list(_step(plan, step, schedules, own_products))
         lines += [f"step {number}: {told[0]}", *(f"  {line}" for line in told[1:])]
-    lines += _memory(plan, extents)
+    placed = place(scheduled, together=True) if placed is None else placed
+    lines += _memory(plan, placed, extents)
     return "\n".join(lines)
 
 
@@ -69,7 +73,8 @@ _SUMS = {"outer_sum": "sum of outer products", "index_sum": "sums by index"}
 def _rows(step: RowProgram, schedule: Schedule) -> str:
     if step.relation is None:
         return f"rows of {step.space}, {schedule}"
-    return f"walk of {step.relation.name}, rows = {step.side}, {schedule}"
+    joins = ", together with the next" if schedule.joins_next else ""
+    return f"walk of {step.relation.name}, rows = {step.side}, {schedule}{joins}"
 
 
 def _call(node: Node) -> str:
@@ -112,22 +117,45 @@ def _fused(step: RowProgram) -> str:
     return ", ".join(parts) or "nothing else"
 
 
-def intermediate_bytes(plan: Plan, extents: Mapping[Space, int]) -> int:
-    """Bytes of the values that steps store for one another."""
-    return sum(extents[n.type.space] * n.type.row_bytes for n in plan.intermediates)
+def allocated_bytes(placed: Placement, extents: Mapping[Space, int]) -> int:
+    """Bytes that a run takes for the values that steps store for one another."""
+    return sum(_bytes(n, extents) for n in placed.allocated)
 
 
-def _memory(plan: Plan, extents: Mapping[Space, int] | None) -> Iterator[str]:
-    per_space: Counter[Space] = Counter()
-    for node in plan.intermediates:
-        per_space[node.type.space] += node.type.row_bytes
-    if not per_space:
+def _memory(plan: Plan, placed: Placement, extents: Mapping[Space, int] | None) -> Iterator[str]:
+    if not plan.intermediates:
         yield "stores nothing between steps"
         return
+    per_space: Counter[Space] = Counter()
+    for node in placed.allocated:
+        per_space[node.type.space] += node.type.row_bytes
     parts = (
         f"{size} B" if space == GLOBAL else f"{size} B per {space} row"
         for space, size in per_space.items()
     )
-    yield f"stores between steps: {', '.join(parts)}"
+    yield f"stores between steps: {', '.join(parts) or 'nothing in memory of its own'}"
+    for node in plan.intermediates:
+        yield f"  {_life(node, plan)}, {_home(node, plan, placed, extents)}"
     if extents is not None:
-        yield f"at the last call: {intermediate_bytes(plan, extents):,} B between steps"
+        yield f"at the last call: {allocated_bytes(placed, extents):,} B between steps"
+
+
+def _life(node: Node, plan: Plan) -> str:
+    """A value, and from which step to which it is needed."""
+    written = next(i for i, step in enumerate(plan.steps) if node in step.writes)
+    read = max(i for i, step in enumerate(plan.steps) if node in step.reads)
+    return f"{_short(node)}, step {written} to {read}"
+
+
+def _home(node: Node, plan: Plan, placed: Placement, extents: Mapping[Space, int] | None) -> str:
+    """Where a value is."""
+    if node in placed.local:
+        return "a block of rows at a time"
+    host = placed.hosts[node]
+    if host is not node:
+        return f"in the memory of {_name(host, plan)} {_short(host)}"
+    return "an array" if extents is None else f"an array of {_bytes(node, extents):,} B"
+
+
+def _bytes(node: Node, extents: Mapping[Space, int]) -> int:
+    return extents[node.type.space] * node.type.row_bytes
