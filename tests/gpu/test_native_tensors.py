@@ -150,3 +150,16 @@ def test_checkpoints_of_values_on_a_gpu(policy: str) -> None:
     np.testing.assert_allclose(dx.tolist(), want, rtol=1e-5)
     assert dx.execution["backend"] == "cuda-triton"
     assert (dx.execution["saved_bytes"] > 0) == (policy == "save")
+
+
+def test_what_tiga_makes_for_itself_goes_along() -> None:
+    """Masks of triangles, positions from lists, units of jacobians: made on the CPU, not given."""
+    x = np.random.default_rng(9).normal(size=(4, 4)).astype(np.float32)
+    on_both(lambda t: tg.tril(t), x)
+    on_both(lambda t: t[[2, 0, 2]], x)
+    on_both(lambda t: tg.repeat(t, 2, axis=0), x)
+    on_both(lambda t: tg.einsum("ii->i", t), x)
+    on_both(lambda t: tg.autograd.vmap(lambda row: (row * row).sum())(t), x)
+    on_both(lambda t: tg.autograd.hessian(lambda y: (tg.sin(y) * y.sum()).sum(), t[0]), x)
+    on_both(lambda t: tg.autograd.jacobian(lambda y: tg.exp(y) * 2.0, t[0]), x)
+    on_both(lambda t: tg.autograd.jvp(tg.sin, (t,), (tg.ones_like(t),))[1], x)

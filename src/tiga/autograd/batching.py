@@ -4,9 +4,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import normalize_axis, result
-from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
 from tiga.frontends.tensor.views import moveaxis
 from tiga.ops.base import Pointwise
@@ -137,10 +139,8 @@ def _shifted(op: Any) -> Any:
 
 def _numbered(index: Node, extent: int, batch: Batch) -> Node:
     """Positions of every example in the examples laid end to end."""
-    from tiga.frontends.tensor.grids import arange
-
     shape = index.type.shape
-    first: Node = arange(batch.count)._node
+    first: Node = helper(np.arange(batch.count))._node
     first = broadcast(reshape(first, (batch.count, *(1,) * (len(shape) - 1))), shape)
     return add(index, mul(first, constant(extent, index.type)))
 

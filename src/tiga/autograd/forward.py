@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tiga.autograd.batching import vmap
 from tiga.autograd.reverse import as_list, check_fresh, gradients, tracking
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
-from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.grids import eye
+from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.views import reshape
 from tiga.ops.pointwise import add
@@ -74,7 +75,8 @@ def jacobian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def _units(like: Tensor) -> Tensor:
     """Every unit tensor of a shape, along a new leading axis."""
-    return reshape(eye(like.size, dtype=like.dtype), (like.size, *like.shape))
+    units = helper(np.eye(like.size, dtype=like.dtype.numpy))
+    return reshape(units, (like.size, *like.shape))
 
 
 def hessian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.lazy import HELPER, LARGE, LazyNode, Leaf, here, leaf, user_place
 from tiga.runtime.buffer import READY, Buffer, Event
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import active
@@ -381,3 +381,12 @@ def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -
     result._array = array
     result._buffer = Buffer(array if owner is None else owner, array.nbytes)
     return result
+
+
+def helper(array: np.ndarray) -> Tensor:
+    """A value that Tiga made for itself, such as a mask: it goes with operands on any device."""
+    made = wrap(array)
+    given = made._node
+    made._node = LazyNode(Leaf(given.type, HELPER), (), given.type, given.place)
+    made._node.cell = given.cell
+    return made

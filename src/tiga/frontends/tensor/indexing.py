@@ -15,7 +15,7 @@ from tiga.frontends.tensor.build import (
     operands,
     result,
 )
-from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.views import narrow, permute_dims, reshape, squeeze
@@ -65,7 +65,7 @@ def _part(entry: Any) -> list[Part | None]:
     if isinstance(entry, slice):
         return [Part("slice", entry)]
     if isinstance(entry, (list, np.ndarray)):
-        entry = from_numpy(np.array(entry))
+        entry = helper(from_numpy(np.array(entry)).numpy())
     if isinstance(entry, bool):
         raise InvalidType(f"an index expected no single truth value ({here()}).")
     if isinstance(entry, Tensor):

@@ -137,6 +137,10 @@ def leaf(array: np.ndarray, type: Type, place: Place | None = None) -> LazyNode:
     return node
 
 
+HELPER = "helper"
+"""The label of values that Tiga made for itself, which go with operands on any device."""
+
+
 def value_of(node: Node) -> Cell | None:
     """The value that a node holds."""
     return node.cell if isinstance(node, LazyNode) else None

@@ -3,9 +3,11 @@
 import string
 from typing import Any
 
+import numpy as np
+
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, convert, result
-from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.dtypes import result_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.selection import conj
@@ -138,13 +140,11 @@ def _equation(equation: str, known: list[Tensor]) -> tuple[list[str], str]:
 
 def _diagonal(node: Node, labels: str) -> tuple[Node, str]:
     """A value whose repeated labels are one: sums against an identity."""
-    from tiga.frontends.tensor.grids import eye
-
     for label in labels:
         while labels.count(label) > 1:
             first, second = labels.index(label), labels.rindex(label)
             count = node.type.shape[first]
-            mask = eye(count, dtype=node.type.dtype)._node
+            mask = helper(np.eye(count, dtype=node.type.dtype.numpy))._node
             shape = [1] * len(labels)
             shape[first] = shape[second] = count
             node = p.mul(node, broadcast(reshape(mask, tuple(shape)), node.type.shape))

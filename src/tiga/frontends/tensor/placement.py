@@ -12,7 +12,7 @@ from tiga.backends.triton.machine import machine
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf, user_place
+from tiga.frontends.tensor.lazy import HELPER, LARGE, LazyNode, Leaf, leaf, user_place
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, download, upload
 from tiga.runtime.scope import active
@@ -46,7 +46,7 @@ def to_gpu(array: Array, index: int) -> DeviceArray:
 
 
 def on_gpu(array: Array, index: int) -> DeviceArray:
-    """An operand where it is; single numbers on the CPU are copied."""
+    """An operand where it is; single numbers, and what Tiga made for itself, are copied there."""
     return array if isinstance(array, DeviceArray) else to_gpu(array, index)
 
 
@@ -155,6 +155,8 @@ def _place(node: Node, known: dict[int, Device | None]) -> Device | None:
         return known[id(node)]
     cell = getattr(node, "cell", None)
     if cell is None or node.op.name == "constant":
+        return None
+    if isinstance(node.op, Leaf) and node.op.label == HELPER:
         return None
     array = cell.array
     # A single number on the CPU goes with operands on any device.

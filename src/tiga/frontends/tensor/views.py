@@ -18,7 +18,7 @@ from tiga.frontends.tensor.build import (
     result,
     view,
 )
-from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.dtypes import result_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.ops import feature as o
@@ -297,7 +297,6 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Every element repeated: a number of times, or per position along an axis."""
-    from tiga.frontends.tensor.creation import from_numpy
     from tiga.frontends.tensor.indexing import take
 
     if axis is None:
@@ -305,7 +304,7 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     place = normalize_axis(axis, x.ndim)
     counts = np.asarray(repeats.numpy() if isinstance(repeats, Tensor) else repeats)
     positions = np.repeat(np.arange(x.shape[place]), counts)
-    return take(x, from_numpy(positions), axis=place)
+    return take(x, helper(positions), axis=place)
 
 
 def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tensor:
@@ -338,11 +337,10 @@ def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tens
 
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
-    from tiga.frontends.tensor.creation import from_numpy
     from tiga.frontends.tensor.selection import where
 
     mask = np.tri(x.shape[-2], x.shape[-1], k=k if lower else k - 1, dtype=bool)
-    return where(from_numpy(mask if lower else ~mask), x, zero_of(x))
+    return where(helper(mask if lower else ~mask), x, zero_of(x))
 
 
 def zero_of(x: Tensor) -> Tensor:
