@@ -24,15 +24,13 @@ class Degrees:
     """How the rows of a walk are, as far as schedules depend on it.
 
     `typical` is the degree of a random edge's row, `mean` that of a random row, both as powers of
-    two. `histogram` has, for rows of 0, 1, 2 to 3, 4 to 7, ... edges, their share of all rows in
-    sixteenths. `breaks` is the share, in sixteenths, of rows whose edges do not follow those of the
-    row before in a work list that takes rows longest first. `index_bytes` is the size of a node's
+    two. `breaks` is the share, in sixteenths, of rows whose edges do not follow those of the row
+    before in a work list that takes rows longest first. `index_bytes` is the size of a node's
     number.
     """
 
     typical: int
     mean: int
-    histogram: tuple[int, ...] = ()
     breaks: int = 0
     index_bytes: int = 4
 
@@ -198,15 +196,12 @@ def _degrees(degree: Any, breaks: Any, index_bytes: int) -> Degrees:
     import torch
 
     rows = degree.shape[0]
-    classes = torch.where(degree > 0, degree.double().log2().floor().long() + 1, 0)
-    counts = torch.bincount(classes, minlength=1)
     squared = (degree.double() ** 2).sum()
     sums = torch.stack([degree.sum().double(), squared, breaks.double()])
-    edges, squares, apart, *histogram = torch.cat([sums, counts.double()]).tolist()
+    edges, squares, apart = sums.tolist()
     return Degrees(
         typical=min(padded(max(1, round(squares / max(edges, 1)))), MOST_EDGES),
         mean=min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES),
-        histogram=tuple(round(16 * count / max(rows, 1)) for count in histogram),
         breaks=round(16 * apart / max(rows, 1)),
         index_bytes=index_bytes,
     )
