@@ -47,6 +47,16 @@ def test_kernels_compile_without_a_gpu(name, capability):
         assert f".entry {source.name}" in ptx
 
 
+def test_kernels_keep_within_the_shared_memory_of_a_gpu():
+    """Matrices take much of it; what is left decides how far ahead loads start."""
+    executable = compile_program(programs.MAKERS["edge_network_large"](float32).program)
+    source = next(executable.sources(has_chunks=False))
+    aligned = [p.type.startswith("*") for p in source.parameters]
+    stages = {c: compile_kernel(source, c, aligned).metadata for c in (86, 90)}
+    assert stages[86].shared <= 99 * 1024 < stages[90].shared <= 227 * 1024
+    assert stages[86].num_stages < stages[90].num_stages
+
+
 def test_products_and_sums_are_not_fused():
     """A message that is computed again in another walk must have the same bits."""
     executable = compile_program(programs.weighted_sum(float32, (64,)).program)

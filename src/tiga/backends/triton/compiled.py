@@ -55,6 +55,16 @@ def compile_kernel(source: KernelSource, capability: int, aligned: Sequence[bool
 
     `aligned` says per parameter whether its pointer is a multiple of 16 bytes.
     """
+    made = _compiled(source, capability, aligned)
+    if made.metadata.shared <= SHARED_KIB.get(capability, LEAST_SHARED_KIB) * 1024:
+        return made
+    # Loads that are not started ahead need no buffers.
+    return _compiled(source, capability, aligned, num_stages=1)
+
+
+def _compiled(
+    source: KernelSource, capability: int, aligned: Sequence[bool], **options: int
+) -> Any:
     triton = _triton()
     from triton.backends.compiler import GPUTarget
 
@@ -62,10 +72,16 @@ def compile_kernel(source: KernelSource, capability: int, aligned: Sequence[bool
     attributes = {(i,): [["tt.divisibility", ALIGNMENT]] for i, a in enumerate(aligned) if a}
     ast = triton.compiler.ASTSource(function(source), signature, {}, attributes)
     # Without fusion of products and sums, what is computed again has the same bits everywhere.
-    options = {"num_warps": source.tile.warps, "enable_fp_fusion": False}
+    options |= {"num_warps": source.tile.warps, "enable_fp_fusion": False}
     if source.tile.registers:
         options["maxnreg"] = source.tile.registers
     return triton.compile(ast, target=GPUTarget("cuda", capability, WARP), options=options)
 
+
+SHARED_KIB = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227}
+"""Shared memory that a program may take, by compute capability."""
+
+LEAST_SHARED_KIB = 99
+"""The same of all others since Ampere."""
 
 WARP = 32
