@@ -276,6 +276,19 @@ def test_moves(name: str) -> None:
     on_both(MOVES[name], np.random.default_rng(5).normal(size=(4, 10)).astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", [float16, float32, int32, uint8, bool_], ids=str)
+def test_sorting(dtype: DType) -> None:
+    x = np.random.default_rng(10).integers(0, 9, (4, 11)).astype(dtype.numpy)
+    if dtype == float32:
+        x[0, :6] = [np.nan, -0.0, 0.0, -np.inf, np.inf, np.nan]
+        x[1] -= 4
+    for descending in (False, True):
+        on_both(lambda t, d=descending: tg.argsort(t, axis=1, descending=d), x)
+        on_both(lambda t, d=descending: tg.argsort(t, axis=0, descending=d), x)
+    on_both(lambda t: tg.sort(t, axis=1), x[2:])
+    on_both(lambda t: t.topk(3)[0], x[2:])
+
+
 @pytest.mark.parametrize("dtype", [float16, bfloat16, float32, float64, int32], ids=str)
 def test_products(dtype: DType) -> None:
     rng = np.random.default_rng(6)

@@ -13,12 +13,13 @@ pytest.importorskip("triton")
 import tiga as tg
 from tiga import errors
 from tiga.backends.triton.compiled import compile_kernel, is_interpreted
+from tiga.backends.triton.dense_adds import add_rows
 from tiga.backends.triton.dense_combine import combination, combine
 from tiga.backends.triton.dense_executable import compile_dense
 from tiga.backends.triton.dense_form import decompose
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import pick, strided_copy
-from tiga.backends.triton.dense_rows import arg_extremum, running_sum
+from tiga.backends.triton.dense_rows import arg_extremum, argsort, running_sum
 from tiga.backends.triton.dense_run import sources_of
 from tiga.backends.triton.writer import KernelSource
 from tiga.frontends.tensor.program import program_of
@@ -97,6 +98,7 @@ STANDING = [
     pick("i32", "i64", False), pick("i8", "i32", True),
     *(arg_extremum("argmax", d, 256) for d in (float16, float64, uint8)),
     *(running_sum(d, True, 128) for d in (float32, bfloat16, int32)),
+    argsort(float32, False, 1024), argsort(int8, True, 64), add_rows(bfloat16, 64),
     *(product(d, ProductTile(64, 64, 32)) for d in (float16, bfloat16, float32, float64, int8,
                                                     complex64)),
 ]  # fmt: skip

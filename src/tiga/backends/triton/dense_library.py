@@ -11,6 +11,7 @@ from tiga.backends.triton.dense_adds import add_at, linear_positions
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import contiguous, copy_into, pick_into
 from tiga.backends.triton.dense_run import Room
+from tiga.backends.triton.layout import padded
 from tiga.errors import UnsupportedByBackend
 from tiga.ops.tensor_views import along, stepped
 from tiga.runtime.device_array import DeviceArray, download, upload
@@ -133,6 +134,13 @@ def _last(array: DeviceArray, axis: int) -> DeviceArray:
     return contiguous(array.transpose([*order, axis]))
 
 
+def _first(array: DeviceArray, axis: int) -> DeviceArray:
+    """A view with the last axis at this place."""
+    order = list(range(array.ndim - 1))
+    order.insert(axis, array.ndim - 1)
+    return array.transpose(order)
+
+
 def _argument(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
     dtype = node.inputs[0].type.dtype
     if dtype.is_complex:
@@ -158,9 +166,25 @@ def _running_sum(node: Node, inputs: Sequence[DeviceArray], room: Room) -> Devic
     room.machine.bind(source, (x.size // columns, 1, 1), [None, None, columns])(
         [x.address, made.address]
     )
-    order = list(range(made.ndim - 1))
-    order.insert(axis, made.ndim - 1)
-    return made.transpose(order)
+    return _first(made, axis)
+
+
+def _argsort(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    dtype, op = node.inputs[0].type.dtype, node.op
+    columns = inputs[0].shape[op.axis]
+    if not rows.sortable(dtype, columns):
+        raise UnsupportedByBackend(
+            f"argsort of {dtype} in rows of {columns} has no form on GPUs (built at {node.where}), "
+            f"which sort numbers of up to 32 bits in rows of up to {rows.SORTED_COLUMNS}; copy "
+            "them to the CPU by name: x.cpu()."
+        )
+    x = _last(inputs[0], op.axis)
+    made = room.like(x.shape, node.type.dtype.numpy)
+    source = rows.argsort(dtype, bool(op.descending), padded(columns))
+    room.machine.bind(source, (x.size // columns, 1, 1), [None, None, columns])(
+        [x.address, made.address]
+    )
+    return _first(made, op.axis)
 
 
 def _matmul(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
@@ -188,7 +212,7 @@ CALLS: dict[str, Call] = {
     "stop_gradient": _same, "join": _join, "concat": _join, "unslice": _unslice,
     "index_take": _pick, "take_along": _pick, "argmax": _argument, "argmin": _argument,
     "index_add": _index_add, "add_along": _add_along, "cumsum": _running_sum,
-    "matmul": _matmul, "reorder": _reorder, "graph_call": _walk,
+    "argsort": _argsort, "matmul": _matmul, "reorder": _reorder, "graph_call": _walk,
 }  # fmt: skip
 
 FREE = frozenset(("reshape", "permute", "broadcast", "slice", "stop_gradient"))
