@@ -74,6 +74,14 @@ def test_prepared_calls_and_texts() -> None:
         y.generated_code("llvm")
 
 
+def test_events_tell_when_values_are_ready() -> None:
+    x = (tg.ones((1000, 1000), device="cuda") * 2.0).realize()
+    event = x.ready_event
+    event.wait()
+    assert event.query()
+    assert event.ready
+
+
 def test_refusals_name_the_line() -> None:
     x = tg.tensor([3.0, 1.0, 2.0], device="cuda")
     with pytest.raises(errors.InvalidType, match=r"x\.cpu\(\)\.numpy\(\)"):

@@ -5,6 +5,7 @@ is for tests and for looking at what kernels do, not for speed.
 """
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ from tiga.backends.triton.compiled import function, is_interpreted
 from tiga.backends.triton.device import Device, Number, slot_of
 from tiga.backends.triton.writer import KernelSource
 from tiga.runtime.functions import Slots, launcher
+from tiga.runtime.queue import READY, Event
 
 Arguments = Sequence[Number | None]
 """A number for each parameter of a kernel, None where a launch gives an address."""
@@ -23,8 +25,33 @@ Launch = Callable[[Sequence[int]], None]
 """Run a kernel with these addresses, in the order of the parameters that had None."""
 
 
+class GpuEvent:
+    """When what was given to a GPU's current stream so far is done."""
+
+    def __init__(self, gpu: "Gpu") -> None:
+        self._driver, self._handle = gpu.driver, gpu.record_event()
+        weakref.finalize(self, gpu.driver.close_event, self._handle).atexit = False
+
+    def query(self) -> bool:
+        """Whether it is done."""
+        return self._driver.has_happened(self._handle)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is done."""
+        return self.query()
+
+    def wait(self) -> None:
+        """Return when it is done."""
+        self._driver.call("cuEventSynchronize", ctypes.c_void_p(self._handle))
+
+
 class Gpu(Device):
     """A GPU of NVIDIA's."""
+
+    def event(self) -> GpuEvent:
+        """When what was given to it so far is done."""
+        return GpuEvent(self)
 
     def bind(
         self, source: KernelSource, grid: tuple[int, int, int], arguments: Arguments
@@ -89,6 +116,10 @@ class Interpreter:
 
     def synchronize(self) -> None:
         """Nothing is under way."""
+
+    def event(self) -> Event:
+        """What is there already."""
+        return READY
 
     def lead(self, stream: int) -> None:
         """Nothing is under way."""

@@ -153,9 +153,10 @@ class Tensor:
 
     @property
     def ready_event(self) -> Event:
-        """When the value is ready: always, as far as the caller can tell. Work on a GPU is done
-        in order, and whoever looks at a value waits for it."""
-        return READY
+        """When the value is ready: on the CPU it is once it is computed, on a GPU when what was
+        given to it so far is done (`query()`, `wait()`). Whoever looks at a value waits for it."""
+        array: Any = self._array
+        return array.machine.event() if array.__class__ is DeviceArray else READY
 
     @property
     def is_contiguous(self) -> bool:
