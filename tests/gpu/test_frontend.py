@@ -8,7 +8,7 @@ pytest.importorskip("torch_mlir")
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
 from tiga.errors import UnsupportedByBackend  # noqa: E402
-from tiga.frontends.torch import library, unit  # noqa: E402
+from tiga.frontends.torch import callee, library, unit  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
@@ -45,7 +45,7 @@ def where(monkeypatch):
     """The device; the interpreter's CPU tensors take the way of a GPU's."""
     if harness.device().type == "cpu":
         monkeypatch.setattr(unit, "on_gpu", lambda graph: True)
-        monkeypatch.setattr(library, "on_gpu", lambda graph: True)
+        monkeypatch.setattr(callee, "on_gpu", lambda graph: True)
     return harness.device()
 
 

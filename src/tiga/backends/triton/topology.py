@@ -39,7 +39,7 @@ class Degrees:
         return text if self.typical == self.mean else f"{text}, an edge's of about {self.typical}"
 
 
-NO_EDGES = Degrees(1, 1)
+NO_EDGES = Degrees(1, 0)
 """Of rows that walk no edges."""
 
 
