@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import tiga as tg
 from tests.folding import DST, GRAPH, ROWS, SRC, Product, draw
-from tests.unit.test_reducer_forms import LogSumExp, Mixed, RunningMean, Stable
+from tests.merging import Chan, LogSumExp, Mixed, RunningMean, Stable
 from tests.unit.test_torch_reducers import Affine, MatrixProduct, Mean
 
 
@@ -19,27 +19,6 @@ class Recurrence(tg.Reducer):
 
     def combine(self, left, right):
         return torch.tanh(0.5 * left + right)
-
-
-class Moments(tg.Reducer):
-    """Number, mean and squared deviations of runs, merged as Chan does."""
-
-    associative = commutative = True
-
-    def identity(self):
-        return 0.0, 0.0, 0.0
-
-    def lift(self, message):
-        return torch.ones_like(message), message, torch.zeros_like(message)
-
-    def combine(self, left, right):
-        number = left[0] + right[0]
-        share = right[0] / number.clamp(min=1)
-        gap = right[1] - left[1]
-        return number, left[1] + gap * share, left[2] + right[2] + gap * gap * left[0] * share
-
-    def finalize(self, state):
-        return state[2] / state[0].clamp(min=1)
 
 
 class Complex(tg.Reducer):
@@ -82,7 +61,7 @@ class Both(tg.Reducer):
 REDUCERS = {
     "product": Product, "mean": Mean, "matrices": MatrixProduct, "logsumexp": LogSumExp,
     "stable": Stable, "running mean": RunningMean, "mixed": Mixed, "affine": Affine,
-    "recurrence": Recurrence, "moments": Moments, "complex": Complex,
+    "recurrence": Recurrence, "moments": Chan, "complex": Complex,
 }  # fmt: skip
 WIDTHS = [(), (17,)]
 ONLY = {"matrices": [(2, 2), (3, 2, 2)], "affine": [(2,)]}
@@ -272,7 +251,7 @@ class Several(tg.MessagePassing):
 
     def __init__(self):
         self.reducer = tg.sum()
-        self.matrices, self.moments, self.heavy = MatrixProduct(), Moments(), tg.softmax()
+        self.matrices, self.moments, self.heavy = MatrixProduct(), Chan(), tg.softmax()
 
     def edge(self, src, dst, edge):
         turned = torch.stack([src.x, edge.w, -edge.w, src.x], -1).unflatten(-1, (2, 2))
