@@ -14,6 +14,7 @@ from tiga.passes.fold import Fold
 from tiga.passes.form import form as form_rows
 from tiga.passes.hoist import hoist
 from tiga.passes.join import joined, split
+from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import Plan, RowProgram
 from tiga.passes.schedule import schedule
 from tiga.passes.tensor_checkpoints import PlanTensorCheckpoints
@@ -36,6 +37,14 @@ class Hoist(Pass, name="gf-hoist"):
 
     def __call__(self, form: Program) -> Program:
         return hoist(form)
+
+
+@dataclass(frozen=True)
+class OnePass(Pass, name="gf-one-pass"):
+    """Take values of rows out of sums that are linear in them: GPUs then pass over edges once."""
+
+    def __call__(self, form: Program) -> Program:
+        return one_pass(form)
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
 
 
 PASSES: tuple[type[Pass], ...] = (
-    Fold, Expand, Canonicalize, Hoist, SaveRows, Vjp, Jvp, FormRows, SplitRows,
+    Fold, Expand, Canonicalize, Hoist, OnePass, SaveRows, Vjp, Jvp, FormRows, SplitRows,
     ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
