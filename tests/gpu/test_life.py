@@ -262,6 +262,33 @@ def test_autocast(case, dtype):
     assert gradient.dtype == torch.float32
 
 
+def test_batches_of_samples(case):
+    graph, _, src, dst = case
+    kernel, many = Difference(), torch.randn(3, NODES, WIDTH, device="cuda")
+    out = torch.func.vmap(lambda x: kernel(graph=graph, ndata={"x": x}))(many)
+    for got, sample in zip(out, many, strict=True):
+        torch.testing.assert_close(got, expected(sample, src, dst))
+
+
+def test_what_no_program_holds_runs_in_blocks(case):
+    graph, x, src, dst = case
+
+    class Sorted(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return (src.x - dst.x).cummax(1).values
+
+    leaf = x.clone().requires_grad_()
+    out = Sorted()(graph=graph, ndata={"x": leaf})
+    other = x.clone().requires_grad_()
+    message = (other[src] - other[dst]).cummax(1).values
+    wanted = torch.zeros_like(x).index_add(0, dst, message)
+    torch.testing.assert_close(out, wanted)
+    torch.testing.assert_close(
+        torch.autograd.grad(out, leaf, x)[0], torch.autograd.grad(wanted, other, x)[0],
+        rtol=1e-3, atol=1e-4,
+    )  # fmt: skip
+
+
 def test_numbers_that_change(case):
     graph, x, src, dst = case
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tiga.relations import Graph
-from tiga.relations.csr import Csr
+from tiga.relations.on_device import DeviceCsr
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type
 
@@ -80,14 +80,26 @@ def at_once(graph: Graph) -> int:
 def copies(graph: Graph, count: int) -> Graph:
     """So many copies of a graph side by side in one; kept with the graph."""
 
-    def build(csr: Csr) -> Graph:
-        number = np.arange(count, dtype=np.int64)[:, None]
-        starts = csr.row_ptr[:-1] + number * csr.num_edges
-        sources = csr.col_idx + number * csr.num_src
-        pointers = np.append(starts.ravel(), count * csr.num_edges)
-        return Graph.from_csr(pointers, sources.ravel(), num_src=count * csr.num_src)
+    snapshot = graph.snapshot()
+    topology = snapshot.topology
+    build = _on_device if isinstance(topology, DeviceCsr) else _on_host
+    return snapshot.keep(("copies", count), lambda: build(topology, count))
 
-    return graph.derived(("copies", count), build)
+
+def _on_host(csr: Any, count: int) -> Graph:
+    number = np.arange(count, dtype=np.int64)[:, None]
+    starts = csr.row_ptr[:-1] + number * csr.num_edges
+    sources = csr.col_idx + number * csr.num_src
+    pointers = np.append(starts.ravel(), count * csr.num_edges)
+    return Graph.from_csr(pointers, sources.ravel(), num_src=count * csr.num_src)
+
+
+def _on_device(csr: Any, count: int) -> Graph:
+    number = torch.arange(count, device=csr.row_ptr.device)[:, None]
+    starts = csr.row_ptr[:-1] + number * csr.num_edges
+    sources = csr.col_idx + number * csr.num_src
+    pointers = torch.cat([starts.ravel(), csr.row_ptr[-1:] * count])
+    return Graph.from_csr(pointers, sources.ravel(), num_src=count * csr.num_src)
 
 
 def side_by_side(value: Any, of: Type, count: int, is_sampled: bool) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,6 +18,7 @@ from tiga.frontends.torch.capture import RELATION, MissingField
 from tiga.frontends.torch.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
+from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.messages import Addressed, EdgeOrder, address, aggregate
 from tiga.frontends.torch.signature import user_function
 from tiga.frontends.torch.tracer import Recorder, tensors_in
@@ -63,20 +65,22 @@ class BlockFields:
     of a graph of their own, kept there with the place they come from."""
 
     def __init__(self, graph: Graph, fields: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
-        csr = graph.csr()
+        csr = graph.snapshot().topology
         self.fields = fields
-        self.src = torch.as_tensor(csr.col_idx)
-        self.row_ptr = torch.as_tensor(csr.row_ptr)
-        # A copy: permutations are read-only arrays, which torch warns about.
+        self.device = device_of(graph)
+        self.src = torch.as_tensor(csr.col_idx, device=self.device)
+        self.row_ptr = torch.as_tensor(csr.row_ptr, device=self.device)
         order = csr.permutation
-        self.order = None if order is None else torch.tensor(order, dtype=torch.int64)
+        # A copy: permutations are read-only arrays, which torch warns about.
+        order = order.copy() if isinstance(order, np.ndarray) else order
+        self.order = None if order is None else torch.as_tensor(order, device=self.device).long()
         self.reads: list[tuple[Read, torch.Tensor]] | None = None
 
     def rows(self, end: str, part: Part) -> torch.Tensor:
         """Which rows of the fields of an end the edges of a part read."""
         if end == "src":
             return self.src[part.first : part.last].long()
-        positions = torch.arange(part.first, part.last)
+        positions = torch.arange(part.first, part.last, device=self.device)
         if end == "edge":
             return positions if self.order is None else self.order[part.first : part.last].long()
         return torch.searchsorted(self.row_ptr, positions, right=True) - 1
@@ -206,7 +210,8 @@ class Reduction:
         needed = set(topological(outputs))
         inputs = {n: s for n, s in recorder.inputs.items() if n in needed}
         unit = unit_of(Program(tuple(inputs), outputs))
-        column = torch.zeros(self.block.last - self.block.first, dtype=torch.int32)
+        edges = self.block.last - self.block.first
+        column = torch.zeros(edges, dtype=torch.int32, device=self.fields.device)
         inner = Graph.from_csr(self.row_ptr, column, num_src=1, validate="none")
         values = [self._value(source, messages) for source in inputs.values()]
         results = run(unit, inner, inner.token(), values)
@@ -218,7 +223,7 @@ class Reduction:
         if isinstance(source, EdgeOrder):
             return self.fields.rows("edge", Part(self.block.first, self.block.last))
         if isinstance(source, NodeOrder):
-            return torch.arange(self.block.low, self.block.high)
+            return torch.arange(self.block.low, self.block.high, device=self.fields.device)
         value = source if isinstance(source, torch.Tensor) else source.get()
         return value.contiguous() if isinstance(value, torch.Tensor) else value
 
@@ -245,7 +250,8 @@ def finish(
     """What `node` makes of the rows of a block."""
     if type(kernel).node is MessagePassing.node and "node" not in vars(kernel):
         return rows
-    view = fields.view("dst", torch.arange(block.low, block.high))
+    rows_of_block = torch.arange(block.low, block.high, device=fields.device)
+    view = fields.view("dst", rows_of_block)
     return kernel.node(view, rows, **params)
 
 

@@ -69,7 +69,8 @@ class Bounded:
         if self.edge_bytes is None and count:
             self.edge_bytes = measure(kernel, fields, count, taken(kernel, "edge", params))
         most = max(1, current().memory_bound // max(self.edge_bytes or 1, 1))
-        return list(cut(graph.csr().row_ptr, most))
+        pointers = fields.row_ptr.cpu().numpy()
+        return list(cut(pointers, most))
 
 
 def cut(row_ptr: np.ndarray, most: int) -> Iterator[Block]:
@@ -204,7 +205,7 @@ def _store(job: Job, outputs: list[torch.Tensor], block: Block, made: Any) -> No
     if not outputs:
         job.bounded.result = numbered(made)
         rows = job.graph.num_dst
-        outputs += [torch.empty((rows, *r.shape[1:]), dtype=r.dtype) for r in results]
+        outputs += [r.new_empty((rows, *r.shape[1:])) for r in results]
     for output, result in zip(outputs, results, strict=True):
         output[block.low : block.high] = result
 
@@ -271,7 +272,7 @@ class Gradients:
         for ((namespace, name, rows), _), part in zip(reads, found, strict=False):
             total = self.sums.get(self.position[namespace, name])
             if part is not None and total is not None:
-                total.index_add_(0, rows, part.to(total.dtype))
+                _add_rows(total, rows, part.to(total.dtype))
         for i, part in zip(self.direct, found[len(reads) :], strict=False):
             if part is not None:
                 self.sums[i] += part
@@ -285,3 +286,12 @@ def _with_gradient(values: Sequence[torch.Tensor], cts: Sequence[Any]) -> list[A
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:
     return torch.float32 if tensor.element_size() == 2 else tensor.dtype
+
+
+def _add_rows(total: torch.Tensor, rows: torch.Tensor, part: torch.Tensor) -> None:
+    """Add rows to a total, in a fixed order on every device."""
+    if total.is_cuda:
+        # Sorts the rows, where `index_add_` adds them as threads get there.
+        total.index_put_((rows,), part, accumulate=True)
+    else:
+        total.index_add_(0, rows, part)
