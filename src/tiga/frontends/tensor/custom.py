@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from tiga.errors import InvalidType
+from tiga.frontends.agreement import trusted_forms
 from tiga.frontends.tensor.build import SCALARS, as_tensor, broadcast_shapes, number
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
@@ -16,7 +17,6 @@ from tiga.frontends.tensor.entities import Entities
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.selection import astype
 from tiga.frontends.tensor.trees import leaves_of, mapped, numbered
-from tiga.frontends.torch.agreement import trusted_forms
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Input
 from tiga.ops.message import spread

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tiga.errors import InvalidValue
-from tiga.frontends.torch.agreement import in_float64, widened
+from tiga.frontends.agreement import in_float64, widened
 from tiga.frontends.torch.oracle import to_numpy
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Input

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
-from tiga.frontends.torch.agreement import trusted_forms
+from tiga.frontends.agreement import trusted_forms
 from tiga.frontends.torch.claims import check_claims, method_line, shaped
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
 from tiga.frontends.torch.intercept import recording
