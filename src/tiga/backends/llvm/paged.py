@@ -30,8 +30,8 @@ from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
 
-Allocate = Callable[[int, int], Rows]
-"""`allocate(count, row_bytes)`: rows for a value that one step stores for later ones."""
+Allocate = Callable[[Node, int], Rows]
+"""`allocate(node, count)`: rows for a value that one step stores for later ones."""
 
 COPY_BYTES = 2**20
 
@@ -246,7 +246,7 @@ def run_paged(
             if node.type.space == GLOBAL:
                 addresses[node] = run.allocate(node.type.row_bytes)
             else:
-                homes[node] = paging.allocate(sizes[node.type.space], node.type.row_bytes)
+                homes[node] = paging.allocate(node, sizes[node.type.space])
         try:
             for step in executable.steps:
                 run.execute(step)

@@ -138,8 +138,10 @@ class Distinct:
             yield part.astype(np.int64)
 
 
-def pick(numbers: np.ndarray, low: int, high: int, base: int, arena: Arena) -> Picks:
+def pick(numbers: np.ndarray, low: int, high: int, base: int, arena: Arena, expected: int) -> Picks:
     """The numbers that occur of [low, high); `numbers` are replaced by `base` plus their places.
+
+    `expected` is the size of the window that memory was planned for.
 
     Raises:
         ArenaFull: they are more than there is room for.
@@ -149,7 +151,7 @@ def pick(numbers: np.ndarray, low: int, high: int, base: int, arena: Arena) -> P
             f"rows are numbered beyond {numbers.dtype} in a page that starts at row {base} of a "
             "graph in a file; use `graph.in_memory()`."
         )
-    if high - low > SPREAD * len(numbers):
+    if max(expected, high - low) > SPREAD * len(numbers):
         return _sorted_picks(numbers, base, arena)
     marks = Marks.of(numbers, low, high, arena)
     start = arena.used

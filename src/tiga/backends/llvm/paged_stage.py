@@ -199,7 +199,8 @@ class Stage:
             marks = Marks.of(page.edge_id, low, high, arena) if stores else None
             chosen = Window(low, high - low, marks)
         else:
-            chosen = pick(page.edge_id, low, high, 0, arena)
+            expected = page.span.numbers[1] - page.span.numbers[0]
+            chosen = pick(page.edge_id, low, high, 0, arena, expected)
         for node in self.edge_arrays:
             self._edge_numbers(page, node, chosen, arena)
 
@@ -241,7 +242,8 @@ class Stage:
             self._others_window(page, window, arena)
             return
         # Numbered after the page's rows: one array serves both where the two ends are one set.
-        picks = pick(page.index, low, high, page.rows[1], arena)
+        expected = page.span.window[1] - page.span.window[0]
+        picks = pick(page.index, low, high, page.rows[1], arena, expected)
         for node in self.roles.others:
             self._others_picked(page, node, picks, arena)
         for relation, side in self.roles.other_degrees:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tiga.backends.llvm.paged import Limits, Paging, run_paged
-from tiga.errors import InvalidFile, UnsupportedByBackend
+from tiga.errors import InvalidFile, OutOfBudget, UnsupportedByBackend
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.knobs import current
 from tiga.relations.paged import PagedField, PagedGraph
@@ -16,13 +16,14 @@ from tiga.runtime.mapped import file_at, map_file
 from tiga.runtime.pages import Damaged, FileRows, MemoryRows, Rows
 from tiga.runtime.parallel import thread_count
 from tiga.runtime.scope import Extent, Scope, active, fallback
+from tiga.trace.node import Node
 from tiga.types import GLOBAL
 
 if TYPE_CHECKING:
     from tiga.frontends.torch.unit import Runnable
 
 SHARE = 2
-"""Outputs and values between steps stay in memory where they take up to one part in so many of
+"""Outputs and values between steps stay in memory as far as they take up to one part in so many of
 what the budget leaves; pages get the rest."""
 
 
@@ -47,14 +48,16 @@ def refuse_bounded(reason: Exception) -> NoReturn:
 class Placement:
     """Where the arrays of one run lie: in memory while they fit, else in the scope's spill file."""
 
-    def __init__(self, graph: PagedGraph, needed: int) -> None:
+    def __init__(self, graph: PagedGraph, sizes: Mapping[Node, int], spill: bool) -> None:
         scope = active()
         self.scope: Scope = fallback() if scope is None else scope
         self.traffic = graph.traffic
         budget = self.scope.host.budget
         left = None if budget is None else max(0, budget - self.scope.host.live)
-        self.spills = left is not None and needed > left // SHARE
-        bound = current().memory_bound if left is None else left - (0 if self.spills else needed)
+        room = 0 if spill else sum(sizes.values()) if left is None else left // SHARE
+        self.resident = _fitting(sizes, room)
+        held = sum(sizes[node] for node in self.resident)
+        bound = current().memory_bound if left is None else left - held
         threads = thread_count(torch.get_num_threads())
         self.limits = Limits(bound, self.scope.prefetch_depth, self.scope.page_rows, threads)
 
@@ -65,11 +68,13 @@ class Placement:
         ticket = self.scope.host.charge(nbytes, "pages of a graph in a file")
         return lambda: self.scope.host.release(ticket)
 
-    def output(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, Rows]:
+    def output(
+        self, node: Node, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> tuple[torch.Tensor, Rows]:
         """A tensor for an output over entities, and where its rows are stored."""
         kind = torch.empty(0, dtype=dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.element_size()
-        if not self.spills or not nbytes:
+        if node in self.resident or not nbytes:
             array = np.empty(shape, array_of_torch(kind).dtype)
             if active() is not None:
                 self.scope.adopt(array, f"an output of shape {shape}")
@@ -78,15 +83,32 @@ class Placement:
         block = map_file(rows.fd, rows.offset, nbytes, rows.owner, shared=True)
         return torch_of(block.view(array_of_torch(kind).dtype).reshape(shape)), rows
 
-    def between(self, count: int, row_bytes: int) -> Rows:
+    def between(self, node: Node, count: int) -> Rows:
         """Rows for a value that one step stores for later ones."""
-        if self.spills and count * row_bytes:
+        row_bytes = node.type.row_bytes
+        if node not in self.resident and count * row_bytes:
             return self._extent(count, row_bytes)
-        return MemoryRows(np.empty((count, row_bytes), np.uint8))
+        array = np.empty((count, row_bytes), np.uint8)
+        if active() is not None:
+            self.scope.adopt(array, f"a value between steps, {count} rows")
+        return MemoryRows(array)
 
     def _extent(self, count: int, row_bytes: int) -> FileRows:
         extent = Extent(self.scope, count * row_bytes, "a value of a call over a graph in a file")
         return FileRows(extent.file.fd, extent.start, count, row_bytes, self.traffic, extent)
+
+
+def _fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:
+    """All values, if they fit; else those of edges that do: they may be stored in any order, and
+    what lies between two of them in a file would be written again with them."""
+    if sum(sizes.values()) <= room:
+        return frozenset(sizes)
+    found, held = [], 0
+    for node in sizes:
+        if node.type.space.kind == "edge" and held + sizes[node] <= room:
+            found.append(node)
+            held += sizes[node]
+    return frozenset(found)
 
 
 def rows_of(tensor: torch.Tensor, graph: PagedGraph) -> Rows:
@@ -111,19 +133,31 @@ def run_on_pages(
         InvalidFile: the file names an edge that cannot be.
         UnsupportedByBackend: the program needs all of a set in memory.
     """
+    try:
+        return _run(runnable, graph, values, spill=False)
+    except OutOfBudget:
+        pass  # what it held is free again only after this
+    return _run(runnable, graph, values, spill=True)
+
+
+def _run(
+    runnable: "Runnable", graph: PagedGraph, values: Sequence[Any], spill: bool
+) -> list[torch.Tensor]:
+    """Compute the outputs; `spill` keeps none in memory."""
     extents = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
     executable = runnable.executable.executable
     stored = (*executable.plan.outputs, *executable.plan.intermediates)
-    needed = sum(extents.get(n.type.space, 1) * n.type.row_bytes for n in stored)
-    placement = Placement(graph, needed)
+    entities = (n for n in stored if n.type.space != GLOBAL)
+    sizes = {n: extents[n.type.space] * n.type.row_bytes for n in entities}
+    placement = Placement(graph, sizes, spill)
     outputs, homes = [], []
-    for layout in runnable.outputs:
+    for node, layout in zip(executable.plan.outputs, runnable.outputs, strict=True):
         lead = () if layout.extent is None else (getattr(graph, layout.extent),)
         if not lead:
             outputs.append(torch.empty(layout.shape, dtype=layout.dtype))
             homes.append(outputs[-1].data_ptr())
             continue
-        tensor, rows = placement.output((*lead, *layout.shape), layout.dtype)
+        tensor, rows = placement.output(node, (*lead, *layout.shape), layout.dtype)
         outputs.append(tensor)
         homes.append(rows)
     kept, inputs = _inputs(runnable, graph, values)
