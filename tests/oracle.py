@@ -24,7 +24,7 @@ class OracleExecutable:
     def __init__(self, program):
         self.program = program
 
-    def run(self, graphs, inputs, outputs, threads, extents=None):
+    def run(self, graphs, inputs, outputs, threads, extents=None, unneeded=()):
         sizes = dict(extents or {})
         topologies = {}
         for relation, graph in zip(self.program.relations, graphs, strict=True):
