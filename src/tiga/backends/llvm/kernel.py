@@ -14,12 +14,13 @@ from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
 from tiga.backends.llvm.products import add_pieces, make_accumulator
-from tiga.backends.llvm.scans import declare_allocator, keep_carries, kept_scans
+from tiga.backends.llvm.scans import declare_allocator, keep_carries
 from tiga.backends.llvm.scatters import combine_groups, tasks_of
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.split_scans import SplitScans, chunk_edges, hub_chunks
 from tiga.ops.monoid import MONOIDS
+from tiga.passes.carries import kept_scans
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule, cone
 from tiga.trace.node import Node

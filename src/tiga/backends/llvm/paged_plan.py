@@ -11,8 +11,8 @@ from tiga.backends.llvm.paged_cost import SLACK, Prices, Reach
 from tiga.backends.llvm.paged_scatters import group_bounds
 from tiga.backends.llvm.paged_span import SEEK_COST, LongRow, Span, Spans
 from tiga.backends.llvm.paged_stage import Stage
-from tiga.backends.llvm.split_scans import joined_phases, levels
 from tiga.errors import OutOfBudget
+from tiga.passes.carries import joined_phases, levels
 from tiga.passes.rows import RowProgram
 from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE
 from tiga.runtime.tiers import size_text

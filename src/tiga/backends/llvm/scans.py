@@ -1,6 +1,6 @@
 """Scans inside the edge loop: carries in registers, and rows of them kept for later phases."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,7 +9,8 @@ from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm.layout import Layout, evaluate_op
 from tiga.backends.llvm.memory import Array, i64, integer
-from tiga.passes.rows import RowProgram, ScanLoop
+from tiga.passes.carries import kept_scans
+from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
@@ -21,31 +22,6 @@ def run_step(layout: Layout, step: Program, arguments: Sequence[ir.Value]) -> ir
         if node not in known:
             known[node] = evaluate_op(layout, node, [known[n] for n in node.inputs])
     return known[step.outputs[0]]
-
-
-def kept_scans(program: RowProgram) -> tuple[ScanLoop, ...]:
-    """Scans whose carries before each edge are read in a later phase than their own."""
-    return tuple(
-        scan
-        for number, phase in enumerate(program.phases)
-        for scan in phase.scans
-        if any(
-            reads_carry(later.edge_values, scan.before) for later in program.phases[number + 1 :]
-        )
-    )
-
-
-def reads_carry(values: Iterable[Node], before: Node) -> bool:
-    """Whether edge values are made from the carries before each edge of a scan."""
-    stack, seen = list(values), set()
-    while stack:
-        node = stack.pop()
-        if node is before:
-            return True
-        if node not in seen and node.type.space.kind == "edge":
-            seen.add(node)
-            stack.extend(node.inputs)
-    return False
 
 
 @dataclass(frozen=True)

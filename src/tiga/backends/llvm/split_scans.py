@@ -8,7 +8,7 @@ that, so what is stored is a state per chunk and not per edge.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch_mlir import ir
@@ -19,61 +19,20 @@ from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import evaluate_op
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
-from tiga.backends.llvm.scans import keep_carries, kept_scans, reads_carry, run_step
+from tiga.backends.llvm.scans import keep_carries, run_step
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
-from tiga.ops.scan import Scan
+from tiga.passes.carries import (
+    joined_phases,
+    kept_scans,
+    levels,
+    only_scans,
+    reads_carry,
+    root_of,
+)
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
-
-UNIFORM = ("spread", "constant")
-"""Ops whose edge values are the same for all edges."""
-
-
-def only_scans(phase: Phase, scans: Sequence[ScanLoop]) -> Phase:
-    """The part of a phase that carries some of its scans."""
-    return replace(phase, reductions=(), stores=(), outer_sums=(), scatters=(), scans=tuple(scans))
-
-
-def levels(phase: Phase) -> tuple[tuple[ScanLoop, ...], ...]:
-    """The scans of a phase, those first that read no carry of others."""
-    number: dict[ScanLoop, int] = {}
-    for scan in phase.scans:
-        read = (s for s in number if reads_carry(scan.elements, s.before))
-        number[scan] = 1 + max((number[s] for s in read), default=-1)
-    count = 1 + max(number.values(), default=-1)
-    return tuple(tuple(s for s in phase.scans if number[s] == i) for i in range(count))
-
-
-def root_of(scan: ScanLoop) -> ScanLoop | None:
-    """The scan that a scan is a derivative of."""
-    place = scan.before.op.root
-    return None if place < 0 else ScanLoop.of(scan.elements[place])
-
-
-def joined_phases(program: RowProgram) -> frozenset[int]:
-    """The phases all of whose scans may take chunks by themselves, by their numbers."""
-    found = {i for i, p in enumerate(program.phases) if p.scans and all(map(_joins, p.scans))}
-    while True:
-        homes = {scan.before for i in found for scan in program.phases[i].scans}
-        left = {i for i in found if all(r in homes for r in _roots(program.phases[i]))}
-        if left == found:
-            return frozenset(found)
-        found = left
-
-
-def _joins(scan: ScanLoop) -> bool:
-    """Whether a scan joins, if the scan that it is a derivative of does."""
-    op = scan.before.op
-    uniform = all(scan.elements[i].op.name in UNIFORM for i in op.read)
-    return op.joins and uniform and (op.root < 0 or isinstance(scan.elements[op.root].op, Scan))
-
-
-def _roots(phase: Phase) -> list[Node]:
-    """The carries of the scans that those of a phase are derivatives of."""
-    found = map(root_of, phase.scans)
-    return [scan.before for scan in found if scan is not None]
 
 
 class Kernels(Protocol):
