@@ -25,15 +25,21 @@ def test_a_sum_of_both_ends_needs_no_array() -> None:
     assert (dict(placed.hosts), placed.local) == ({}, {into})
 
 
+def test_what_can_wait_in_an_output_does() -> None:
+    into, out = both_sums(value("x", NODE, 4))
+    assert not joined(plan_of(pointwise.add(into, out)))
+
+
 def test_what_others_read_too_stays_an_array() -> None:
     into, out = both_sums(value("x", NODE, 4))
-    assert not joined(plan_of(into, pointwise.add(into, out)))
+    assert not joined(plan_of(into, pointwise.cast(pointwise.add(into, out), bfloat16)))
 
 
 def test_steps_with_totals_stay_apart() -> None:
     """Their pieces are those of their own tasks."""
     into, out = both_sums(value("x", NODE, 4))
-    assert not joined(plan_of(pointwise.add(into, out), reduce_all(into)))
+    half = pointwise.cast(pointwise.add(into, out), bfloat16)
+    assert not joined(plan_of(half, reduce_all(into)))
 
 
 class Difference(tg.MessagePassing):
@@ -67,7 +73,7 @@ def test_together_and_apart_have_the_same_bits(monkeypatch, reducer, dtype, widt
 
 def test_two_steps_become_one_kernel() -> None:
     into, out = both_sums(value("x", NODE, 4))
-    total = pointwise.add(into, out)
+    total = pointwise.cast(pointwise.add(into, out), bfloat16)
     x = next(node for node in plan_of(total).inputs)
     compiled = compile_program(Program((x,), (total,)))
     (step,) = compiled.executable.joint

@@ -2,10 +2,10 @@
 
 What the first stores for the second's own rows then lives for a block, not as an array. A gradient
 with respect to a field of both ends is such a pair: the sum over a node's incoming edges is kept
-for the sum over its outgoing ones.
+for the sum over its outgoing ones. It may wait in the memory of the result instead, but for 16-bit
+fields, whose sums are wider.
 
-Where the first step also stores what the second reads across edges, that part of it is split off,
-if the sum in between could not wait in the memory of an output: sums of 16-bit fields are wider.
+Where the first step also stores what the second reads across edges, that part of it is split off.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,11 @@ class Pair:
 
     @property
     def joins(self) -> bool:
-        """Whether the two can run together."""
-        return self.keeps_little and not self.across
+        """Whether the two run together.
+
+        Apart is faster, as each then reads fewer arrays at random: what can wait in an output does.
+        """
+        return self.keeps_little and not self.across and not self.waits_in_an_output
 
     @property
     def waits_in_an_output(self) -> bool:
