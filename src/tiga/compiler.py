@@ -25,6 +25,16 @@ from tiga.types import Space
 LEVELS = ("domain", "iter", "kernel", "llvm")
 
 
+def require_level(level: str) -> None:
+    """Refuse a level of IR that there is not.
+
+    Raises:
+        InvalidValue: the message lists those that there are.
+    """
+    if level not in LEVELS:
+        raise InvalidValue(f"ir() takes one of {', '.join(LEVELS)}; got {level!r}.")
+
+
 @dataclass(frozen=True)
 class Compiled:
     """A program with its plan, its schedules and what runs it."""
@@ -58,8 +68,7 @@ class Compiled:
         Raises:
             InvalidValue: there is no such level; the message lists them.
         """
-        if level not in LEVELS:
-            raise InvalidValue(f"ir() takes one of {', '.join(LEVELS)}; got {level!r}.")
+        require_level(level)
         if level == "llvm":
             return self.executable.module_text()
         forms: dict[str, Form] = {

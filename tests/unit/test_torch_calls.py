@@ -307,6 +307,8 @@ def test_a_mask_of_another_dtype_is_refused():
 
 def test_every_level_of_ir_and_the_schedules():
     run = kernel(lambda s, d, e: s.x.exp(), node=lambda d, a: a * 2)
+    with pytest.raises(errors.InvalidValue, match="domain, iter, kernel, llvm"):
+        run.ir("other")  # before the first call as well
     x = field(4, 2).requires_grad_()
     torch.autograd.grad(run(graph=GRAPH, src={"x": x}).sum(), x)
     for level in ("domain", "iter", "kernel", "llvm"):

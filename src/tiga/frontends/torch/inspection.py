@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tiga.backends.triton import report
+from tiga.compiler import require_level
 from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.torch.call import Variant, state_of
 from tiga.frontends.torch.gpu import gpu_target
@@ -67,6 +68,7 @@ class Inspection:
 
     def ir(self, level: str) -> str:
         """The text of one level, a section per program."""
+        require_level(level)
         return self._texts(lambda runnable: runnable.executable.ir(level))
 
     def code(self, kind: str | None = None) -> str:
