@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tiga import knobs
+from tiga.autograd.recorded import derived
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
@@ -87,7 +88,14 @@ def gradients(
 ) -> list[Node | None]:
     """Gradient nodes, None where an output does not depend on an input."""
     nodes = [output._node for output in outputs]
-    found = autodiff.vjp(nodes, cotangents, [x._node for x in inputs], add, conj)
+    wanted = [x._node for x in inputs]
+
+    def derive() -> list[Node | None]:
+        return autodiff.vjp(nodes, cotangents, wanted, add, conj)
+
+    found, doubtful = derived((nodes, cotangents, wanted), derive)
+    if not doubtful:
+        return found
     check_fresh([node for node in found if node is not None])
     if any(node is None and x.version for node, x in zip(found, inputs, strict=True)):
         check_fresh(nodes)
