@@ -114,6 +114,22 @@ def test_budgets_hold_on_a_device() -> None:
         assert run.memory_report()["peak_bytes"]["device"] == 2048
 
 
+def test_constructors_take_a_device() -> None:
+    array = np.arange(3.0, dtype=np.float32)
+    made = [
+        tg.asarray(array, device="cuda"), tg.tensor([0.0, 1.0, 2.0], device="cuda"),
+        tg.from_numpy(array).cuda(), tg.asarray(tg.from_numpy(array), device="cuda"),
+        tg.arange(0.0, 3.0, device="cuda"), tg.linspace(0.0, 2.0, 3, device="cuda"),
+        tg.zeros_like(tg.ones(3, device="cuda")) + tg.asarray(array, device="cuda"),
+    ]  # fmt: skip
+    assert all(x.device == "cuda" and x.tolist() == [0.0, 1.0, 2.0] for x in made)
+    with tg.execution(device="cuda"):
+        assert {str(x.device) for x in (tg.ones(2), tg.eye(2), tg.tensor(1), tg.full(2, 3))} == {
+            "cuda"
+        }
+    assert tg.ones(1).device == "cpu"
+
+
 def test_empty_tensors() -> None:
     on_both(lambda x: x * 2.0, np.zeros((0, 3), np.float32))
     on_both(lambda x: tg.sum(x, axis=0), np.zeros((0, 3), np.float32))

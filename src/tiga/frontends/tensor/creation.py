@@ -174,14 +174,15 @@ def asarray(
         [1, 2]
     """
     wanted = None if dtype is None else check_dtype(dtype)
+    target = check_device(device)
     if isinstance(obj, Tensor):
-        same = wanted in (None, obj.dtype)
+        same = wanted in (None, obj.dtype) and (device is None or obj.device == target)
         if same and not copy:
             return obj
         _refuse_copy(copy)
         return tensor(obj, dtype=wanted, device=device)
     sharable = isinstance(obj, np.ndarray) and obj.flags.writeable and copy is not True
-    if sharable and wanted in (None, _known_dtype(obj)):
+    if sharable and target == CPU and wanted in (None, _known_dtype(obj)):
         return from_numpy(obj)
     _refuse_copy(copy)
     return tensor(obj, dtype=wanted, device=device)
