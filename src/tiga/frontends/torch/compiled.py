@@ -34,7 +34,6 @@ MOST_ITEMS = 4096
 
 FIELD, PARAM, PLACE, SEED, NONE = "field", "param", "place", "seed", "none"
 CONSTANT = "constant"
-_CPU = torch.device("cpu")
 NEEDS_VALUES = "needs values"
 EXAMPLES: dict[type, Any] = {float: 1.5, int: 3}
 """Stand for numbers among the parameters, which may be symbolic, while a program is captured."""
@@ -90,7 +89,7 @@ def call_in_graph(
     if torch.is_grad_enabled():
         wanted = [i for i, t in enumerate(of_kind[library.TENSOR]) if t.requires_grad]
         if wanted:
-            text, why = _training(text, tuple(wanted))
+            text, why = _training(text, tuple(wanted), where)
             if text is None:
                 return _outside(kernel, graph, src, dst, edge, ndata, params, why)
     tensors = [first, second, *of_kind[library.TENSOR]]
@@ -172,13 +171,13 @@ def _tensor(array: Any) -> torch.Tensor:
 
 
 @torch._dynamo.assume_constant_result
-def _training(text: str, wanted: tuple[int, ...]) -> tuple[str | None, str]:
-    """The training form, or why it, or its gradient, cannot be compiled."""
+def _training(text: str, wanted: tuple[int, ...], device: str) -> tuple[str | None, str]:
+    """The training form, or why it, or its gradient, cannot be compiled for a device."""
     try:
         full = library.training_text(text, wanted)
         backward = library.backward_of(full, wanted, library.callee(full).floats)
         for program in (full, backward.text):
-            library.callee(program).unit.plain().compile(_CPU)
+            library.callee(program).unit.plain().compile(torch.device(device))
     except Unfusable as error:
         return None, f"not fused: {error}"
     return full, ""
@@ -210,7 +209,7 @@ def _plan(
     captured = variant.captured
     assert variant.unit is not None
     try:
-        variant.unit.plain().compile(_CPU)
+        variant.unit.plain().compile(torch.device(device))
     except Unfusable as error:
         return None, f"not fused: {error}"
     numbers = {name for name, description in given if description[0] == "number"}
