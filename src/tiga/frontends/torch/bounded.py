@@ -69,8 +69,10 @@ class Bounded:
         if self.edge_bytes is None and count:
             self.edge_bytes = measure(kernel, fields, count, taken(kernel, "edge", params))
         most = max(1, current().memory_bound // max(self.edge_bytes or 1, 1))
-        pointers = fields.row_ptr.cpu().numpy()
-        return list(cut(pointers, most))
+        pointers = graph.snapshot().topology.row_ptr
+        # Not those of `fields`: torch.func wraps tensors that are made while it transforms.
+        host = pointers if isinstance(pointers, np.ndarray) else pointers.cpu().numpy()
+        return list(cut(host, most))
 
 
 def cut(row_ptr: np.ndarray, most: int) -> Iterator[Block]:
@@ -205,7 +207,9 @@ def _store(job: Job, outputs: list[torch.Tensor], block: Block, made: Any) -> No
     if not outputs:
         job.bounded.result = numbered(made)
         rows = job.graph.num_dst
-        outputs += [r.new_empty((rows, *r.shape[1:])) for r in results]
+        outputs += [
+            torch.empty((rows, *r.shape[1:]), dtype=r.dtype, device=r.device) for r in results
+        ]
     for output, result in zip(outputs, results, strict=True):
         output[block.low : block.high] = result
 
