@@ -1,22 +1,18 @@
 """Gradients by structure: an expression that was differentiated before is not differentiated again.
 
 What a derivative consists of depends on the ops, types and wiring of an expression, not on the
-values in memory. It is recorded as steps on numbered nodes and built from them each time.
+values in memory. It is recorded, and built from the record each time.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiga.frontends.tensor.build import extent_of
-from tiga.frontends.tensor.lazy import LazyNode, user_place
-from tiga.trace.node import Node, topological
-from tiga.types import Type
+from tiga.frontends.tensor.record import Record, keep
+from tiga.trace.node import Node
 
 MOST_NODES = 1024
 """Nodes of the largest expression that is looked up: a key refers to all ops of it."""
-
-MOST_RECORDS = 1024
 
 Derive = Callable[[], list[Node | None]]
 
@@ -55,63 +51,6 @@ def wiring_of(groups: Sequence[Sequence[Node]]) -> Wiring | None:
     return Wiring(tuple(parts), order, stale)
 
 
-@dataclass(frozen=True)
-class Step:
-    """One node of a derivative: its inputs are numbers of nodes of the expression, then of the
-    record's constants, then of steps before it."""
-
-    op: Any
-    type: Type
-    inputs: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Record:
-    """The nodes that a derivative adds to an expression, and which of all are its results."""
-
-    constants: tuple[Node, ...]
-    steps: tuple[Step, ...]
-    results: tuple[int | None, ...]
-
-    @staticmethod
-    def of(order: Sequence[Node], found: Sequence[Node | None]) -> "Record | None":
-        """The record of a derivative; None if it holds values of its own in memory."""
-        old = set(order)
-        new = [n for n in topological([n for n in found if n is not None]) if n not in old]
-        constants = tuple(node for node in new if not node.inputs)
-        if any(node.op.name != "constant" for node in constants):
-            return None
-        made = [node for node in new if node.inputs]
-        places = {node: place for place, node in enumerate((*order, *constants, *made))}
-        steps = [Step(n.op, n.type, tuple(places[child] for child in n.inputs)) for n in made]
-        return Record(
-            constants, tuple(steps), tuple(None if n is None else places[n] for n in found)
-        )
-
-    def build(self, order: Sequence[Node]) -> list[Node | None]:
-        """The derivative of an expression with these nodes."""
-        nodes = [*order, *self.constants]
-        sizes = [_size(node) for node in nodes]
-        place = user_place()
-        for op, type_, reads in [(s.op, s.type, s.inputs) for s in self.steps]:
-            depth, largest = 0, type_.size
-            for i in reads:
-                deep, large = sizes[i]
-                depth = deep if deep > depth else depth
-                largest = large if large > largest else largest
-            inputs = tuple([nodes[i] for i in reads])
-            nodes.append(LazyNode(op, inputs, type_, place, depth + 1, largest))
-            sizes.append((depth + 1, largest))
-        return [None if i is None else nodes[i] for i in self.results]
-
-
-def _size(node: Node) -> tuple[int, int]:
-    """See `extent_of`."""
-    if isinstance(node, LazyNode):
-        return 0 if node.cell is not None else node.depth, node.largest
-    return extent_of([node])
-
-
 RECORDS: dict[Any, Record] = {}
 """Records by the key of their expression, the oldest first."""
 
@@ -129,7 +68,5 @@ def derived(groups: Sequence[Sequence[Node]], derive: Derive) -> tuple[list[Node
     record = Record.of(wiring.order, found)
     if record is None:
         return found, True
-    RECORDS[wiring.key] = record
-    if len(RECORDS) > MOST_RECORDS:
-        del RECORDS[next(iter(RECORDS))]
+    keep(RECORDS, wiring.key, record)
     return record.build(wiring.order), wiring.stale

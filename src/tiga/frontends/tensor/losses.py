@@ -11,6 +11,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import as_float
 from tiga.frontends.tensor.indexing import take_along_axis
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.record import recorded
 from tiga.frontends.tensor.views import expand_dims, squeeze
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -33,6 +34,7 @@ def _reduce(loss: Tensor, reduction: str, dtype: Any) -> Tensor:
     return s.astype(loss, dtype, copy=False)
 
 
+@recorded
 def layer_norm(
     x: Any, normalized_shape: Any = None, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
@@ -67,6 +69,7 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     return _reduce(distance * distance, reduction, dtype)
 
 
+@recorded
 def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the squared distance up to `delta`, linear beyond."""
     wide, dtype = _wide(input)
@@ -76,6 +79,7 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     return _reduce(s.where(size <= delta, near, (size - 0.5 * delta) * delta), reduction, dtype)
 
 
+@recorded
 def binary_cross_entropy_with_logits(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     """-target * log(sigmoid(input)) - (1 - target) * log(1 - sigmoid(input)) without overflow."""
     wide, dtype = _wide(input)

@@ -17,6 +17,7 @@ from tiga.frontends.tensor.build import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_INT, as_float, check_dtype
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.record import recorded
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_reduce as r
@@ -106,6 +107,7 @@ def _variance(node: Node, axes: Shape, correction: float) -> Node:
     return p.div(total, number(_count(node.type.shape, axes) - correction, total.type))
 
 
+@recorded
 def var(
     x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False,
     dim: Any = None, keepdim: bool = False,
@@ -119,6 +121,7 @@ def var(
     return result(_reshaped(value, node, axes, keepdims or keepdim), tensor)
 
 
+@recorded
 def std(
     x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False,
     dim: Any = None, keepdim: bool = False,
@@ -314,6 +317,7 @@ def _shifted_exp(node: Node, axes: Shape) -> tuple[Node, Node]:
     return f.exp(p.sub(node, r.broadcast(shift, node.type.shape))), shift
 
 
+@recorded
 def logsumexp(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
@@ -331,6 +335,7 @@ def logsumexp(
     return result(_reshaped(value, node, axes, keepdims or keepdim), tensor)
 
 
+@recorded
 def softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis, without overflow."""
     tensor, node, axes = _prepare(x, axis if dim is None else dim, None)
@@ -341,6 +346,7 @@ def softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
     return result(convert(share, as_float(tensor.dtype)), tensor)
 
 
+@recorded
 def log_softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
     """log(softmax(x)) along an axis, accurate where the softmax is tiny."""
     tensor, node, axes = _prepare(x, axis if dim is None else dim, None)

@@ -1,0 +1,150 @@
+"""Expressions built once and written down: built again, no rule or check runs a second time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+from tiga.frontends.tensor.build import extent_of, result
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.lazy import LazyNode, user_place
+from tiga.trace.node import Node
+from tiga.types import DType, Type
+
+MOST_RECORDS = 1024
+"""Records of one kind that are kept, the oldest are forgotten first."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node: its inputs are numbers of given nodes, then of the record's constants, then of
+    steps before it."""
+
+    op: Any
+    type: Type
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The nodes that were built on given ones, and which of all are the results."""
+
+    constants: tuple[Node, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int | None, ...]
+
+    @staticmethod
+    def of(given: Sequence[Node], found: Sequence[Node | None]) -> "Record | None":
+        """The record of what was found from given nodes; None if it holds values of its own."""
+        new = _above(given, [node for node in found if node is not None])
+        constants = tuple(node for node in new if not node.inputs)
+        if any(node.op.name != "constant" for node in constants):
+            return None
+        made = [node for node in new if node.inputs]
+        places = {node: place for place, node in enumerate((*given, *constants, *made))}
+        steps = [Step(n.op, n.type, tuple(places[child] for child in n.inputs)) for n in made]
+        results = [None if node is None else places[node] for node in found]
+        return Record(constants, tuple(steps), tuple(results))
+
+    def build(self, given: Sequence[Node]) -> list[Node | None]:
+        """The same on other nodes."""
+        nodes = [*given, *self.constants]
+        sizes = [_size(node) for node in nodes]
+        place = user_place()
+        for step in self.steps:
+            depth, largest = 0, step.type.size
+            for i in step.inputs:
+                deep, large = sizes[i]
+                depth = deep if deep > depth else depth
+                largest = large if large > largest else largest
+            inputs = tuple([nodes[i] for i in step.inputs])
+            nodes.append(LazyNode(step.op, inputs, step.type, place, depth + 1, largest))
+            sizes.append((depth + 1, largest))
+        return [None if i is None else nodes[i] for i in self.results]
+
+
+def _above(given: Sequence[Node], found: Sequence[Node]) -> list[Node]:
+    """The nodes that `found` need beside the given ones, each after its inputs."""
+    order: list[Node] = []
+    seen = set(given)
+    stack = [(node, False) for node in reversed(found)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.inputs))
+    return order
+
+
+def _size(node: Node) -> tuple[int, int]:
+    """See `extent_of`."""
+    if isinstance(node, LazyNode):
+        return 0 if node.cell is not None else node.depth, node.largest
+    return extent_of([node])
+
+
+def keep(records: dict[Any, Record], key: Any, record: Record) -> None:
+    """Remember a record."""
+    records[key] = record
+    if len(records) > MOST_RECORDS:
+        del records[next(iter(records))]
+
+
+def recorded(function: Function) -> Function:
+    """A function from tensors and plain settings to one tensor, composed of many ops: recorded per
+    types and settings. It must not look at values, nor return a view of an operand.
+
+    Example:
+        >>> import tiga as tg
+        >>> @recorded
+        ... def twice(x, scale=1.0):
+        ...     return x * scale + x * scale
+        >>> twice(tg.ones(2)).tolist(), twice(tg.ones(2), scale=3.0).tolist()
+        ([2.0, 2.0], [6.0, 6.0])
+    """
+    records: dict[Any, Record] = {}
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        values = (*args, *options.values())
+        tensors = [v for v in values if v.__class__ is Tensor]
+        key = (len(args), *options, *[_setting(v) for v in values])
+        if None in key or len({id(t._node) for t in tensors}) < len(tensors):
+            return function(*args, **options)
+        given = [tensor._node for tensor in tensors]
+        record = records.get(key)
+        if record is not None:
+            (node,) = record.build(given)
+            assert node is not None
+            return result(node, *tensors)
+        made = function(*args, **options)
+        record = Record.of(given, [made._node]) if made.__class__ is Tensor else None
+        if record is not None and record.steps:
+            keep(records, key, record)
+        return made
+
+    return call  # type: ignore[return-value]
+
+
+_ABSENT = "absent"
+
+
+def _setting(value: Any) -> Any:
+    """What a record depends on of an argument; None if that cannot be told."""
+    kind = value.__class__
+    if kind is Tensor:
+        return value._node.type
+    if value is None:
+        return _ABSENT
+    if kind is float:
+        return value.hex()
+    if kind in (int, bool, str, DType):
+        return kind, value
+    if kind is tuple and all(v.__class__ is int for v in value):
+        return value
+    return None
