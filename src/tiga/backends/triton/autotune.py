@@ -45,6 +45,8 @@ def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[
     width = chosen.window or 1
     for rows in (chosen.rows // 2, chosen.rows, 2 * chosen.rows):
         for edges in (chosen.edges // 2, chosen.edges, 2 * chosen.edges):
+            if edges > 1 and program.scans:
+                continue  # edges come one after another
             for warps in (chosen.warps // 2, chosen.warps, 2 * chosen.warps):
                 tile = replace(chosen, rows=rows, edges=edges, warps=warps)
                 possible = rows and edges and 1 <= warps <= 8 and tile != chosen

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tiga.backends.triton.edge_tiles import EdgeTile
 from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.scan_tiles import scan_tile
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.segments import fits
 from tiga.backends.triton.topology import NO_EDGES, Degrees
@@ -59,6 +60,8 @@ def choose(program: RowProgram, degrees: Degrees) -> Tile:
     Raises:
         Unfusable: a value is too wide for any tile.
     """
+    if program.scans:
+        return scan_tile(program)
     tile = choose_tile(program, degrees.typical)
     if degrees == NO_EDGES or not fits(program):
         return tile

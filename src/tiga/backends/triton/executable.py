@@ -17,7 +17,6 @@ from tiga.backends.triton.scatters import without_scatters
 from tiga.backends.triton.split import split
 from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
-from tiga.errors import UnsupportedByBackend
 from tiga.knobs import read
 from tiga.passes.canonicalize import canonicalize
 from tiga.passes.expand import Expand
@@ -162,7 +161,6 @@ def prepare(
 
     Raises:
         Unfusable: a value is too wide for any tile.
-        UnsupportedByBackend: the plan holds scans over a row's edges.
     """
     plan = split(without_scatters(plan))
     ordered = ordered_sums(plan)
@@ -181,10 +179,5 @@ def _step(
 ) -> RowStep | LibraryCall:
     if isinstance(step, LibraryCall):
         return step
-    if step.scans:
-        raise UnsupportedByBackend(
-            "a reducer that walks a row's edges in order (a user's own combine) does not run on "
-            "GPUs yet; use a reducer made of sums, products, maxima and minima, or the CPU"
-        )
     choose(step, NO_EDGES)  # refuses what no tile holds
     return RowStep(step, ordered, number, choose)

@@ -10,6 +10,7 @@ from tiga.backends.triton.evaluate import Evaluator
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loop import EdgeLoop, across, combined, over_edges
 from tiga.backends.triton.online import OnlineLoop, recognise
+from tiga.backends.triton.scans import ScanEdgeLoop
 from tiga.backends.triton.scope import Entity, KernelScope, RowScope
 from tiga.backends.triton.writer import KernelSource, Value, Writer, pointer_type
 from tiga.passes.rows import RowProgram
@@ -74,7 +75,7 @@ class Kernel:
     def rows(self, mixed: bool) -> KernelSource:
         self._begin(self.program.totals, self.program.outer_sums)
         row = self._walked_row() if self.program.relation else self._plain_row()
-        self._phases(row, merge=not mixed)
+        self._phases(row, merge=not (mixed or self.program.scans))
         valid = "valid"
         if mixed:
             chunks = self.writer.frame_parameter("num_chunks")
@@ -175,7 +176,8 @@ class Kernel:
         return RowScope(self.scope, self.body, Entity("row", None, (1, 1)))
 
     def _loop(self) -> EdgeLoop:
-        return EdgeLoop(self.scope, self.body, self.kernels.index, self.kernels.wide)
+        kind = ScanEdgeLoop if self.program.scans else EdgeLoop
+        return kind(self.scope, self.body, self.kernels.index, self.kernels.wide)
 
     # states of split rows
 

@@ -11,10 +11,13 @@ from tiga.backends.triton.edge_tiles import EdgeTile, EdgeTiles, edge_tiles
 from tiga.backends.triton.kernel import Kernels
 from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.loaded import Kernel
+from tiga.backends.triton.scan_tiles import WholeRows, whole_rows
+from tiga.backends.triton.scans import KEPT
 from tiga.backends.triton.segments import joined, segments
 from tiga.backends.triton.topology import NO_EDGES, Degrees, DeviceWalk, device_walk
 from tiga.backends.triton.totals import sum_pieces
 from tiga.backends.triton.writer import KernelSource
+from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
 from tiga.runtime import cuda
 from tiga.trace.node import Node
@@ -130,7 +133,8 @@ class RowStep:
 
     @cached_property
     def _arrays(self) -> tuple[tuple[Space, int], ...]:
-        nodes = (*self.program.reads, *self.program.writes)
+        kept = (scan.before for scan in kept_scans(self.program))
+        nodes = (*self.program.reads, *self.program.writes, *kept)
         return tuple({(n.type.space, n.type.size): None for n in nodes})
 
     def _is_wide(self, run: Run) -> bool:
@@ -170,7 +174,8 @@ class RowStep:
         walks = self.program.relation is not None
         degree = padded(mean_degree)
         tile = self.choose(self.program, Degrees(degree, degree) if walks else NO_EDGES)
-        return Shape(tile, 32, False, walks and has_chunks)
+        splits = walks and not self.program.scans
+        return Shape(tile, 32, False, splits and has_chunks)
 
     def variant(self, shape: Shape) -> tuple[tuple[str, Kernel], ...]:
         if shape not in self.kernels:
@@ -189,13 +194,15 @@ class Preparation:
     wide: bool
 
     @cached_property
-    def plan(self) -> DeviceWalk | EdgeTiles | None:
+    def plan(self) -> DeviceWalk | EdgeTiles | WholeRows | None:
         """How the walk is cut into what kernels are launched over."""
         program = self.step.program
-        if self.walk is None or not isinstance(self.tile, EdgeTile):
+        if self.walk is None or not (program.scans or isinstance(self.tile, EdgeTile)):
             return self.walk
         assert program.relation is not None
         topology = self.run.graphs[program.relation]
+        if program.scans:
+            return whole_rows(topology, self.walk, program.side)
         return edge_tiles(topology, self.walk, program.side, self.tile.edges)
 
     def prepare(self) -> Prepared:
@@ -242,6 +249,8 @@ class Preparation:
         several = sum(adds(kernel) for _, kernel in kernels) > 1
         totals = (*program.totals, *program.outer_sums)
         found = [states("piece", node, max(pieces, 1), several) for node in totals]
+        for scan in kept_scans(program):
+            found.append(states(KEPT, scan.before, self.run.extents[scan.before.type.space]))
         if plan is None or not plan.num_chunks:
             return found
         for node in (n for phase in program.phases for n in phase.reductions):

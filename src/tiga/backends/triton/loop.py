@@ -83,18 +83,23 @@ class EdgeLoop:
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase; edge values are stored on the way."""
         inner = over_edges(self.writer)
-        edges = self.edges(inner, row)
+        states = self.taken(phase, inner, self.edges(inner, row), totals)
+        self.body.nest(f"for start in range(0, steps, {self.writer.tile.edges}):", inner)
+        return {n: across(self.writer, self.body, n, state) for n, state in states.items()}
+
+    def taken(
+        self, phase: Phase, inner: Block, edges: EdgeScope, totals: Mapping[Node, str]
+    ) -> dict[Node, Value]:
+        """What a loop does with its edges; the states of the reductions."""
         for node in phase.stores:
             self._store(inner, edges, node)
         for node in phase.outer_sums:
             x, y = (edges.value(n) for n in node.inputs)
             products.outer_sum(self.writer, inner, node, x, y, "live", totals[node])
-        states = {
+        return {
             node: combined(self.writer, self.body, inner, node, edges.value(node.inputs[0]))
             for node in phase.reductions
         }
-        self.body.nest(f"for start in range(0, steps, {self.writer.tile.edges}):", inner)
-        return {n: across(self.writer, self.body, n, state) for n, state in states.items()}
 
     def _store(self, inner: Block, edges: EdgeScope, node: Node) -> None:
         pointer, dtype = self.scope.array(node), node.type.dtype

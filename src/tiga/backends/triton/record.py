@@ -220,7 +220,9 @@ class Recorder:
         offset = self.nbytes if start is None else start
         self.places[key] = len(self.pieces)
         self.pieces.append(Piece(offset, count, dtype))
-        end = offset + -(-count * dtype.itemsize // PIECE_ALIGNMENT) * PIECE_ALIGNMENT
+        # An empty piece has an address as well.
+        nbytes = max(count, 1) * dtype.itemsize
+        end = offset + -(-nbytes // PIECE_ALIGNMENT) * PIECE_ALIGNMENT
         self.nbytes = max(self.nbytes, end)
         return end
 

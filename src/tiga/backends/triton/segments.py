@@ -29,7 +29,9 @@ COMBINED = Tile(32, 4, 1, 1, 1)
 def fits(program: RowProgram) -> bool:
     """Whether such kernels can run a program: one phase of reductions over single numbers that
     edges compute from the other end and from their own fields, and nothing stored per edge."""
-    if program.relation is None or len(program.phases) != 1 or not _is_single(program):
+    if program.relation is None or program.scans:
+        return False
+    if len(program.phases) != 1 or not _is_single(program):
         return False
     (phase,) = program.phases
     if phase.stores or phase.outer_sums or program.totals or program.outer_sums:

@@ -1,0 +1,106 @@
+"""The tile of a program with scans, and its rows: none is split, the longest come first."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tiga.backends.triton.evaluate import check_size
+from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.schedule import (
+    OUTER_GROUPS,
+    TOTAL_GROUPS,
+    WARP,
+    WINDOW_BYTES,
+    facts,
+    flat_size,
+    in_registers,
+)
+from tiga.backends.triton.topology import KEY, DeviceWalk
+from tiga.ops.scan import Scan
+from tiga.passes.rows import RowProgram
+from tiga.relations.snapshot import Snapshot
+
+THREAD_ELEMENTS = 2
+"""Elements of a carry per thread: edges come one after another, so that many programs side by side
+hide what each waits for."""
+
+WIDE = 1024
+"""Elements of a value that take more warps than one."""
+
+UNIT_ROWS = 16
+"""Rows with which products may use matrix units."""
+
+
+def scan_tile(program: RowProgram) -> Tile:
+    """Rows side by side, one edge of each at a time.
+
+    Raises:
+        Unfusable: a value is too wide for any tile.
+    """
+    known = facts(program)
+    steps = [n for scan in program.scans for n in scan.before.op.step.order]
+    plain = [n for n in in_registers(program) if not isinstance(n.op, Scan)]
+    nodes = [*plain, *steps]
+    widest = max(prod(map(padded, n.type.shape)) for n in nodes)
+    check_size(widest, "the widest value of a reducer")
+    itemsize = max(n.type.dtype.compute.itemsize for n in nodes)
+    whole = flat_size(program, nodes)
+    window = min(padded(whole), WINDOW_BYTES // itemsize) if whole else 0
+    width = window or widest
+    warps = 1 if width <= WIDE and not known.num_products else 4
+    rows = max(1, WARP * warps * THREAD_ELEMENTS // width)
+    rows = max(rows, UNIT_ROWS) if known.num_products else rows
+    totals = OUTER_GROUPS if program.outer_sums else TOTAL_GROUPS
+    return Tile(rows, 1, warps, whole, window, totals if known.has_totals else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class WholeRows:
+    """A walk none of whose rows is split: its work list, longest rows first."""
+
+    walk: DeviceWalk
+    item_row: Any
+    item_low: Any
+    item_count: Any
+    num_chunks: int = 0
+    num_hubs: int = 0
+
+    def parts(self) -> dict[str, list[Any]]:
+        """Its arrays, by the part of a graph that they count to."""
+        return {"plan": [self.item_row, self.item_low, self.item_count]}
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes beside those of the walk."""
+        return sum(array.nbytes for array in self.parts()["plan"])
+
+    def count(self, over: str) -> int:
+        """How many entities a kernel is launched over."""
+        return self.item_row.shape[0] if over == "items" else 0
+
+    def array(self, key: str, over: str) -> Any:
+        """The array that a parameter of a kernel stands for."""
+        return getattr(self, key) if key.startswith("item_") else self.walk.array(key, over)
+
+
+def whole_rows(topology: Snapshot, walk: DeviceWalk, side: str) -> DeviceWalk | WholeRows:
+    """The rows of a walk, its work list built once."""
+    if not walk.num_chunks:
+        return walk
+    key = (KEY, side, str(walk.row_ptr.device), "whole rows")
+    return topology.keep(key, lambda: _whole(walk))
+
+
+def _whole(walk: DeviceWalk) -> WholeRows:
+    import torch
+
+    low, dtype = walk.row_ptr, walk.item_row.dtype
+    degree = low.diff()
+    hubs = walk.hub_rows[torch.argsort(degree[walk.hub_rows], descending=True, stable=True)]
+    start = walk.num_chunks
+    return WholeRows(
+        walk=walk,
+        item_row=torch.cat([hubs.to(dtype), walk.item_row[start:]]),
+        item_low=torch.cat([low[hubs].to(dtype), walk.item_low[start:]]),
+        item_count=torch.cat([degree[hubs].int(), walk.item_count[start:]]),
+    )

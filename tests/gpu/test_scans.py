@@ -1,0 +1,137 @@
+"""Folds of a row's edges in their order: reducers that are no known reduction, with derivatives."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.gpu import harness, programs
+from tests.gpu.harness import DST, RELATION, SRC
+from tiga.ops.align import expand_to
+from tiga.ops.feature import feature_sum, reshape
+from tiga.ops.functions import tanh
+from tiga.ops.leaf import Input, constant
+from tiga.ops.message import gather
+from tiga.ops.pointwise import add, mul
+from tiga.reducers import Messages
+from tiga.reducers.fold import Fold, scanned
+from tiga.trace.node import Node
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Shape, Type, bool_, float32, float64
+
+pytestmark = pytest.mark.skipif(
+    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
+)
+EDGE = RELATION.edge
+ON_GPU = harness.device() is not None and harness.device().type == "cuda"
+
+
+def graphs(rng: np.random.Generator) -> dict[str, harness.Problem]:
+    """Short and empty rows; rows longer than a chunk; nothing at all."""
+    short, long = rng.integers(0, 9, 21), rng.integers(0, 5, 21)
+    short[[3, 7]], long[[2, 11]] = 0, (300, 257)
+    return {
+        "short": harness.problem(rng, 17, 21, short),
+        "long": harness.problem(rng, 17, 21, long),
+        "no_edges": harness.problem(rng, 5, 4, np.zeros(4, np.int64)),
+    }
+
+
+GRAPHS = graphs(np.random.default_rng(11))
+
+
+# reducers: `combine` of the components of two states, and the identity of each
+
+
+def decay(left, right):
+    return [add(mul(left[0], constant(0.5, left[0].type)), right[0])]
+
+
+def bounded(left, right):
+    return [tanh(add(left[0], right[0]))]
+
+
+def affine(left, right):
+    """Of maps x -> a x + b, one after the other."""
+    return [mul(left[0], right[0]), add(mul(right[0], left[1]), right[1])]
+
+
+def matrices(left, right):
+    (n, _), space = left[0].type.shape, left[0].type.space
+    rows = expand_to(reshape(left[0], (n, n, 1)), (n, n, n), space)
+    return [feature_sum(mul(rows, expand_to(right[0], (n, n, n), space)), 1)]
+
+
+REDUCERS: dict[str, tuple[Callable, tuple[float, ...], bool]] = {
+    "decay": (decay, (0.0,), False),
+    "bounded": (bounded, (0.25,), False),
+    "affine": (affine, (1.0, 0.0), True),
+    "matrices": (matrices, (0.5,), False),
+}
+
+
+def fold(name: str, types: list[Type]) -> Fold:
+    combine, identity, associative = REDUCERS[name]
+    left, right = (
+        [Input(f"{side}{i}", t.with_space(DST))() for i, t in enumerate(types)] for side in "lr"
+    )
+    program = Program((*left, *right), tuple(combine(left, right)))
+    start = tuple(constant(v, t.with_space(GLOBAL)) for v, t in zip(identity, types, strict=True))
+    return Fold(program, start, associative=associative)
+
+
+def message(x: Node, y: Node, w: Node, factor: float) -> Node:
+    """Made of both ends and of a field of the edge, small enough for long products."""
+    both = mul(gather(RELATION, "src", x), gather(RELATION, "dst", y))
+    return mul(tanh(mul(both, constant(factor, both.type))), expand_to(w, both.type.shape, EDGE))
+
+
+def case(name: str, shape: Shape, dtype, masked: bool = False) -> programs.Case:
+    x, y = (Input(n, Type(dtype, shape, s))() for n, s in (("x", SRC), ("y", DST)))
+    w, keep = Input("w", Type(dtype, (), EDGE))(), Input("keep", Type(bool_, (), EDGE))()
+    width = len(REDUCERS[name][1])
+    parts = tuple(message(x, y, w, 0.6 / (i + 1)) for i in range(width))
+    rule = fold(name, [p.type for p in parts])
+    sent = Messages(RELATION, parts, keep=keep if masked else None)
+    states = scanned(sent, rule, range(width))
+    inputs = (x, y, w, keep) if masked else (x, y, w)
+    return programs.Case(Program(inputs, (states[-1],)), (0, 1, 2))
+
+
+def shapes(name: str) -> list[Shape]:
+    return [(2, 2), (3, 3)] if name == "matrices" else [(), (3,), (70,)]
+
+
+CASES = [(name, shape) for name in REDUCERS for shape in shapes(name)]
+
+
+def interpreted(graph: str, shape: Shape) -> bool:
+    """The interpreter is slow: it takes long rows of single numbers."""
+    return ON_GPU or graph != "long" or shape == ()
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize(("name", "shape"), CASES, ids=repr)
+@pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
+def test_values_and_gradients(rng, name, shape, masked, graph):
+    if not interpreted(graph, shape):
+        pytest.skip("too long for the interpreter")
+    made, where = case(name, shape, float64, masked), GRAPHS[graph]
+    arrays = harness.fields(rng, where, made.program.inputs)
+    harness.check(made.program, arrays, where, made.wanted, order=1)
+
+
+@pytest.mark.parametrize("name", ["decay", "affine", "matrices"])
+def test_float32(rng, name):
+    made, where = case(name, shapes(name)[1], float32), GRAPHS["short"]
+    arrays = harness.fields(rng, where, made.program.inputs)
+    harness.check(made.program, arrays, where, made.wanted, order=1)
+
+
+@pytest.mark.parametrize("name", ["bounded", "affine"])
+def test_second_derivatives(rng, name):
+    made, where = case(name, (3,), float64), GRAPHS["short"]
+    arrays = harness.fields(rng, where, made.program.inputs)
+    harness.check(made.program, arrays, where, made.wanted, order=2)
