@@ -165,6 +165,117 @@ def test_a_traced_value_that_escapes():
         kept[0] + 1
 
 
+def keeping(read):
+    """A kernel, and the list in which its `edge` keeps what `read` takes from the sources."""
+    kept = []
+
+    def edge(src, dst, edge):
+        kept.append(read(src))
+        return src.x
+
+    return kernel(edge), kept
+
+
+OF_ANOTHER_TRACE = {
+    "a field": (lambda s: s.x, lambda own, kept: own * kept),
+    "a result": (lambda s: s.x.exp(), lambda own, kept: own + kept),
+    "returned": (lambda s: s.x * 2, lambda own, kept: kept),
+    "masked": (lambda s: s.x > 0, lambda own, kept: tg.mask(own, kept)),
+    "in a list": (lambda s: s.x, lambda own, kept: torch.stack([own, kept], -1)),
+    "its shape": (lambda s: s.x, lambda own, kept: own.reshape(kept.shape)),
+    "an index": (lambda s: s.x.long(), lambda own, kept: torch.eye(3, dtype=own.dtype)[kept]),
+    "written to": (lambda s: s.x + 1, lambda own, kept: kept.add_(own)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER_TRACE)
+def test_a_value_that_another_kernel_kept_is_refused_with_both_lines(name):
+    read, use = OF_ANOTHER_TRACE[name]
+    run, kept = keeping(read)
+    x = field(4)
+    run(graph=GRAPH, src={"x": x})
+    other = kernel(lambda s, d, e: use(s.x, kept[0]))
+    with pytest.raises(errors.InvalidValue, match="kept and used after they returned") as caught:
+        other(graph=GRAPH, src={"x": x + 1})
+    made = read.__code__.co_firstlineno
+    assert f"a value made at {__file__}:{made} of `edge` or `node`" in str(caught.value)
+    assert re.match(r".*test_torch_refusals\.py:\d+: ", str(caught.value))
+
+
+def test_a_value_kept_from_an_earlier_call_is_refused():
+    kept = []
+
+    def edge(src, dst, edge):
+        kept.append(src.x)
+        return src.x * kept[0]
+
+    run = kernel(edge)
+    run(graph=GRAPH, src={"x": field(4)})
+    with pytest.raises(errors.InvalidValue, match=r"made at .* was kept"):
+        run(graph=GRAPH, src={"x": field(4, 2)})
+
+
+def test_a_value_of_node_used_in_edge_is_refused():
+    kept = []
+
+    def node(dst, aggregate):
+        kept.append(dst.x)
+        return aggregate + dst.x
+
+    call = {"graph": GRAPH, "src": {"x": field(4)}, "dst": {"x": field(5)}}
+    kernel(lambda s, d, e: s.x, node=node)(**call)
+    with pytest.raises(errors.InvalidValue, match=r"made at .* was kept"):
+        kernel(lambda s, d, e: s.x + kept[0])(**call)
+
+
+def test_a_value_of_edge_used_in_node_is_refused():
+    kept = []
+
+    def edge(src, dst, edge):
+        kept.append(src.x)
+        return src.x
+
+    call = {"graph": GRAPH, "src": {"x": field(4)}, "dst": {"x": field(5)}}
+    with pytest.raises(errors.InvalidValue, match=r"test_torch_refusals\.py:\d+: "):
+        kernel(edge, node=lambda dst, aggregate: aggregate + kept[0])(**call)
+
+
+def test_fields_kept_as_a_whole_are_refused():
+    run, kept = keeping(lambda s: s)
+    run(graph=GRAPH, src={"x": field(4), "y": field(4)})
+    with pytest.raises(errors.InvalidValue, match="`src` of `edge` or `node` was kept"):
+        kernel(lambda s, d, e: s.x * kept[0].y)(graph=GRAPH, src={"x": field(4)})
+
+
+NUMBERS = {
+    "alone": lambda own, kept, x: x * kept,
+    "with an own one": lambda own, kept, x: x * (own + kept),
+    "sent": lambda own, kept, x: kept,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_another_kernel_kept_is_refused(name):
+    class Scaled(tg.MessagePassing):
+        alpha = 2.0
+
+        def edge(self, src, dst, edge):
+            kept.append(self.alpha * 1.5)
+            return src.x * self.alpha
+
+    class Reads(tg.MessagePassing):
+        alpha = 5.0
+
+        def edge(self, src, dst, edge):
+            return NUMBERS[name](self.alpha, kept[0], src.x)
+
+    kept = []
+    call = {"graph": GRAPH, "src": {"x": field(4)}}
+    Scaled()(**call)
+    with pytest.raises(errors.InvalidValue, match=r"number 3\.0 .*was kept"):
+        Reads()(**call)
+
+
 def test_errors_of_torch_name_the_line():
     def edge(src, dst, edge):
         return src.x @ torch.ones(3, 2, dtype=torch.float64)

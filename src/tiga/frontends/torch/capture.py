@@ -16,7 +16,7 @@ from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.guards import AttributeSlot, Guards, Place
 from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import aggregate, to_entities
-from tiga.frontends.torch.numbers import Operand, is_plain_number, number_type
+from tiga.frontends.torch.numbers import Operand, is_plain_number, kept_value, number_type
 from tiga.frontends.torch.numbers import operand as make_operand
 from tiga.frontends.torch.rebuild import Rebuilder
 from tiga.frontends.torch.recording import recording_clone
@@ -103,6 +103,8 @@ class FieldView:
     def __getattr__(self, name: str) -> Traced:
         if name.startswith("__"):
             raise AttributeError(name)
+        if not self._recorder.active:
+            raise kept_value(f"`{self._label}`")
         made = self._made.get(name)
         if made is None:
             if name not in self._values:
@@ -153,7 +155,7 @@ class Attempt:
         self.relation = relation
         self.recorder = Recorder(
             relation.edge, relation.dst, self.discovery.tensors, relation=relation,
-            device=self.request.device,
+            device=self.request.device, specialise=self.specialise,
         )  # fmt: skip
         self.rebuilder = Rebuilder(self.replace)
 

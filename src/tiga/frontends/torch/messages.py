@@ -41,6 +41,7 @@ def to_entities(recorder: Recorder, value: Any, space: Space, function: str) -> 
 
 def as_node(recorder: Recorder, value: Any, function: str) -> Node:
     if isinstance(value, Traced):
+        recorder.require_own(value)
         assert value.node is not None
         return value.node
     if isinstance(value, torch.Tensor):
@@ -48,6 +49,7 @@ def as_node(recorder: Recorder, value: Any, function: str) -> Node:
         assert node is not None
         return node
     if isinstance(value, Operand):
+        recorder.require_own_number(value)
         dtype = default_float() if isinstance(value.value, float) else int64
         return cast(value.trace, dtype)
     if is_plain_number(value):

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from tiga.errors import InvalidValue
+from tiga.frontends.torch.where import user_line
 from tiga.ops import pointwise as p
 from tiga.ops.functions import abs_, pow_
 from tiga.ops.leaf import constant
@@ -24,6 +26,14 @@ def is_plain_number(value: Any) -> bool:
     """Whether a value is a Python number that can be an operand."""
     kind = type(value)
     return kind is float or (kind is int and -(2**63) <= value < 2**63)
+
+
+def kept_value(what: str) -> InvalidValue:
+    """The error for what outlived the run of `edge` or `node` that it belongs to."""
+    return InvalidValue(
+        f"{user_line()}: {what} of `edge` or `node` was kept and used after they returned. "
+        f"Return it instead: what a call gives is a tensor, which any kernel can read as a field."
+    )
 
 
 class Operand:
@@ -129,6 +139,8 @@ def _binary(name: str, op: Any, when: Callable[[Any, Any], bool]) -> None:
             return compute(other, plain) if swapped else compute(plain, other)
         node, roots = self.trace, self.roots
         if isinstance(other, Operand):
+            if other.specialise != self.specialise:
+                raise kept_value(f"the number {other.value} or {self.value}")
             other_node, roots = other.trace, roots | other.roots
         else:
             other_node = constant(other_value, number_type(other_value))

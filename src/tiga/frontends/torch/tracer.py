@@ -6,18 +6,17 @@ Nothing is computed: a traced value has a made-up entity extent and no data.
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
 from tiga.frontends.torch.aten import TABLE, Call
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.extent import Extent
+from tiga.frontends.torch.numbers import kept_value
 from tiga.frontends.torch.where import user_line
 from tiga.ops.leaf import Input, constant, stop_gradient
 from tiga.ops.pointwise import add, sub
@@ -46,11 +45,14 @@ class Storage:
 class Traced(torch.Tensor):
     """A value of the trace in the clothes of a tensor: shape, dtype and device, but no data.
 
-    `node` is None for results that no op of the trace gives, such as the indices of a maximum.
+    `node` is None for results that no op of the trace gives, such as the indices of a maximum;
+    `recorder` made it, for the line `made`.
     """
 
     node: Node | None
     storage: Storage
+    recorder: "weakref.ref[Recorder]"
+    made: str
 
     @staticmethod
     def __new__(cls, node: Node | None, shape: Any, dtype: torch.dtype, storage: Storage) -> Any:
@@ -90,10 +92,7 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
 
 
 def _escaped() -> Any:
-    raise InvalidValue(
-        f"{user_line()}: a value of `edge` or `node` was kept and used after they returned. "
-        f"Return it instead; a reducer turns it into a tensor."
-    )
+    raise kept_value("a value")
 
 
 @dataclass
@@ -123,6 +122,7 @@ class Recorder:
     bounds: list[tuple[Node, int, int, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     values: dict[Node, Any] = field(default_factory=dict)
+    specialise: Any = None
 
     def __post_init__(self) -> None:
         spaces = (self.edge_space, self.node_space)
@@ -146,15 +146,32 @@ class Recorder:
             lead = () if space == GLOBAL else (self.sizes[space],)
             traced = Traced(node, (*lead, *node.type.shape), torch_dtype(node.type.dtype), storage)
         storage.members.append(weakref.ref(traced))
+        traced.recorder, traced.made = weakref.ref(self), user_line()
         return traced
+
+    def require_own(self, tree: Any) -> None:
+        """Refuse tensors of another trace: equal fields are one node there and here.
+
+        Raises:
+            InvalidValue: `edge` or `node` of another kernel, or an earlier run of them, made one.
+        """
+        for tensor in tensors_in(tree):
+            if isinstance(tensor, Traced) and tensor.recorder() is not self:
+                raise kept_value(f"a value made at {tensor.made}")
 
     def number(self, operand: Any) -> Traced:
         """The tensor without axes that stands for a Python number."""
+        self.require_own_number(operand)
         traced = self.operands.get(id(operand.trace))
         if traced is None:
             traced = self.operands[id(operand.trace)] = self.wrap(operand.trace)
             self.numbers.add(operand.trace)
         return traced
+
+    def require_own_number(self, operand: Any) -> None:
+        """As `require_own`, for a number that stays variable."""
+        if operand.specialise != self.specialise:
+            raise kept_value(f"the number {operand.value}")
 
     def lift(self, tensor: torch.Tensor) -> Traced:
         """A tensor that `edge` reads, as an input; a constant made inside it, as a constant."""
@@ -360,35 +377,3 @@ def _nodes(value: Any, recorder: Recorder, raw: bool) -> Any:
     if isinstance(value, (tuple, list)):
         return [_nodes(v, recorder, raw) for v in value]
     return value
-
-
-class DispatchMode(TorchDispatchMode):
-    """Hands ATen calls to a recorder."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Skipping would import torch's whole compiler at the first call, a second of start-up.
-        return False
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self.recorder = recorder
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.recorder.dispatch(func, args, kwargs or {})
-
-
-class FunctionMode(TorchFunctionMode):
-    """Hands calls of torch's Python functions to `intercept`."""
-
-    def __init__(self, recorder: Recorder, intercept: Callable[..., Any]) -> None:
-        super().__init__()
-        self.recorder = recorder
-        self.intercept = intercept
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        recorder = self.recorder
-        recorder.where = user_line()
-        recorder.function = func
-        with torch._C.DisableTorchFunctionSubclass():
-            return self.intercept(recorder, func, args, kwargs or {})
