@@ -171,7 +171,7 @@ def grad(
 
 def _plan(output: Tensor, made: Sequence[Tensor | None], checkpoint: str) -> None:
     """Let the gradients decide what to keep when they are materialised, if that was asked for."""
-    if checkpoint == "auto" and knobs.current().checkpoint_budget_bytes is None:
+    if checkpoint == "auto" and knobs.read("checkpoint_budget_bytes") is None:
         return
     from tiga.autograd.checkpoint import GradientPlan
 

@@ -47,8 +47,12 @@ def _are_native(*fields: Fields | None) -> bool:
     core = sys.modules.get("tiga.frontends.tensor.core")
     if core is None:
         return False
-    given = [named.values() for named in fields if isinstance(named, Mapping)]
-    return any(isinstance(value, core.Tensor) for values in given for value in values)
+    for named in fields:
+        if named.__class__ is dict or isinstance(named, Mapping):
+            for value in named.values():
+                if isinstance(value, core.Tensor):
+                    return True
+    return False
 
 
 class MessagePassing:

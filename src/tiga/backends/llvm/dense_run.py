@@ -15,6 +15,7 @@ from tiga.backends.llvm.launcher import call_of, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
+from tiga.runtime.addresses import address
 from tiga.runtime.pool import POOL, staggered
 from tiga.types import Shape, Type
 
@@ -226,9 +227,9 @@ def bind(
         return bind(template(plain), arrays, stored)
     words = list(kernel.words)
     for slot, which in kernel.loads:
-        words[slot] = kept[which].__array_interface__["data"][0]
+        words[slot] = address(kept[which])
     for slot, which in kernel.stores:
-        words[slot] = stored[which].__array_interface__["data"][0]
+        words[slot] = address(stored[which])
     table = (ctypes.c_int64 * len(words))(*words)
     return Bound(kernel, stored, table, kept)
 
@@ -236,7 +237,7 @@ def bind(
 def _on_lines(kernel: Template, stored: Sequence[np.ndarray]) -> bool:
     """Whether full values start on cache lines."""
     return all(
-        array.__array_interface__["data"][0] % CACHE_LINE == 0
+        address(array) % CACHE_LINE == 0
         for array, one in zip(stored, kernel.outputs, strict=True) if one.kind == FULL
     )  # fmt: skip
 

@@ -154,17 +154,26 @@ class Executable:
             matmul: the library product to use.
             unneeded: positions of inputs, arrays, that may be written over.
         """
-        plan = self._plan_on(graphs, extents, tuple(unneeded))
+        plan = self.plan_on(graphs, extents, tuple(unneeded))
         plan.run(inputs, outputs, threads, matmul)
-        self.extents, self.placed = plan.extents, plan.placed
 
-    def _plan_on(
+    def plan_on(
+        self,
+        graphs: Sequence[Graph],
+        extents: Mapping[Space, int] | None,
+        unneeded: tuple[int, ...] = (),
+    ) -> BoundPlan:
+        """The plan on graphs: kept for a snapshot, which stays as it is, as long as that lives."""
+        plan = self._bound_to(graphs, extents, unneeded)
+        self.extents, self.placed = plan.extents, plan.placed
+        return plan
+
+    def _bound_to(
         self,
         graphs: Sequence[Graph],
         extents: Mapping[Space, int] | None,
         unneeded: tuple[int, ...],
     ) -> BoundPlan:
-        """The plan on graphs: kept for a snapshot, which stays as it is, as long as that lives."""
         free = {s: n for s, n in (extents or {}).items() if s not in self.related}
         if len(graphs) != 1 or free or not isinstance(graphs[0], Snapshot):
             return self._bind(graphs, free, unneeded)

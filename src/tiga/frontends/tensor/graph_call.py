@@ -3,20 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tiga.backends.llvm.binding import BoundPlan
+from tiga.backends.llvm.library import numpy_matmul
 from tiga.compiler import executable
 from tiga.ops.dense import Dense
 from tiga.passes.differentiate import RULES
 from tiga.relations import Graph
+from tiga.relations.snapshot import Snapshot
 from tiga.runtime import parallel
+from tiga.runtime.addresses import address
 from tiga.runtime.pool import POOL
 from tiga.trace.derivatives import Gradient, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
-from tiga.types import GLOBAL, Space, Type
+from tiga.types import GLOBAL, Shape, Space, Type
 
 EXTENTS = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
 """Which extent of a graph a space has, by the space's name."""
@@ -49,7 +53,7 @@ class Launch:
     @cached_property
     def executable(self) -> Any:
         """The program for the CPU."""
-        return executable(self.program)
+        return executable(self.program).executable
 
     def type_of(self, index: int, topology: Any) -> Type:
         """The type of an output as one tensor."""
@@ -67,17 +71,38 @@ class Launch:
     def run(self, topology: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """All outputs, on a graph or its snapshot."""
         inputs = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
-        types = [self.type_of(i, topology) for i in range(len(self.types))]
-        outputs = [POOL.array(t.shape, t.dtype.numpy) for t in types]
-        entities = topology.num_edges + topology.num_src + topology.num_dst
-        self.executable.run(
-            (topology,) * len(self.program.relations),
-            [array.__array_interface__["data"][0] for array in inputs],
-            [array.__array_interface__["data"][0] for array in outputs],
-            1 if entities * self.width < SERIAL_BELOW else parallel.thread_count(),
-            {space: _extent(topology, space) for space in self.spaces},
+        site = self.on(topology)
+        outputs = [POOL.array(shape, dtype) for shape, dtype in site.outputs]
+        site.plan.run(
+            [address(array) for array in inputs],
+            [address(array) for array in outputs],
+            1 if site.serial else parallel.thread_count(),
+            numpy_matmul,
         )
         return outputs
+
+    def on(self, topology: Any) -> "Site":
+        """The program on a graph; a snapshot keeps what was worked out for it."""
+        if not isinstance(topology, Snapshot):
+            return self._site(topology)
+        return topology.keep(("native launch", self), lambda: self._site(topology))
+
+    def _site(self, topology: Any) -> "Site":
+        types = [self.type_of(i, topology) for i in range(len(self.types))]
+        entities = topology.num_edges + topology.num_src + topology.num_dst
+        extents = {space: _extent(topology, space) for space in self.spaces}
+        plan = self.executable.plan_on((topology,) * len(self.program.relations), extents)
+        outputs = tuple((t.shape, t.dtype.numpy) for t in types)
+        return Site(outputs, entities * self.width < SERIAL_BELOW, plan)
+
+
+class Site(NamedTuple):
+    """A compiled program on one topology: shapes and dtypes of its outputs, whether one thread is
+    faster, and its plan."""
+
+    outputs: tuple[tuple[Shape, np.dtype], ...]
+    serial: bool
+    plan: BoundPlan
 
 
 @lru_cache(maxsize=1024)

@@ -45,6 +45,13 @@ RELATION = Relation("edges", Space("src", "node"), Space("dst", "node"))
 SQUARE = Relation("edges", Space("node", "node"), Space("node", "node"))
 
 
+AT_ONCE = 32768
+"""Elements up to which a field's values are put in order without an op of their own, which would
+take longer to record than to do."""
+
+_REORDER = Reorder()
+
+
 class Spec(NamedTuple):
     """What a program is specialised to besides its structure: one field of the call."""
 
@@ -214,15 +221,26 @@ def call(
     return output(0) if plan.tree == 0 else mapped(output, plan.tree)
 
 
+def _field(source: Field, given: Tensor, topology: Any, device: Device) -> Node:
+    """The value of a field, those of edges in CSR order."""
+    node = given._node
+    orders = edge_orders(topology, device) if source.namespace == "edge" else None
+    if orders is None:
+        return node
+    if given._grad or node.cell is None or node.type.size > AT_ONCE or device != CPU:
+        return apply(_REORDER, node, *orders)
+    (order, _) = orders
+    assert order.cell is not None
+    return leaf(node.cell.array.take(order.cell.array, 0), node.type, node.place)
+
+
 def _source(
     source: Any, run: Call, fields: Mapping[Any, Tensor], topology: Any, device: Device
 ) -> Node:
     """The value of an input of the program."""
     kind = source.__class__
     if kind is Field:
-        node = fields[source]._node
-        orders = edge_orders(topology, device) if source.namespace == "edge" else None
-        return node if orders is None else apply(Reorder(), node, *orders)
+        return _field(source, fields[source], topology, device)
     if kind is Given:
         return run.order[source.place]
     if kind is Number:
