@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tiga.errors import InvalidType
+from tiga.errors import InvalidType, UnsupportedByBackend
 from tiga.reducers import Reducer, Sum
 
 Fields = Mapping[str, Any]
@@ -185,9 +185,43 @@ class MessagePassing:
 
         return prepare(self, graph, src, dst, edge, ndata, params)
 
-    def explain(self) -> str:
-        """What the programs of this kernel were fused into, and what was not fused and why."""
-        return self._inspected().explain()
+    def explain(
+        self,
+        *,
+        graph: Any = None,
+        src: Fields | None = None,
+        dst: Fields | None = None,
+        edge: Fields | None = None,
+        ndata: Fields | None = None,
+        **params: Any,
+    ) -> str:
+        """What the programs of this kernel were fused into, and what was not fused and why.
+
+        With what a call takes, torch tensors or fields of a file, it is told of that call, which is
+        not made. Over a graph in a file that includes the pages, the most bytes in use by tier, and
+        the bytes that are read and written, for the gradients too if a tensor requires them; no
+        feature is read for it.
+
+        Raises:
+            OutOfBudget: the call would not fit; everything else as a call does.
+
+        Example:
+            >>> import torch, tiga as tg
+            >>> class Copy(tg.MessagePassing):
+            ...     def edge(self, src, dst, edge):
+            ...         return src.x
+            >>> graph, x = tg.Graph.from_coo([0, 1], [1, 1]), torch.tensor([1.0, 2.0])
+            >>> print(Copy().explain(graph=graph, ndata={"x": x}).splitlines()[2].strip())
+            1 kernel, 0 library calls
+        """
+        if graph is None:
+            return self._inspected().explain()
+        if _are_native(src, dst, edge, ndata):
+            raise UnsupportedByBackend(
+                "explain: calls on native tensors are told of after they ran, by `explain()`; "
+                "expected torch tensors, or fields of a file."
+            )
+        return self._inspected().explain_call(self, graph, (src, dst, edge, ndata), params)
 
     def ir(self, level: str = "domain") -> str:
         """The text of a level of IR, `"domain"`, `"iter"`, `"kernel"` or `"llvm"`, per program."""

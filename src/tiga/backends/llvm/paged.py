@@ -7,22 +7,22 @@ the results have the same bits.
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.executable import Executable, ProductStep, RowStep, joined_tasks, row_tasks
+from tiga.backends.llvm.executable import Executable, ProductStep, RowStep
 from tiga.backends.llvm.library import Matmul, numpy_matmul
 from tiga.backends.llvm.paged_launch import Launcher, Pieces, RowInParts, even_tasks
 from tiga.backends.llvm.paged_pipeline import Arenas, Helpers, Job, Pipeline
-from tiga.backends.llvm.paged_plan import Limits, Planner, arenas_of, plan_walk, row_spans
+from tiga.backends.llvm.paged_plan import Limits, Planner
 from tiga.backends.llvm.paged_products import Products
 from tiga.backends.llvm.paged_scatters import Sums
 from tiga.backends.llvm.paged_span import LongRow, PagePlan, Span, Spans
-from tiga.backends.llvm.paged_stage import WORD, Page, PagedGraph, Stage
-from tiga.passes.roles import roles_of
+from tiga.backends.llvm.paged_stage import Page, PagedGraph, Stage
+from tiga.backends.llvm.paged_steps import Steps, told
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
 from tiga.runtime.arena import Arena
@@ -60,7 +60,7 @@ class PagedRun:
     matmul: Matmul
     paging: Paging
     pipeline: Pipeline
-    plan: PagePlan = field(default_factory=PagePlan)
+    plan: PagePlan
     scratch: list[np.ndarray] = field(default_factory=list)
 
     @property
@@ -77,49 +77,45 @@ class PagedRun:
         self.scratch.append(block)
         return block.ctypes.data
 
+    @property
+    def steps(self) -> Steps:
+        """What cuts steps into pages."""
+        return Steps(self.graphs, self.extents, self.homes, self.paging.limits)
+
     def execute(self, step: Any) -> None:
         if isinstance(step, ProductStep):
-            self.products.product(step)
+            self._product(step)
         elif isinstance(step, LibraryCall):
+            self.plan.add(told(step), self.products.library_spans(step.node))
             self.products.library(step.node)
         elif step.program.relation is None:
             self._rows(step)
         else:
             self._walk(step)
 
-    # walks
+    def _product(self, step: ProductStep) -> None:
+        spans = self.products.spans(step)
+        self.plan.add(told(step), spans)
+        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
+        self.products.product(step, spans)
 
     def _walk(self, step: RowStep) -> None:
-        program = step.program
-        assert program.relation is not None
-        graph = self.graphs[program.relation]
-        walk = graph.walks[program.side]
-        if program.outer_sums:
-            walk = walk.joined(joined_tasks(walk.tasks[:, 0]))
-        stage = Stage(program, roles_of(program), graph, walk, self.homes)
-        limits, bits = self.paging.limits, walk.dtype.itemsize * 8
+        planner, spans = self.steps.walk(step.program)
+        walk = planner.stage.walk
+        self.plan.add(told(step), spans)
         sums = None
-        if program.scatters:
-            sums = Sums.of(step, len(walk.tasks) - 1, stage.others, limits.nbytes)
-            limits = replace(limits, nbytes=limits.nbytes - sums.total)
-        planner, spans = plan_walk(stage, limits)
-        self.plan.add(f"walk, rows = {program.side}", spans)
+        if step.program.scatters:
+            sums = Sums.of(step, len(walk.tasks) - 1, planner.stage.others)
+        bits = walk.dtype.itemsize * 8
         launcher = Launcher(step, bits, self.threads, self.addresses, Pieces(), sums)
-        jobs = WalkPages(planner, launcher).jobs(spans.pages)
-        self._run(spans, jobs, 0 if sums is None else sums.total)
+        self._run(spans, WalkPages(planner, launcher).jobs(spans.pages))
         launcher.totals()
         if sums is not None:
             sums.finish(step.variant(bits, 0).address, self.homes, self.threads)
 
     def _rows(self, step: RowStep) -> None:
-        program, extent = step.program, self.extents[step.program.space]
-        roles, tasks = roles_of(program), row_tasks(extent)
-        staged = [n for n in (*roles.rows, *program.stores) if n.type.space != GLOBAL]
-        row_bytes = sum(self.homes[n].row_bytes for n in staged if not self.homes[n].address)
-        row_bytes += WORD * len(roles.row_degrees)
-        graph: Any = next(iter(self.graphs.values()), None)
-        walk: Any = None
-        stage = Stage(program, roles, graph, walk, self.homes)
+        stage, tasks, spans = self.steps.rows(step.program)
+        self.plan.add(told(step), spans)
         launcher = Launcher(step, 32, self.threads, self.addresses, Pieces())
 
         def read(span: Span, arena: Arena) -> Page:
@@ -130,17 +126,17 @@ class PagedRun:
         def run(span: Span, page: Page) -> None:
             launcher.page(page, np.ascontiguousarray(tasks[span.first : span.last + 1]))
 
-        spans = row_spans(tasks, row_bytes, self.paging.limits, arenas_of(stage))
+        pages = (span for span in spans.pages if isinstance(span, Span))
         jobs = (
             Job(partial(stage.expect_rows, s), partial(read, s), partial(run, s), _never)
-            for s in spans
+            for s in pages
         )
-        self._run(Spans(spans, arenas_of(stage)), jobs)
+        self._run(spans, jobs)
         launcher.totals()
 
-    def _run(self, spans: Spans, jobs: Iterable[Job], beside: int = 0) -> None:
-        self.pipeline.arenas.provide(spans.arenas, spans.arena_bytes)
-        uncharge = self.paging.charge(spans.whole + beside)
+    def _run(self, spans: Spans, jobs: Iterable[Job]) -> None:
+        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
+        uncharge = self.paging.charge(spans.resident)
         try:
             self.pipeline.run(jobs)
         finally:
@@ -241,7 +237,8 @@ def run_paged(
     arenas = Arenas(paging.charge)
     with Helpers() as helpers:
         pipeline = Pipeline(arenas, paging.limits.depth, helpers)
-        run = PagedRun(bound, sizes, addresses, homes, threads, matmul, paging, pipeline)
+        plan = PagePlan(paging.limits.nbytes)
+        run = PagedRun(bound, sizes, addresses, homes, threads, matmul, paging, pipeline, plan)
         for node in executable.plan.intermediates:
             if node.type.space == GLOBAL:
                 addresses[node] = run.allocate(node.type.row_bytes)

@@ -12,6 +12,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
+from tiga.backends.llvm.paged_span import NOTHING_HELD, Held, Spans
 from tiga.runtime.arena import Arena, ArenaFull
 
 
@@ -42,24 +43,24 @@ class Arenas:
 
     charge: Callable[[int], Callable[[], None]]
     free: "SimpleQueue[Arena]" = field(default_factory=SimpleQueue)
-    count: int = 0
-    nbytes: int = 0
+    held: Held = NOTHING_HELD
     _uncharge: Callable[[], None] | None = None
 
-    def provide(self, count: int, nbytes: int) -> None:
-        """Have `count` arenas of `nbytes` bytes; all of those that there are must be free."""
-        if count == self.count and nbytes <= self.nbytes:
+    def provide(self, spans: Spans, limit: int) -> None:
+        """Have the memory for a step, of which all that there is must be free."""
+        needed = self.held.after(spans, limit)
+        if needed is self.held:
             return
         self.close()
-        self._uncharge = self.charge(count * nbytes)
-        self.count, self.nbytes = count, nbytes
-        for _ in range(count):
-            self.free.put(Arena(nbytes))
+        self._uncharge = self.charge(needed.count * needed.nbytes)
+        self.held = needed
+        for _ in range(needed.count):
+            self.free.put(Arena(needed.nbytes))
 
     def close(self) -> None:
         """Give the memory back."""
         self.free = SimpleQueue()
-        self.count = self.nbytes = 0
+        self.held = NOTHING_HELD
         if self._uncharge is not None:
             self._uncharge()
             self._uncharge = None

@@ -243,17 +243,31 @@ def arenas_of(stage: Stage) -> int:
     return 1 + any(n in stage.homes and stage.homes[n].in_file for n in written)
 
 
-def row_spans(tasks: np.ndarray, row_bytes: int, limits: Limits, arenas: int) -> tuple[Span, ...]:
+@dataclass(frozen=True)
+class RowBytes:
+    """What a row without edges takes in a page, and moves from and to files."""
+
+    staged: int
+    read: int = 0
+    written: int = 0
+
+    def span(self, first: int, last: int, rows: tuple[int, int]) -> Span:
+        """The page of some rows."""
+        count = rows[1] - rows[0]
+        nbytes = SLACK + (count + 1) * self.staged
+        return Span(first, last, rows, ((0, 0),), nbytes=nbytes,
+                    read=count * self.read, written=count * self.written)  # fmt: skip
+
+
+def row_spans(tasks: np.ndarray, row: RowBytes, limits: Limits, arenas: int) -> tuple[Span, ...]:
     """Pages over rows without edges."""
-    most = min(TARGET, limits.nbytes // arenas) // max(1, row_bytes)
+    most = min(TARGET, limits.nbytes // arenas) // max(1, row.staged)
     firsts, first = [0], 0
     while first < len(tasks) - 1:
         last = int(np.searchsorted(tasks, tasks[first] + most, side="right")) - 1
         first = min(max(last, first + 1), len(tasks) - 1)
         firsts.append(first)
-    spans = []
-    for first, last in pairwise(firsts):
-        rows = int(tasks[first]), int(tasks[last])
-        nbytes = SLACK + (rows[1] - rows[0] + 1) * row_bytes
-        spans.append(Span(first, last, rows, ((0, 0),), nbytes=nbytes))
-    return tuple(spans)
+    return tuple(
+        row.span(first, last, (int(tasks[first]), int(tasks[last])))
+        for first, last in pairwise(firsts)
+    )

@@ -1,7 +1,7 @@
 """Products of node values that are not in memory, by blocks of rows; see `paged`."""
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import lcm
 from typing import Any
@@ -17,7 +17,9 @@ from tiga.backends.llvm.library import (
 )
 from tiga.backends.llvm.node_products import ProductStep
 from tiga.backends.llvm.paged_pipeline import Arenas
+from tiga.backends.llvm.paged_span import Span, Spans
 from tiga.errors import UnsupportedByBackend
+from tiga.passes.rows import LibraryCall
 from tiga.runtime.arena import ALIGNMENT, Arena
 from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
@@ -39,21 +41,53 @@ class Products:
     matmul: Matmul
     arenas: Arenas
 
-    def product(self, step: ProductStep) -> None:
+    def of(self, step: ProductStep | LibraryCall) -> Spans:
+        """What a step moves, and the blocks of rows that it is cut into."""
+        return self.library_spans(step.node) if isinstance(step, LibraryCall) else self.spans(step)
+
+    def spans(self, step: ProductStep) -> Spans:
+        """The blocks of rows of a product."""
+        a, b = step.node.inputs
+        lead, extent = a.type.size // a.type.shape[-1], self.extents[a.type.space]
+        cut = step.cut(extent * lead)
+        staged = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
+        unit = lcm(cut.size, lead) // lead if step.node.op.name == "outer_sum" else 1
+        room = (min(BLOCK_BYTES, self.page_bytes) - 3 * ALIGNMENT) // max(1, staged)
+        size = max(1, min(room, extent) // unit) * unit
+        nbytes = size * staged + 3 * ALIGNMENT
+        read, written = self._in_files(step.node.inputs), self._in_files([step.node])
+        blocks = [(low, min(low + size, extent)) for low in range(0, extent, size)]
+        pages = tuple(
+            Span(i, i + 1, (low, high), ((0, 0),), nbytes=nbytes,
+                 read=(high - low) * read, written=(high - low) * written)
+            for i, (low, high) in enumerate(blocks)
+        )  # fmt: skip
+        return Spans(pages, 1, stored=extent * read)
+
+    def library_spans(self, node: Node) -> Spans:
+        """What a library call moves; its blocks of rows are few and not staged."""
+        entities = [n for n in (*node.inputs, node) if n.type.space != GLOBAL]
+        extent = max((self.extents[n.type.space] for n in entities), default=0)
+        read, written = (extent * self._in_files(ns) for ns in (node.inputs, [node]))
+        page = Span(0, 1, (0, extent), ((0, 0),), read=read, written=written)
+        return Spans((page,) if read or written else (), 0, stored=read)
+
+    def _in_files(self, nodes: Iterable[Node]) -> int:
+        """Bytes per row in files."""
+        homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
+        return sum(home.row_bytes for home in homes if home.in_file)
+
+    def product(self, step: ProductStep, spans: Spans) -> None:
         a, b = step.node.inputs
         sums = step.node.op.name == "outer_sum"
         lead, extent = a.type.size // a.type.shape[-1], self.extents[a.type.space]
         cut = step.cut(extent * lead)
-        row_bytes = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
-        unit = lcm(cut.size, lead) // lead if sums else 1
-        room = (min(BLOCK_BYTES, self.page_bytes) - 3 * ALIGNMENT) // max(1, row_bytes)
-        size = max(1, min(room, extent) // unit) * unit
-        self.arenas.provide(1, size * row_bytes + 3 * ALIGNMENT)
         arena = self.arenas.free.get()
         pieces = np.empty(cut.pieces_bytes, np.uint8)
         done = 0
-        for low in range(0, extent, size):
-            high = min(low + size, extent)
+        for page in spans.pages:
+            assert isinstance(page, Span)
+            low, high = page.rows
             arena.reset()
             left = self._block(a, low, high, arena)
             right = self._block(b, low, high, arena)

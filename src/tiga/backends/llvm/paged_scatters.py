@@ -11,6 +11,7 @@ from tiga.backends.llvm.executable import RowStep
 from tiga.backends.llvm.launcher import launch
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.errors import OutOfBudget
+from tiga.passes.rows import RowProgram
 from tiga.runtime.pages import Rows
 from tiga.runtime.tiers import size_text
 from tiga.trace.node import Node
@@ -24,6 +25,23 @@ def group_bounds(tasks: int) -> list[int]:
     return [group * tasks // SCATTER_GROUPS for group in range(SCATTER_GROUPS + 1)]
 
 
+def sums_bytes(program: RowProgram, others: int, left: int) -> int:
+    """Bytes that the sums of all groups take.
+
+    Raises:
+        OutOfBudget: they do not fit what is left.
+    """
+    needed = _rows(others) * sum(_row_bytes(n) for n in program.scatters)
+    if program.scatters and needed > left:
+        raise OutOfBudget(
+            f"this program adds to every source from a walk over destinations (a gradient of "
+            f"a scan): its {SCATTER_GROUPS} partial sums for {others} sources take {needed} "
+            f"bytes ({size_text(needed)}) of memory, and the budget leaves {left} "
+            f"({size_text(left)}). Raise memory={{'host': ...}} of tg.execution."
+        )
+    return needed if program.scatters else 0
+
+
 @dataclass(frozen=True)
 class Sums:
     """The sums of all groups, in memory as long as the walk runs: pages of one group add to its
@@ -34,27 +52,10 @@ class Sums:
     others: int
     blocks: Mapping[Node, np.ndarray]
 
-    @property
-    def total(self) -> int:
-        """Bytes that they take."""
-        return sum(block.nbytes for block in self.blocks.values())
-
     @staticmethod
-    def of(step: RowStep, tasks: int, others: int, left: int) -> "Sums":
-        """Sums of zero.
-
-        Raises:
-            OutOfBudget: they do not fit what is left.
-        """
+    def of(step: RowStep, tasks: int, others: int) -> "Sums":
+        """Sums of zero."""
         rows = _rows(others)
-        needed = rows * sum(_row_bytes(n) for n in step.program.scatters)
-        if needed > left:
-            raise OutOfBudget(
-                f"this program adds to every source from a walk over destinations (a gradient of "
-                f"a scan): its {SCATTER_GROUPS} partial sums for {others} sources take {needed} "
-                f"bytes ({size_text(needed)}) of memory, and the budget leaves {left} "
-                f"({size_text(left)}). Raise memory={{'host': ...}} of tg.execution."
-            )
         return Sums(step, tasks, others, {
             n: np.zeros((rows, _row_bytes(n)), np.uint8) for n in step.program.scatters
         })  # fmt: skip

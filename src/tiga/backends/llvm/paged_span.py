@@ -81,11 +81,14 @@ class LongRow:
 @dataclass(frozen=True)
 class Spans:
     """The pages of a step, of which `arenas` are in memory at a time; `whole` bytes of arrays are
-    mapped from their files for all of them."""
+    mapped from their files for all of them, and `beside` bytes hold sums meanwhile. `stored` bytes
+    lie in files of what it reads."""
 
     pages: tuple[Span | LongRow, ...]
     arenas: int
     whole: int = 0
+    beside: int = 0
+    stored: int = 0
 
     @cached_property
     def arena_bytes(self) -> int:
@@ -96,50 +99,83 @@ class Spans:
     def read(self) -> int:
         return self.whole + sum(page.read for page in self.pages)
 
+    @cached_property
+    def written(self) -> int:
+        return sum(page.written for page in self.pages)
+
     @property
     def peak(self) -> int:
         """Bytes in memory at a time."""
-        return self.whole + self.arenas * self.arena_bytes
+        return self.resident + self.arenas * self.arena_bytes
+
+    @property
+    def resident(self) -> int:
+        """Bytes in memory beside pages."""
+        return self.whole + self.beside
 
     @property
     def cost(self) -> float:
         """Bytes moved, and what takes as long: memory asked of the system costs about as much as
         reading it."""
         fresh = self.arenas * self.arena_bytes
-        moved = fresh + self.read + sum(page.written for page in self.pages)
+        moved = fresh + self.read + self.written
         seeks = sum(page.seeks for page in self.pages)
         return moved + PAGE_COST * len(self.pages) + SEEK_COST * seeks
 
 
+@dataclass(frozen=True)
+class Held:
+    """The memory that pages are staged in: so many arenas of so many bytes."""
+
+    count: int = 0
+    nbytes: int = 0
+
+    def after(self, spans: Spans, limit: int) -> "Held":
+        """What is held for a step: the same as before, if it serves and leaves the room that the
+        step takes beside."""
+        serves = spans.arenas == self.count and spans.arena_bytes <= self.nbytes
+        if serves and spans.resident + self.count * self.nbytes <= limit:
+            return self
+        return Held(spans.arenas, spans.arena_bytes)
+
+
+NOTHING_HELD = Held()
+
+
 @dataclass
 class PagePlan:
-    """What a run does with pages, per step: predicted before the first is read."""
+    """What a run does with pages of at most `limit` bytes, per step: predicted before the first is
+    read."""
 
+    limit: int
     lines: list[str] = field(default_factory=list)
     pages: int = 0
     peak: int = 0
     read: int = 0
     written: int = 0
+    held: Held = NOTHING_HELD
 
     def add(self, what: str, spans: Spans) -> None:
-        """Count the pages of one step."""
-        peak = spans.peak
-        written = sum(page.written for page in spans.pages)
+        """Count the pages of one step, if it has some."""
+        if not spans.pages:
+            return
+        self.held = self.held.after(spans, self.limit)
+        peak = spans.resident + self.held.count * self.held.nbytes
         self.pages += len(spans.pages)
         self.peak = max(self.peak, peak)
-        self.read, self.written = self.read + spans.read, self.written + written
+        self.read, self.written = self.read + spans.read, self.written + spans.written
         long = sum(isinstance(page, LongRow) for page in spans.pages)
+        passes = f" ({spans.read / spans.stored:.1f} passes)" if spans.stored else ""
         self.lines.append(
-            f"{what}: {len(spans.pages)} pages, at most "
-            f"{size_text(peak)} in memory, reads {size_text(spans.read)}, writes "
-            f"{size_text(written)}" + (f"; {long} rows in parts" if long else "")
+            f"{what}: {len(spans.pages)} pages, at most {size_text(peak)} in memory, "
+            f"reads {size_text(spans.read)}{passes}, writes {size_text(spans.written)}"
+            + (f"; {long} rows in parts" if long else "")
         )
 
-    def told(self) -> list[str]:
+    def told(self, when: str = "at the last call, over a graph in a file") -> list[str]:
         """The plan in words."""
         return [
-            f"at the last call, over a graph in a file: {self.pages} pages, at most "
-            f"{size_text(self.peak)} of them in memory, reads {size_text(self.read)}, writes "
-            f"{size_text(self.written)}",
+            f"{when}: {self.pages} pages, at most {size_text(self.peak)} of them in memory, reads "
+            f"{size_text(self.read)}, writes {size_text(self.written)}",
             *(f"  {line}" for line in self.lines),
         ]

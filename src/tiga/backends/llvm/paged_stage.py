@@ -117,6 +117,16 @@ class Stage:
         read = (*self.staged_others, *(n for n in numbered if n not in self.edge_stores))
         return tuple(dict.fromkeys(n for n in read if self.homes[n].in_file))
 
+    @cached_property
+    def file_bytes(self) -> int:
+        """Bytes in files of what the walk reads: its edges and arrays."""
+        walk, word = self.walk, self.walk.dtype.itemsize
+        numbered = walk.edge_id is not None and bool(self.edge_arrays)
+        topology = (walk.num_rows + 1) * WORD + walk.num_edges * word * (1 + numbered)
+        reads = dict.fromkeys((*self.roles.rows, *self.roles.others, *self.roles.edges))
+        homes = (self.homes[n] for n in reads if n not in self.edge_stores)
+        return topology + sum(home.count * home.row_bytes for home in homes if home.in_file)
+
     def mapping(self, nodes: Iterable[Node]) -> "Stage":
         """The same walk with arrays mapped from their files, as if they were in memory."""
         mapped = {n: self.homes[n].mapped() for n in nodes}

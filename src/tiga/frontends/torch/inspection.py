@@ -1,13 +1,18 @@
 """What a kernel can tell about its programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import torch
 
 from tiga.backends.triton import report
 from tiga.compiler import require_level
 from tiga.errors import InvalidValue, Unfusable
-from tiga.frontends.torch.call import Variant, state_of
-from tiga.frontends.torch.gpu import gpu_target
+from tiga.frontends.torch.autograd import _requires_grad
+from tiga.frontends.torch.call import Variant, _bind, _signature, find_variant, state_of
+from tiga.frontends.torch.fields import namespaces
+from tiga.frontends.torch.forecast import Prediction, predict
+from tiga.frontends.torch.gpu import device_of, gpu_target
 from tiga.frontends.torch.unit import Runnable
 
 KINDS = ("llvm", *report.STAGES)
@@ -30,6 +35,32 @@ class Diagnostic(NamedTuple):
     disposition: str
     message: str
     action: str
+
+
+def foretold(
+    kernel: Any, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
+) -> tuple[list[str], list[Prediction]]:
+    """Capture and compile the programs of a call, without running it: why it would not run fused,
+    and what it would take where the graph is in a file."""
+    fields, state = namespaces(graph, *given), state_of(kernel)
+    variant = find_variant(state, kernel, _signature(graph, fields, params), fields, params)
+    if variant.captured is None or variant.unit is None:
+        return ["a call would not be fused"], []
+    with torch.no_grad():
+        values = _bind(variant, graph, fields, params, state)
+    grad = torch.is_grad_enabled()
+    wanted = tuple(i for i, v in enumerate(values) if grad and _requires_grad(v))
+    try:
+        if graph.paged:
+            return [], list(predict(variant.unit, graph, values, wanted))
+        device = device_of(graph)
+        if wanted:
+            variant.unit.training(wanted, device)
+        else:
+            variant.unit.plain().compile(device)
+    except Unfusable as reason:
+        return [f"a call would not be fused: {reason}"], []
+    return [], []
 
 
 class Inspection:
@@ -64,6 +95,15 @@ class Inspection:
                 f"{what}:",
                 *(f"  {line}" for line in _explain(runnable).splitlines()),
             ]
+        return "\n".join(lines)
+
+    def explain_call(self, kernel: Any, graph: Any, given: Any, params: Any) -> str:
+        """`explain` of the programs of a call that is not made; over a graph in a file, also what
+        it would read and hold."""
+        what, predictions = foretold(kernel, graph, given, params)
+        lines = [self.explain(), *what]
+        for prediction in predictions:
+            lines += prediction.told()
         return "\n".join(lines)
 
     def ir(self, level: str) -> str:

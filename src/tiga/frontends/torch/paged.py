@@ -17,7 +17,7 @@ from tiga.runtime.pages import Damaged, FileRows, MemoryRows, Rows
 from tiga.runtime.parallel import thread_count
 from tiga.runtime.scope import Extent, Scope, active, fallback
 from tiga.trace.node import Node
-from tiga.types import GLOBAL
+from tiga.types import GLOBAL, Space
 
 if TYPE_CHECKING:
     from tiga.frontends.torch.unit import Runnable
@@ -48,16 +48,19 @@ def refuse_bounded(reason: Exception) -> NoReturn:
 class Placement:
     """Where the arrays of one run lie: in memory while they fit, else in the scope's spill file."""
 
-    def __init__(self, graph: PagedGraph, sizes: Mapping[Node, int], spill: bool) -> None:
+    def __init__(
+        self, graph: PagedGraph, sizes: Mapping[Node, int], spill: bool, held: int = 0
+    ) -> None:
+        """`held`: bytes that will be live by then, beside those that are now."""
         scope = active()
         self.scope: Scope = fallback() if scope is None else scope
         self.traffic = graph.traffic
         budget = self.scope.host.budget
-        left = None if budget is None else max(0, budget - self.scope.host.live)
+        left = None if budget is None else max(0, budget - self.scope.host.live - held)
         room = 0 if spill else sum(sizes.values()) if left is None else left // SHARE
         self.resident = _fitting(sizes, room)
-        held = sum(sizes[node] for node in self.resident)
-        bound = current().memory_bound if left is None else left - held
+        stored = sum(sizes[node] for node in self.resident)
+        bound = current().memory_bound if left is None else left - stored
         threads = thread_count(torch.get_num_threads())
         self.limits = Limits(bound, self.scope.prefetch_depth, self.scope.page_rows, threads)
 
@@ -140,15 +143,22 @@ def run_on_pages(
     return _run(runnable, graph, values, spill=True)
 
 
+def stored_sizes(
+    runnable: "Runnable", graph: PagedGraph
+) -> tuple[dict[Space, int], dict[Node, int]]:
+    """The extents of a program's spaces, and the bytes of what it stores over entities."""
+    extents = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
+    plan = runnable.executable.executable.plan
+    entities = (n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL)
+    return extents, {n: extents[n.type.space] * n.type.row_bytes for n in entities}
+
+
 def _run(
     runnable: "Runnable", graph: PagedGraph, values: Sequence[Any], spill: bool
 ) -> list[torch.Tensor]:
     """Compute the outputs; `spill` keeps none in memory."""
-    extents = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
+    extents, sizes = stored_sizes(runnable, graph)
     executable = runnable.executable.executable
-    stored = (*executable.plan.outputs, *executable.plan.intermediates)
-    entities = (n for n in stored if n.type.space != GLOBAL)
-    sizes = {n: extents[n.type.space] * n.type.row_bytes for n in entities}
     placement = Placement(graph, sizes, spill)
     outputs, homes = [], []
     for node, layout in zip(executable.plan.outputs, runnable.outputs, strict=True):

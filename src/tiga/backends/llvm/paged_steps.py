@@ -1,0 +1,139 @@
+"""How each step of a plan goes through pages: what a run follows, and what can be told of one
+before it, as nothing but sizes and places of arrays (and of the graph, its row pointers and a
+sample of its indices) is looked at."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.llvm.executable import Executable, ProductStep, joined_tasks, row_tasks
+from tiga.backends.llvm.library import numpy_matmul
+from tiga.backends.llvm.paged_pipeline import Arenas
+from tiga.backends.llvm.paged_plan import Limits, Planner, RowBytes, arenas_of, plan_walk, row_spans
+from tiga.backends.llvm.paged_products import Products
+from tiga.backends.llvm.paged_scatters import sums_bytes
+from tiga.backends.llvm.paged_span import PagePlan, Spans
+from tiga.backends.llvm.paged_stage import WORD, PagedGraph, Stage
+from tiga.passes.roles import roles_of
+from tiga.passes.rows import LibraryCall, RowProgram
+from tiga.runtime.pages import Rows
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Relation, Space
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The pages of steps over graphs, whose arrays over entities lie in `homes`."""
+
+    graphs: Mapping[Relation, PagedGraph]
+    extents: Mapping[Space, int]
+    homes: Mapping[Node, Rows]
+    limits: Limits
+
+    def walk(self, program: RowProgram) -> tuple[Planner, Spans]:
+        """Those of a walk.
+
+        Raises:
+            OutOfBudget: a page, or the sums at the other ends, do not fit.
+        """
+        assert program.relation is not None
+        graph = self.graphs[program.relation]
+        walk = graph.walks[program.side]
+        if program.outer_sums:
+            walk = walk.joined(joined_tasks(walk.tasks[:, 0]))
+        stage = Stage(program, roles_of(program), graph, walk, self.homes)
+        sums = sums_bytes(program, stage.others, self.limits.nbytes)
+        limits = replace(self.limits, nbytes=self.limits.nbytes - sums)
+        planner, spans = plan_walk(stage, limits)
+        return planner, replace(spans, beside=sums, stored=stage.file_bytes)
+
+    def rows(self, program: RowProgram) -> tuple[Stage, np.ndarray, Spans]:
+        """Those of rows without edges, and the tasks of which they are made."""
+        extent, roles = self.extents[program.space], roles_of(program)
+        graph: Any = next(iter(self.graphs.values()), None)
+        walk: Any = None
+        stage = Stage(program, roles, graph, walk, self.homes)
+        read = self._bytes(roles.rows, in_file=True)
+        written = self._bytes(program.stores, in_file=True)
+        degrees = WORD * len(roles.row_degrees)
+        staged = self._bytes((*roles.rows, *program.stores)) + degrees
+        tasks, arenas = row_tasks(extent), arenas_of(stage)
+        row = RowBytes(staged, read + degrees, written)
+        pages = row_spans(tasks, row, self.limits, arenas)
+        return stage, tasks, Spans(pages, arenas, stored=extent * row.read)
+
+    def _bytes(self, nodes: Iterable[Node], in_file: bool = False) -> int:
+        """Bytes per row that are staged, or lie in files."""
+        homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
+        return sum(h.row_bytes for h in homes if (h.in_file if in_file else not h.address))
+
+
+def told(step: Any) -> str:
+    """What a step is called in plans."""
+    if isinstance(step, ProductStep):
+        return "product"
+    if isinstance(step, LibraryCall):
+        return f"library call, {step.node.op.name}"
+    if step.program.relation is None:
+        return "rows without edges"
+    return f"walk, rows = {step.program.side}"
+
+
+@dataclass(frozen=True)
+class PlannedRows:
+    """Rows that are not there yet, or not to be looked at: plans ask for nothing but these."""
+
+    count: int
+    row_bytes: int
+    in_file: bool
+    address: int
+
+    @staticmethod
+    def like(rows: Rows) -> "PlannedRows":
+        """What plans ask of rows."""
+        return PlannedRows(rows.count, rows.row_bytes, rows.in_file, rows.address)
+
+    @staticmethod
+    def of(count: int, row_bytes: int, in_file: bool) -> "PlannedRows":
+        """Rows in a file, or one after the other in memory."""
+        return PlannedRows(count, row_bytes, in_file, 0 if in_file else 1)
+
+    def mapped(self) -> Any:
+        return replace(self, in_file=False, address=1)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run would do: `homes` has every array over entities of the executable's plan."""
+
+    executable: Executable
+    steps: Steps
+
+    @cached_property
+    def plan(self) -> PagePlan:
+        """The plan of pages.
+
+        Raises:
+            OutOfBudget: as the run would.
+        """
+        plan = PagePlan(self.steps.limits.nbytes)
+        for step in self.executable.steps:
+            plan.add(told(step), self._spans(step))
+        return plan
+
+    def _spans(self, step: Any) -> Spans:
+        if isinstance(step, ProductStep | LibraryCall):
+            limit = self.steps.limits
+            products = Products(self.steps.extents, {}, self.steps.homes, limit.nbytes,
+                                limit.threads, numpy_matmul, Arenas(_uncharged))  # fmt: skip
+            return products.of(step)
+        if step.program.relation is None:
+            return self.steps.rows(step.program)[2]
+        return self.steps.walk(step.program)[1]
+
+
+def _uncharged(nbytes: int) -> Any:
+    raise AssertionError("a forecast takes no memory")
