@@ -266,3 +266,30 @@ def test_winners_beside_other_reductions_of_the_walk(dtype):
         assert int((winners > 0).sum()) == occupied * 6
         wanted = per_node(torch.where(edge != 0, 1 / winners[dst], 0), src, num_src)
         torch.testing.assert_close(source.double(), wanted, rtol=4 * torch.finfo(dtype).eps, atol=0)
+
+
+NEGATIVE_ZEROS = {
+    "one axis": lambda s, d, e: s.x.sum(-1),
+    "two axes": lambda s, d, e: s.x[:, :, None].sum((1, 2)),
+    "kept": lambda s, d, e: s.x.sum(-1, keepdim=True)[:, 0],
+    "mean": lambda s, d, e: s.x.sum(-1) / s.x.shape[1],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, *DTYPES])
+@pytest.mark.parametrize("width", [1, 2, 3, 8])
+@pytest.mark.parametrize("name", NEGATIVE_ZEROS)
+def test_a_sum_of_negative_zeros_is_zero(name, width, dtype):
+    """As torch has it: atan2 of a zero vector's square is 0, not pi."""
+    summed = NEGATIVE_ZEROS[name]
+    copysign = torch.copysign
+
+    class Signs(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return copysign(torch.ones((), dtype=dtype), summed(src, dst, edge))
+
+    graph = tg.Graph.from_coo([0, 1, 1, 2, 0], [1, 0, 1, 1, 1], num_src=3, num_dst=2)
+    x = torch.full((3, width), -0.0, dtype=dtype)
+    expected = torch.tensor([1.0, 4.0], dtype=dtype)
+    assert torch.equal(Signs()(graph=graph, src={"x": x}), expected)
+    assert torch.equal(torch.as_tensor(Signs().reference(graph=graph, src={"x": x})), expected)

@@ -268,12 +268,12 @@ class FeatureReduce(Op):
 
 @dataclass(frozen=True)
 class FeatureSum(FeatureReduce, name="feature_sum"):
-    """Sum over one feature axis."""
+    """Sum over one feature axis, added to 0: never -0."""
 
     combine = "add"
 
     def reference(self, x: np.ndarray) -> np.ndarray:
-        return x.sum(axis=self.axis + 1)
+        return x.sum(axis=self.axis + 1) + x.dtype.type(0)
 
     def vjp(self, ct, out, x):
         return (self._expand(ct, x.type),)

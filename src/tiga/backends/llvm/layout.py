@@ -196,11 +196,19 @@ def evaluate_op(layout: Layout, node: Node, args: Sequence[Any]) -> Any:
     if hasattr(op, "combine"):
         (child,) = node.inputs
         step = _rounded(getattr(ARITHMETIC, op.combine), node)
-        return layout.reduce_axis(args[0], child.type.shape, op.axis, step)
+        total = layout.reduce_axis(args[0], child.type.shape, op.axis, step)
+        return _from_zero(total) if op.combine == "add" else total
     assert hasattr(op, "lanes"), f"{op} does not stay within an entity"
     shapes = [n.type.shape for n in node.inputs]
     lanes = op.lanes(shapes) if op.arity is None else op.lanes(shapes[0])
     return layout.move(node.type, lanes, args)
+
+
+def _from_zero(total: Any) -> Any:
+    """A sum with 0 added: one of -0 alone is 0."""
+    if isinstance(total, tuple):
+        return tuple(map(_from_zero, total))
+    return ARITHMETIC.add(total, ARITHMETIC.constant(0, total))
 
 
 def _rounded(combine: Combine, node: Node) -> Combine:

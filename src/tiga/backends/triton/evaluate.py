@@ -127,6 +127,8 @@ class Evaluator:
             text = self._halve(block, value, axis + 2)
         else:
             text = _reduced(node.op.combine, value, axis + 2)
+        if node.op.combine == "add" and value.dtype.is_float:
+            text = f"({text} + 0.0)"  # a sum of -0 alone is 0
         return Value(round_to(Term(text, value.dtype), node.type.dtype), result)
 
     def _fill_padding(self, node: Node, value: Value, axis: int, rank: int, n: int) -> Value:

@@ -62,7 +62,10 @@ def _sum(
 ) -> Node:
     out = _target(x, dtype)
     axes = feature_axes(call, x, dim)
-    return p.cast(fold_axes(to_dtype(x, out.compute), axes, feature_sum, keepdim), out)
+    total = fold_axes(to_dtype(x, out.compute), axes, feature_sum, keepdim)
+    if _extent(x, axes) == 1:  # nothing is summed, but torch starts from 0 all the same
+        total = p.add(total, zeros_like(total))
+    return p.cast(total, out)
 
 
 def mean_over(x: Node, axes: Sequence[int], keep: bool = False) -> Node:
