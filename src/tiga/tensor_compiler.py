@@ -13,12 +13,15 @@ from tiga.backends.llvm.dense_run import Bound, Template, bind, run_kernel, temp
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
+from tiga.ops.dense import Deferred
 from tiga.passes.tensor_axes import split_runs
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
 from tiga.trace.node import Node
 from tiga.trace.program import Program
+
+Body = Callable[..., np.ndarray]
 
 STAGES = ("gf_tensor", "loops", "llvm")
 
@@ -98,9 +101,9 @@ class TensorExecutable:
         assert len(self.templates) == len(self.kernels)
         return (perf_counter() - start) * 1e3
 
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs for given inputs."""
-        return self._wiring.run(arrays)
+    def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
+        """The outputs for given inputs, and bodies of the calls that were deferred."""
+        return self._wiring.run(arrays, bodies)
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -162,12 +165,14 @@ class Wiring:
         rest = (*constants.values(), *(None,) * computed)
         return Wiring(tuple(wires), tuple(place[n] for n in program.outputs), rest)
 
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs for given inputs."""
+    def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
+        """See `TensorExecutable.run`."""
         values: list[Any] = [*arrays, *self.rest]
         for wire in self.wires:
             given = [values[i] for i in wire.reads]
-            if isinstance(wire.work, Node):
+            if isinstance(wire.work, Node) and isinstance(wire.work.op, Deferred):
+                values[wire.writes[0]] = bodies[wire.work.op.number](*given)
+            elif isinstance(wire.work, Node):
                 values[wire.writes[0]] = call_library(wire.work, given)
             else:
                 for place, array in zip(wire.writes, run_kernel(wire.work, given), strict=True):

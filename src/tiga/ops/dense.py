@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tiga.ops.base import Op, Pointwise
 from tiga.trace.node import Node
+from tiga.types import Type
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,21 @@ class Dense(Op):
         # Indexing would make numpy's scalars, whose memory is a copy, of arrays without axes.
         plain = [array.reshape(array.shape[1:]) for array in arrays]
         return np.asarray(self.compute(*plain))[None]
+
+
+@dataclass(frozen=True)
+class Deferred(Dense):
+    """A call whose body each run is given, by its number: programs that differ in nothing but what
+    the call works on, such as which graph, are one. `called` tells what it computes."""
+
+    name: ClassVar[str] = "graph_call"
+    widens = False
+    called: Any
+    number: int
+    of: Type
+
+    def infer(self, *types: Type) -> Type:
+        return self.of
 
 
 @dataclass(frozen=True)

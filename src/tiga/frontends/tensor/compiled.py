@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiga.frontends.tensor.program import program_of
-from tiga.frontends.tensor.recipe import Recipe, structure
+from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
 
@@ -55,20 +55,32 @@ class Run(NamedTuple):
 
 
 def _entry(
-    roots: Sequence[Node], key: Any, order: list[Node], native: bool, relaxed: bool
-) -> Entry:
-    bundle = program_of(roots)
+    roots: Sequence[Node], key: Any, order: list[Node], calls: Sequence[int], native: bool,
+    relaxed: bool,
+) -> Entry:  # fmt: skip
+    # A call belongs to its graph, which no cache may keep alive: the program defers it.
+    deferred = {id(order[place]): order[place].op.deferred(n) for n, place in enumerate(calls)}
+    bundle = program_of(roots, instead=deferred)
     place = {id(node): i for i, node in enumerate(order)}
     inputs = tuple(place[id(leaf)] for leaf in bundle.leaves)
-    # A call over a graph belongs to that graph, which no cache may keep alive.
-    lasting = all(node.op.name != "graph_call" for node in order)
-    compile_ = compile_tensors if lasting else compile_tensors.__wrapped__
-    entry = Entry(compile_(bundle.program, native, relaxed), inputs)
-    if lasting:
-        CACHE[key] = entry
+    entry = Entry(compile_tensors(bundle.program, native, relaxed), inputs)
+    CACHE[key] = entry
     if len(CACHE) > MOST_ENTRIES:
         del CACHE[next(iter(CACHE))]
     return entry
+
+
+def _calls(roots: Sequence[Node], order: Sequence[Node]) -> list[int]:
+    """The places of calls on graphs that have no value yet; those of roots are made in any case."""
+    found = [place for place, node in enumerate(order) if node.op.name == "graph_call"]
+    tops = {id(root) for root in roots} if found else ()
+    return [i for i in found if id(order[i]) in tops or getattr(order[i], "cell", None) is None]
+
+
+def _anywhere(parts: Structure) -> Structure:
+    """A structure that does not tell which graphs are called on."""
+    called = [getattr(part, "name", None) == "graph_call" for part in parts]
+    return tuple([p.form if c else p for p, c in zip(parts, called, strict=True)])
 
 
 def run_compiled(
@@ -77,16 +89,17 @@ def run_compiled(
     """Values of `roots`, and how they were computed."""
     start = perf_counter()
     shape, order = structure(roots)
-    key = (shape, native, relaxed)
+    calls = _calls(roots, order)
+    key = (_anywhere(shape) if calls else shape, native, relaxed)
     entry = CACHE.get(key)
     hit = entry is not None
     if entry is None:
-        entry = _entry(roots, key, order, native, relaxed)
+        entry = _entry(roots, key, order, calls, native, relaxed)
     executable = entry.executable
     given = [order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
     compile_ms = 0.0 if executable.is_compiled else executable.compile()
     launched = perf_counter()
-    arrays = executable.run(given)
+    arrays = executable.run(given, [order[i].op.compute for i in calls])
     done = perf_counter()
     recipe = Recipe(len(roots), shape, order)
     how = Run(recipe, executable, hit, relaxed, compile_ms, done - launched, done - start)

@@ -10,7 +10,7 @@ import numpy as np
 from tiga.backends.llvm.binding import BoundPlan
 from tiga.backends.llvm.library import numpy_matmul
 from tiga.compiler import executable
-from tiga.ops.dense import Dense
+from tiga.ops.dense import Deferred, Dense
 from tiga.passes.differentiate import RULES
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
@@ -195,6 +195,15 @@ class GraphCall(Dense):
 
     def infer(self, *types: Type) -> Type:
         return self.walk.launch.type_of(self.index, self.walk.topology)
+
+    @property
+    def form(self) -> tuple[Launch, int]:
+        """What is computed, whatever the graph."""
+        return self.walk.launch, self.index
+
+    def deferred(self, number: int) -> Deferred:
+        """The same on a graph that each run is given."""
+        return Deferred(self.form, number, self.infer())
 
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
         return self.walk.output(self.index, arrays)

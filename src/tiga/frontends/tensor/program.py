@@ -1,13 +1,15 @@
 """Programs of expressions: equal parts shared, values in memory as inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from tiga import knobs
 from tiga.frontends.tensor.lazy import LazyNode, Leaf
+from tiga.ops.base import Op
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import Constant, Input
 from tiga.ops.tensor_reduce import Sum, kept_shape
@@ -30,13 +32,20 @@ class Bundle:
         return [leaf.cell.array for leaf in self.leaves]  # type: ignore[union-attr]
 
 
-def program_of(roots: Sequence[Node], cut: bool = True) -> Bundle:
+def program_of(
+    roots: Sequence[Node], cut: bool = True, instead: Mapping[int, Op] = MappingProxyType({})
+) -> Bundle:
     """The program of expressions. Values that are in memory are its inputs (but for `cut=False`,
-    where only given ones are); the roots are computed in any case."""
+    where only given ones are); the roots are computed in any case. Nodes whose ids are in `instead`
+    have other ops in the program."""
     done: dict[int, Node] = {}
     leaves: list[LazyNode] = []
     tops = {id(root) for root in roots}
     for node in _order(roots, tops, cut):
+        if id(node) in instead:
+            op = instead[id(node)]
+            done[id(node)] = op(*(done[id(child)] for child in node.inputs), where=node.where)
+            continue
         done[id(node)] = _rebuilt(node, done, leaves, id(node) in tops, cut)
     outputs = tuple(done[id(root)] for root in roots)
     inputs = tuple(done[id(leaf)] for leaf in leaves)
