@@ -10,10 +10,11 @@ pytest.importorskip("torch")
 from tests.gpu import harness, programs
 from tests.gpu.harness import DST, RELATION, SRC
 from tiga.ops.align import expand_to
+from tiga.ops.contract import contract
 from tiga.ops.feature import feature_sum, reshape
 from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input, constant
-from tiga.ops.message import gather
+from tiga.ops.message import gather, reduce_all, spread, sum_to
 from tiga.ops.pointwise import add, mul
 from tiga.reducers import Messages
 from tiga.reducers.fold import Fold, scanned
@@ -72,14 +73,14 @@ REDUCERS: dict[str, tuple[Callable, tuple[float, ...], bool]] = {
 }
 
 
-def fold(name: str, types: list[Type]) -> Fold:
-    combine, identity, associative = REDUCERS[name]
+def fold(name: str, types: list[Type], associative: bool | None = None, space=DST) -> Fold:
+    combine, identity, claimed = REDUCERS[name]
     left, right = (
-        [Input(f"{side}{i}", t.with_space(DST))() for i, t in enumerate(types)] for side in "lr"
+        [Input(f"{side}{i}", t.with_space(space))() for i, t in enumerate(types)] for side in "lr"
     )
     program = Program((*left, *right), tuple(combine(left, right)))
     start = tuple(constant(v, t.with_space(GLOBAL)) for v, t in zip(identity, types, strict=True))
-    return Fold(program, start, associative=associative)
+    return Fold(program, start, associative=claimed if associative is None else associative)
 
 
 def message(x: Node, y: Node, w: Node, factor: float) -> Node:
@@ -121,6 +122,59 @@ def test_values_and_gradients(rng, name, shape, masked, graph):
     made, where = case(name, shape, float64, masked), GRAPHS[graph]
     arrays = harness.fields(rng, where, made.program.inputs)
     harness.check(made.program, arrays, where, made.wanted, order=1)
+
+
+def test_a_join_that_reads_a_number(rng):
+    """Long rows in chunks: the product of all messages, each with a number between."""
+    of = Type(float64, (), DST)
+    left, right, between = (Input(n, of)() for n in ("left", "right", "between"))
+    x, w = Input("x", Type(float64, (), SRC))(), Input("w", Type(float64, (), EDGE))()
+    one, g = (Input(n, Type(float64, (), GLOBAL))() for n in ("one", "g"))
+    body = Program((left, right, between), (mul(mul(left, between), right),))
+    rule = Fold(body, (one,), (g,), associative=True)
+    sent = mul(tanh(gather(RELATION, "src", x)), w)
+    near = add(mul(sent, constant(0.01, sent.type)), spread(one, EDGE))
+    (state,) = scanned(Messages(RELATION, (near,)), rule, [0])
+    where, program = GRAPHS["long"], Program((x, w, one, g), (state,))
+    arrays = harness.fields(rng, where, program.inputs)
+    arrays[2:] = np.array(0.8), np.array(1.25)
+    harness.check(program, arrays, where, (0, 1, 3), order=1)
+
+
+@pytest.mark.parametrize("associative", [False, True])
+def test_sums_around_a_fold(rng, associative):
+    """A fold that reads a sum of its row, a sum that reads the fold, and a total of both."""
+    x, w = Input("x", Type(float64, (), SRC))(), Input("w", Type(float64, (), EDGE))()
+    sent = mul(tanh(gather(RELATION, "src", x)), w)
+    near = tanh(gather(RELATION, "dst", sum_to(RELATION, "dst", sent)))
+    rule = fold("affine", [sent.type] * 2, associative)
+    states = scanned(Messages(RELATION, (tanh(mul(near, w)), sent)), rule, [0, 1])
+    after = tanh(gather(RELATION, "dst", states[1]))
+    again = sum_to(RELATION, "dst", mul(after, tanh(sent)))
+    where, program = GRAPHS["long"], Program((x, w), (again, reduce_all(tanh(states[0]))))
+    arrays = harness.fields(rng, where, program.inputs)
+    harness.check(program, arrays, where, (0, 1), order=1)
+
+
+def test_weights_within_a_fold(rng):
+    """The gradient of a matrix is a sum of outer products over edges, in the walk of the fold."""
+    x = Input("x", Type(float64, (5,), SRC))()
+    matrix = Input("matrix", Type(float64, (5, 3), GLOBAL))()
+    sent = tanh(contract(tanh(gather(RELATION, "src", x)), matrix))
+    (state,) = scanned(Messages(RELATION, (sent,)), fold("bounded", [sent.type]), [0])
+    where, program = GRAPHS["short"], Program((x, matrix), (state,))
+    arrays = harness.fields(rng, where, program.inputs)
+    harness.check(program, arrays, where, (0, 1), order=1)
+
+
+def test_folds_over_the_edges_of_sources(rng):
+    y, w = Input("y", Type(float64, (3,), DST))(), Input("w", Type(float64, (), EDGE))()
+    sent = mul(tanh(gather(RELATION, "dst", y)), expand_to(w, (3,), EDGE))
+    rule = fold("affine", [sent.type] * 2, space=SRC)
+    states = scanned(Messages(RELATION, (tanh(sent), sent), side="src"), rule, [0, 1])
+    where, program = GRAPHS["short"], Program((y, w), (states[1],))
+    arrays = harness.fields(rng, where, program.inputs)
+    harness.check(program, arrays, where, (0, 1), order=1)
 
 
 @pytest.mark.parametrize("name", ["decay", "affine", "matrices"])

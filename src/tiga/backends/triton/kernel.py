@@ -10,7 +10,6 @@ from tiga.backends.triton.evaluate import Evaluator
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loop import EdgeLoop, across, combined, over_edges
 from tiga.backends.triton.online import OnlineLoop, recognise
-from tiga.backends.triton.scans import ScanEdgeLoop
 from tiga.backends.triton.scope import Entity, KernelScope, RowScope
 from tiga.backends.triton.writer import KernelSource, Value, Writer, pointer_type
 from tiga.passes.rows import RowProgram
@@ -38,17 +37,27 @@ class Kernels:
     def rows(self, name: str, mixed: bool) -> KernelSource:
         """Every phase of whole rows. If `mixed`, the first items are chunks of split rows, whose
         states are stored instead."""
-        return Kernel(self, name, self.tile).rows(mixed)
+        return self._kernel(name, self.tile).rows(mixed)
 
     def chunks(self, name: str, phase: int) -> KernelSource:
         """One phase of the chunks of split rows."""
-        return Kernel(self, name, self.tile).chunks(phase)
+        return self._kernel(name, self.tile).chunks(phase)
 
     def combine(self, name: str, phase: int) -> KernelSource:
         """The states of split rows after one phase; after the last, what rows store."""
         tile = self.tile
         lanes = Tile(1, COMBINE_LANES, tile.warps, tile.whole, tile.window, tile.groups)
-        return Kernel(self, name, lanes).combine(phase)
+        return self._kernel(name, lanes).combine(phase)
+
+    def split(self, name: str, phase: int) -> list[tuple[str, KernelSource]]:
+        """The kernels of one phase of split rows, with what they are launched over."""
+        return [
+            ("chunks", self.chunks(f"{name}_chunks{phase}", phase)),
+            ("hubs", self.combine(f"{name}_combine{phase}", phase)),
+        ]
+
+    def _kernel(self, name: str, tile: Tile) -> "Kernel":
+        return Kernel(self, name, tile)
 
 
 @dataclass
@@ -75,7 +84,7 @@ class Kernel:
     def rows(self, mixed: bool) -> KernelSource:
         self._begin(self.program.totals, self.program.outer_sums)
         row = self._walked_row() if self.program.relation else self._plain_row()
-        self._phases(row, merge=not (mixed or self.program.scans))
+        self._phases(row, merge=not mixed)
         valid = "valid"
         if mixed:
             chunks = self.writer.frame_parameter("num_chunks")
@@ -101,6 +110,13 @@ class Kernel:
     def chunks(self, phase: int) -> KernelSource:
         here = self.program.phases[phase]
         self._begin((), here.outer_sums)
+        row = self._chunk_row(phase)
+        row.values.update(self._loop().run(here, row, self.totals))
+        self._store_states("chunk", self._item("valid"), row, phase + 1, phase)
+        return self._end()
+
+    def _chunk_row(self, phase: int) -> RowScope:
+        """The rows of chunks, with what their first phases left."""
         row = self._walked_row()
         if phase:
             hub_of = self.writer.parameter("chunk_hub", "chunk_hub", pointer_type(int64))
@@ -108,9 +124,7 @@ class Kernel:
                 f"hub = tl.load({hub_of} + item, mask=item < num_items, other=0)[:, None]"
             )
             self._restore(row, Entity("hub", None, (self.tile.rows, 1)), phase)
-        row.values.update(self._loop().run(here, row, self.totals))
-        self._store_states("chunk", self._item("valid"), row, phase + 1, phase)
-        return self._end()
+        return row
 
     def combine(self, phase: int) -> KernelSource:
         last = phase + 1 == len(self.program.phases)
@@ -176,8 +190,7 @@ class Kernel:
         return RowScope(self.scope, self.body, Entity("row", None, (1, 1)))
 
     def _loop(self) -> EdgeLoop:
-        kind = ScanEdgeLoop if self.program.scans else EdgeLoop
-        return kind(self.scope, self.body, self.kernels.index, self.kernels.wide)
+        return EdgeLoop(self.scope, self.body, self.kernels.index, self.kernels.wide)
 
     # states of split rows
 

@@ -14,6 +14,7 @@ from tiga.backends.triton.loaded import Kernel
 from tiga.backends.triton.scan_tiles import WholeRows, whole_rows
 from tiga.backends.triton.scans import KEPT
 from tiga.backends.triton.segments import joined, segments
+from tiga.backends.triton.split_scans import ScanKernels, splits, states_of
 from tiga.backends.triton.topology import NO_EDGES, Degrees, DeviceWalk, device_walk
 from tiga.backends.triton.totals import sum_pieces
 from tiga.backends.triton.writer import KernelSource
@@ -143,7 +144,8 @@ class RowStep:
     def sources(self, shape: Shape) -> list[tuple[str, KernelSource]]:
         """The kernels' texts in launch order, with what each is launched over."""
         index = int32 if shape.index_bits == 32 else int64
-        kernels = Kernels(self.program, shape.tile, index, shape.wide, self.ordered)
+        kind = ScanKernels if self.program.scans else Kernels
+        kernels = kind(self.program, shape.tile, index, shape.wide, self.ordered)
         name, phases = f"step{self.number}", len(self.program.phases)
         found = self._walks(kernels, name, phases, shape.has_chunks and phases > 0)
         totals = (*self.program.totals, *self.program.outer_sums)
@@ -158,15 +160,14 @@ class RowStep:
             return found + [("hubs", joined(kernels, f"{name}_joined"))] * has_chunks
         if not has_chunks:
             return [("items", kernels.rows(f"{name}_rows", mixed=False))]
-        if phases == 1:
+        if phases == 1 and not kernels.program.scans:
             return [
                 ("items", kernels.rows(f"{name}_rows", mixed=True)),
                 ("hubs", kernels.combine(f"{name}_combine", 0)),
             ]
         found = [("whole", kernels.rows(f"{name}_rows", mixed=False))]
         for phase in range(phases):
-            found.append(("chunks", kernels.chunks(f"{name}_chunks{phase}", phase)))
-            found.append(("hubs", kernels.combine(f"{name}_combine{phase}", phase)))
+            found += kernels.split(name, phase)
         return found
 
     def typical(self, mean_degree: int = 16, has_chunks: bool = True) -> Shape:
@@ -174,8 +175,7 @@ class RowStep:
         walks = self.program.relation is not None
         degree = padded(mean_degree)
         tile = self.choose(self.program, Degrees(degree, degree) if walks else NO_EDGES)
-        splits = walks and not self.program.scans
-        return Shape(tile, 32, False, splits and has_chunks)
+        return Shape(tile, 32, False, walks and has_chunks and splits(self.program))
 
     def variant(self, shape: Shape) -> tuple[tuple[str, Kernel], ...]:
         if shape not in self.kernels:
@@ -197,11 +197,11 @@ class Preparation:
     def plan(self) -> DeviceWalk | EdgeTiles | WholeRows | None:
         """How the walk is cut into what kernels are launched over."""
         program = self.step.program
-        if self.walk is None or not (program.scans or isinstance(self.tile, EdgeTile)):
+        if self.walk is None or (splits(program) and not isinstance(self.tile, EdgeTile)):
             return self.walk
         assert program.relation is not None
         topology = self.run.graphs[program.relation]
-        if program.scans:
+        if not splits(program):
             return whole_rows(topology, self.walk, program.side)
         return edge_tiles(topology, self.walk, program.side, self.tile.edges)
 
@@ -256,6 +256,9 @@ class Preparation:
         for node in (n for phase in program.phases for n in phase.reductions):
             found.append(states("chunk", node, plan.num_chunks))
             found += [states("hub", node, plan.num_hubs)] * (len(program.phases) > 1)
+        counts = {"hub": plan.num_hubs}
+        for kind, node in states_of(program):
+            found.append(states(kind, node, counts.get(kind, plan.num_chunks)))
         return found
 
     def _launch(

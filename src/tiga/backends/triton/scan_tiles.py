@@ -1,4 +1,4 @@
-"""The tile of a program with scans, and its rows: none is split, the longest come first."""
+"""The tile of a program with scans, and its rows where none is split: the longest come first."""
 
 from dataclasses import dataclass
 from math import prod
@@ -38,7 +38,8 @@ def scan_tile(program: RowProgram) -> Tile:
         Unfusable: a value is too wide for any tile.
     """
     known = facts(program)
-    steps = [n for scan in program.scans for n in scan.before.op.step.order]
+    ops = [scan.before.op for scan in program.scans]
+    steps = [n for op in ops for region in (op.step, op.join) for n in region.order]
     plain = [n for n in in_registers(program) if not isinstance(n.op, Scan)]
     nodes = [*plain, *steps]
     widest = max(prod(map(padded, n.type.shape)) for n in nodes)

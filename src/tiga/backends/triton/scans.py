@@ -4,7 +4,7 @@ Carries that a later loop reads (those of a reducer, in its derivatives) lie in 
 loops, by the position of the edge.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,9 +38,22 @@ def run_step(
     return known[step.outputs[0]]
 
 
+Start = Callable[[ScanLoop, RowScope], Value]
+"""What a carry is before the loop."""
+
+
+def initial(scan: ScanLoop, row: RowScope) -> Value:
+    """What a scan starts from at the end of a row."""
+    return row.value(scan.initial)
+
+
 @dataclass(frozen=True)
 class ScanEdgeLoop(EdgeLoop):
-    """Loops of a program with scans, from the first edge to the last or back."""
+    """Loops of a program with scans, from the first edge to the last or back. If it `keeps`,
+    carries that later loops read are stored."""
+
+    start: Start = initial
+    keeps: bool = True
 
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase, and the carries after its scans."""
@@ -53,13 +66,16 @@ class ScanEdgeLoop(EdgeLoop):
         self._carry(inner, edges, carries)
         # What a loop stores is read by others: no load may start ahead of its turn.
         self.body.nest("for start in tl.range(0, steps, num_stages=1):", inner)
-        if any(scan in self._kept for scan in phase.scans):
+        if any(map(self._stores, phase.scans)):
             self.body.add("tl.debug_barrier()")
         return {**states, **{scan.after: carry for scan, carry in carries.items()}}
 
     @cached_property
     def _kept(self) -> frozenset[ScanLoop]:
         return frozenset(kept_scans(self.program))
+
+    def _stores(self, scan: ScanLoop) -> bool:
+        return self.keeps and scan in self._kept
 
     @staticmethod
     def _one_edge(reverse: bool) -> Block:
@@ -74,16 +90,15 @@ class ScanEdgeLoop(EdgeLoop):
     def _started(self, scan: ScanLoop, row: RowScope) -> Value:
         """The name of a carry, which starts in the loop's surroundings."""
         type_ = scan.before.type
-        start = self.writer.full(
-            row.value(scan.initial), self.writer.dims(self.writer.tile.rows, 1, type_)
-        )
+        dims = self.writer.dims(self.writer.tile.rows, 1, type_)
+        start = self.writer.full(self.start(scan, row), dims)
         return self.writer.named(self.body, "carry", Value(typed(start.term), start.dims))
 
     def _carry(self, inner: Block, edges: EdgeScope, carries: Mapping[ScanLoop, Value]) -> None:
         """Keep the carries before the edge, and replace them by those after it."""
         following = []
         for scan, carry in carries.items():
-            if scan in self._kept:
+            if self._stores(scan):
                 self.scope.store(
                     inner, self._memory(scan), scan.before.type, carry.dtype, self._place, carry
                 )

@@ -1,0 +1,75 @@
+"""Kernels of folds in edge order without a GPU: interpreted, compiled to PTX, and their text."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+from tests.gpu import harness
+from tests.gpu.test_scans import CASES, case
+from tiga.backends.triton.compiled import compile_kernel
+from tiga.backends.triton.executable import Executable, compile_program
+from tiga.trace.derivatives import gradient, training
+from tiga.types import float32
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "triton" / "scans.py.txt"
+
+
+def walks(name, shape) -> tuple[Executable, Executable]:
+    """The forward and the backward pass."""
+    made = case(name, shape, float32)
+    full = training(made.program, made.wanted, harness.RULES)
+    back = gradient(full, made.wanted, [0], harness.RULES)
+    return compile_program(full), compile_program(back.program)
+
+
+def test_the_interpreter_agrees_with_the_oracle():
+    """Triton decides at its import whether it interprets: a process of its own."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    sample = "(masked and short and not 70) or (affine and all and long)"
+    command = [sys.executable, "-m", "pytest", "-q", "tests/gpu/test_scans.py", "-k", sample]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize(("name", "shape"), CASES, ids=repr)
+def test_kernels_compile_without_a_gpu(name, shape, capability):
+    for executable in walks(name, shape):
+        for source in executable.sources():
+            aligned = [p.type.startswith("*") for p in source.parameters]
+            ptx = compile_kernel(source, capability, aligned).asm["ptx"]
+            assert f".entry {source.name}" in ptx
+
+
+def test_a_later_loop_waits_for_what_an_earlier_one_keeps():
+    """Threads read carries that others have stored."""
+    forward, back = walks("decay", (3,))
+    assert "debug_barrier" not in forward.code()
+    before, _, after = back.code().partition("tl.debug_barrier()")
+    assert "tl.store(kept_scan_before" in before
+    assert "tl.load(kept_scan_before" in after
+
+
+def test_long_rows_of_a_reducer_that_joins_are_split():
+    (forward, back), (whole, _) = walks("affine", ()), walks("decay", ())
+    names = [source.name for source in forward.sources()]
+    assert names == ["step0_rows", "step0_scans0_0", "step0_joins0_0", "step0_combine0"]
+    assert [s.name for s in whole.sources()] == ["step0_rows"]
+    joins = [s.name for s in back.sources() if "joins" in s.name]
+    assert joins == ["step0_joins0_0", "step0_joins1_0"]
+
+
+def test_text_of_kernels():
+    """The text is what users read; a change must be meant (TIGA_GOLDEN_UPDATE=1 rewrites)."""
+    code = "\n\n".join(executable.code() for executable in walks("decay", (3,)))
+    code += "\n\n" + walks("affine", ())[0].code()
+    if os.environ.get("TIGA_GOLDEN_UPDATE"):
+        GOLDEN.write_text(code)
+    assert GOLDEN.read_text() == code
