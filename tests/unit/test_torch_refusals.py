@@ -125,6 +125,8 @@ def test_a_scalar_per_edge_needs_its_feature_axis():
         ({"src": {}, "ndata": {"x": field(4)}}, ValueError, "4 sources and 5 destinations"),
         ({"ndata": {"x": field(4)}}, TypeError, "`ndata` came with `src`"),
         ({"alpha": 1.0}, TypeError, "takes a parameter `alpha`"),
+        ({"edata": {"w": field(8)}}, TypeError, r"`edata`\. Did you mean `edge`\? Fields are"),
+        ({"nodata": {"x": field(4)}}, TypeError, r"Did you mean `ndata`\? .*`src=\{\.\.\.\}`"),
         ({"src": {"x": field(4, 2).to_sparse_csr()}}, TypeError, "dense"),
         ({"src": {"x": torch.empty(4, 2, device="meta")}}, NotImplementedError, "is on meta"),
     ],
@@ -142,6 +144,22 @@ def test_a_reducer_that_is_none(reducer):
     run = kernel(lambda s, d, e: s.x)
     run.reducer = reducer
     with pytest.raises(errors.InvalidType, match="must be a tiga reducer"):
+        run(graph=GRAPH, src={"x": field(4)})
+
+
+def test_the_name_of_a_parameter_is_suggested():
+    class Scaled(tg.MessagePassing):
+        def edge(self, src, dst, edge, temperature):
+            return src.x * temperature
+
+    with pytest.raises(errors.InvalidType, match=r"Did you mean `temperature`\?"):
+        Scaled()(graph=GRAPH, src={"x": field(4)}, temprature=2.0)
+
+
+@pytest.mark.parametrize("reducers", [(tg.sum(), tg.max()), [tg.sum()], {"total": tg.sum()}])
+def test_several_reducers_on_the_class_are_told_how(reducers):
+    run = kernel(lambda s, d, e: s.x, reducers)
+    with pytest.raises(errors.InvalidType, match=r"tg\.multi\(tg\.sum\(\), tg\.max\(\)\)"):
         run(graph=GRAPH, src={"x": field(4)})
 
 

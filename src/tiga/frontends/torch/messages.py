@@ -66,6 +66,11 @@ def require_reducer(reducer: Any) -> Reducer:
     if isinstance(reducer, Reducer):
         return reducer
     hint = " Call it: `reducer = tg.sum()`." if callable(reducer) else ""
+    if isinstance(reducer, (tuple, list, dict)):
+        hint = (
+            " Several reducers of one message are `tg.multi(tg.sum(), tg.max())`; for a message "
+            "each, call them in `edge`: `return tg.sum()(a), tg.max()(b)`."
+        )
     raise InvalidType(f"`reducer` must be a tiga reducer such as tg.sum(); got {reducer!r}.{hint}")
 
 

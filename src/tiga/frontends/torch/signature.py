@@ -1,12 +1,20 @@
 """How the functions of a kernel can be called."""
 
+import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MethodType
 from typing import Any
 
 from tiga.errors import InvalidType
 from tiga.frontends.torch.where import line_of
+
+FIELDS = ("graph", "src", "dst", "edge", "ndata")
+"""The keywords of a call that are no parameters."""
+
+_ELSEWHERE = {"edata": "edge", "edge_attr": "edge", "srcdata": "src", "dstdata": "dst",
+              "edge_index": "graph", "g": "graph"}  # fmt: skip
+"""What other libraries call these."""
 
 _DECLARED = {
     "edge": ("def edge(self, src, dst, edge)", ("src", "dst", "edge")),
@@ -28,6 +36,15 @@ def accepts(function: Any, name: str) -> bool:
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
+def _nearest(name: str, functions: Iterable[Any]) -> str:
+    """The keyword of a call that was likely meant, as a question."""
+    parameters = {p for function in functions for p in inspect.signature(function).parameters}
+    ends = {end for _, names in _DECLARED.values() for end in names} | {"self"}
+    known = [*FIELDS, *sorted(parameters - ends)]
+    found = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, known, 1)
+    return f" Did you mean `{found[0]}`?" if found else ""
+
+
 def check_parameters(kernel: Any, params: Mapping[str, Any]) -> None:
     """Refuse parameters that neither function takes, and functions that a call cannot reach.
 
@@ -39,8 +56,10 @@ def check_parameters(kernel: Any, params: Mapping[str, Any]) -> None:
     for name in params:
         if not any(accepts(function, name) for function in functions.values()):
             raise InvalidType(
-                f"{kind}: neither `edge` nor `node` takes a parameter `{name}`. Leave it out, or "
-                f"add it to the parameters of one of them."
+                f"{kind}: neither `edge` nor `node` takes a parameter `{name}`."
+                f"{_nearest(name, functions.values())} Fields are passed by where they are, "
+                f"`src={{...}}`, `dst={{...}}`, `edge={{...}}`, or `ndata={{...}}` for both ends; "
+                f"any other keyword must be a parameter of `edge` or `node`."
             )
     for name, function in functions.items():
         declaration, ends = _DECLARED[name]
