@@ -31,8 +31,9 @@ def walks(name, shape) -> tuple[Executable, Executable]:
 def test_the_interpreter_agrees_with_the_oracle():
     """Triton decides at its import whether it interprets: a process of its own."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    sample = "(masked and short and not 70) or (affine and all and long)"
-    command = [sys.executable, "-m", "pytest", "-q", "tests/gpu/test_scans.py", "-k", sample]
+    sample = "(masked and short and not 70) or (affine and all and long) or two_derivatives"
+    files = [f"tests/gpu/{name}.py" for name in ("test_scans", "test_own_reducers")]
+    command = [sys.executable, "-m", "pytest", "-q", *files, "-k", sample]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
