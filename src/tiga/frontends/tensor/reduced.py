@@ -16,7 +16,7 @@ from tiga.ops.align import align, expand_to
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import stop_gradient
 from tiga.ops.pointwise import logical_and, where
-from tiga.reducers import Bound, CustomReducer, Messages, Multi, Reducer
+from tiga.reducers import Bound, CustomReducer, Max, Mean, Messages, Min, Multi, Reducer, Sum
 from tiga.trace.node import Node, rewrite
 from tiga.types import Relation, bool_
 
@@ -43,6 +43,10 @@ class Sent:
         return how, len(self.messages), len(self.keeps)
 
 
+_PLAIN = (Sum, Mean, Max, Min)
+"""Reducers that take one message as it is."""
+
+
 def address(reducer: Any, sent: Any) -> Any:
     """What `edge` returned, with the reducer of every message: a tree of `Sent`.
 
@@ -60,6 +64,8 @@ def address(reducer: Any, sent: Any) -> Any:
 
 
 def _sent(reducer: Reducer, leaf: Any) -> Any:
+    if leaf.__class__ is Tensor and reducer.__class__ in _PLAIN:
+        return Sent(reducer, (leaf,), ())
     keeps: list[Any] = []
     while isinstance(leaf, Masked):
         keeps.append(leaf.keep)
