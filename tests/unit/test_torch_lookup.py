@@ -185,21 +185,94 @@ def test_a_computed_index_out_of_range_gives_nan():
     assert all(map(math.isnan, y[1:].flatten().tolist()))
 
 
-def test_large_tables_train_on_the_bounded_path():
-    class Kernel(tg.MessagePassing):
-        table = torch.randn(3000, 40, requires_grad=True)
+class Large(tg.MessagePassing):
+    """Messages scaled by two rows of a table of which no task has a copy, and by a small one."""
 
-        def edge(self, src, dst, edge):
-            return self.table[edge.kind] * src.x
+    def __init__(self):
+        super().__init__()
+        self.table = torch.randn(3000, 40, dtype=torch.float64, generator=GENERATOR)
+        self.small = torch.randn(V, 40, dtype=torch.float64, generator=GENERATOR)
+        self.table.requires_grad_()
+        self.small.requires_grad_()
 
-    kernel, x = Kernel(), features(40, dtype=torch.float32)
-    with torch.no_grad():
-        kernel(graph=GRAPH, ndata={"x": x}, edge={"kind": KIND * 400})
+    def edge(self, src, dst, edge):
+        return torch.sin(self.table[edge.kind]) * src.x * self.small[edge.of] * self.table[dst.z]
+
+
+def large_case(src, dst, nodes):
+    """A call of `Large`, its result by torch, and what both are differentiated by."""
+    graph = tg.Graph.from_coo(src, dst, num_src=nodes, num_dst=nodes)
+    kernel = Large()
+    kind = torch.randint(0, 3000, (len(src),), generator=GENERATOR)
+    z = torch.randint(0, 3000, (nodes,), generator=GENERATOR)
+    of = kind % V
+    x = torch.randn(nodes, 40, dtype=torch.float64, generator=GENERATOR).requires_grad_()
+
+    def ours():
+        return kernel(graph=graph, ndata={"x": x, "z": z}, edge={"kind": kind, "of": of})
+
+    def theirs():
+        table, small = kernel.table, kernel.small
+        sent = torch.sin(table[kind]) * x[src] * small[of] * table[z[dst]]
+        return x.new_zeros(nodes, 40).index_add(0, dst, sent)
+
+    return kernel, ours, theirs, (x, kernel.table, kernel.small)
+
+
+HUBS = {"one": [9000], "two": [5000, 13000], "least": [4097]}
+"""Edges of rows that are split; chunks of these are fewer and more than the groups of pieces."""
+
+
+def hub_edges(degrees):
+    dst = torch.cat([torch.full((n,), i + 2) for i, n in enumerate(degrees)])
+    dst = torch.cat([dst, torch.randint(0, N, (400,), generator=GENERATOR)])
+    return torch.randint(0, N, (len(dst),), generator=GENERATOR), dst
+
+
+def test_large_tables_have_derivatives_of_second_order():
+    kernel, ours, theirs, wrt = large_case(SRC, DST, N)
+    agree(ours(), theirs(), wrt)
     assert not kernel.diagnostics
-    got = kernel(graph=GRAPH, ndata={"x": x}, edge={"kind": KIND * 400})
-    want = summed(Kernel.table[KIND * 400] * x[SRC])
-    torch.testing.assert_close(got, want)
-    torch.testing.assert_close(
-        torch.autograd.grad(got.sum(), Kernel.table), torch.autograd.grad(want.sum(), Kernel.table)
+
+
+@pytest.mark.parametrize("name", HUBS)
+def test_large_tables_read_by_rows_that_are_split(name):
+    kernel, ours, theirs, wrt = large_case(*hub_edges(HUBS[name]), N)
+    agree(ours(), theirs(), wrt)
+    assert not kernel.diagnostics
+
+
+def test_gradients_of_large_tables_are_the_same_for_every_number_of_threads():
+    src, dst = hub_edges([9000])
+    more = torch.randint(0, 3000, (2, 30000), generator=GENERATOR)
+    _, ours, _, wrt = large_case(torch.cat([src, more[0]]), torch.cat([dst, more[1]]), 3000)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(torch.autograd.grad(ours().square().sum(), wrt))
+    finally:
+        torch.set_num_threads(before)
+    assert all(
+        torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True)
     )
-    assert "table of 120000 elements" in kernel.explain()
+
+
+def test_a_large_table_passes_gradgradcheck():
+    class Kernel(tg.MessagePassing):
+        def edge(self, src, dst, edge, table):
+            return torch.tanh(table[edge.kind]) * src.x
+
+    graph = tg.Graph.from_coo([0, 1, 1, 2], [0, 0, 1, 1], num_src=3, num_dst=2)
+    kind = torch.tensor([1, 32767, 1, 5])
+    few = torch.randn(4, 2, dtype=torch.float64, generator=GENERATOR).requires_grad_()
+    x = torch.randn(3, 2, dtype=torch.float64, generator=GENERATOR).requires_grad_()
+
+    def run(few, x):
+        table = torch.zeros(32768 + 1, 2, dtype=torch.float64).index_copy(
+            0, torch.tensor([1, 5, 32767, 32768]), few
+        )
+        return Kernel()(graph=graph, src={"x": x}, edge={"kind": kind}, table=table)
+
+    assert torch.autograd.gradcheck(run, (few, x))
+    assert torch.autograd.gradgradcheck(run, (few, x))

@@ -30,9 +30,6 @@ EDGE_SUMS = ("outer_sum", "index_sum")
 TABLES = {"contract": 1, "lookup": 0}
 """Ops that read a global array as they go, and which operand it is."""
 
-LARGEST_SUM = 1 << 16
-"""Elements of a sum over edges: each task has a piece of its own."""
-
 IN_REGISTERS = 64
 """Global values of more elements are not rearranged in registers but by a library call."""
 
@@ -285,9 +282,6 @@ class Former:
             self.phase[node] = FREE
 
     def _place_edge_sum(self, node: Node) -> None:
-        if node.op.name == "index_sum" and node.type.size > LARGEST_SUM:
-            place = f" ({node.where})" if node.where else ""
-            raise Unfusable(f"the gradient of a table of {node.type.size} elements{place}")
         index, phase = self._place_edge_values(node.inputs)
         self.drafts[index].phase(phase).outer_sums.append(node)
         self.home[node], self.phase[node] = index, FREE

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from tiga.errors import Unfusable
 from tiga.ops.scan import ScanAfter, ScanBefore
 from tiga.trace.node import Node
 from tiga.types import Relation, Space
+
+LARGEST_PIECE = 1 << 16
+"""Elements of a sum over edges of which each task may have a piece of its own."""
 
 ROW_RESULTS = ("reduce", "scan_after")
 """Ops whose results a loop over a row's edges leaves at the row."""
@@ -110,6 +114,21 @@ class RowProgram:
     def outer_sums(self) -> tuple[Node, ...]:
         """The `outer_sum` nodes of all phases."""
         return tuple(node for phase in self.phases for node in phase.outer_sums)
+
+    @cached_property
+    def large_sums(self) -> frozenset[Node]:
+        """Those of `outer_sums` that are the gradients of tables too large for many pieces."""
+        return frozenset(
+            node
+            for node in self.outer_sums
+            if node.op.name == "index_sum" and node.type.size > LARGEST_PIECE
+        )
+
+    def refuse_large_sums(self, where: str) -> None:
+        """Raise Unfusable for the gradient of a large table."""
+        for node in self.large_sums:
+            place = f" ({node.where})" if node.where else ""
+            raise Unfusable(f"the gradient of a table of {node.type.size} elements {where}{place}")
 
     @cached_property
     def scatters(self) -> tuple[Node, ...]:

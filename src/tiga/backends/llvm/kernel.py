@@ -1,7 +1,7 @@
 """Kernels of one row program: the walk over tasks of rows, and the pieces for split rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -15,7 +15,7 @@ from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
 from tiga.backends.llvm.products import add_pieces, make_accumulator
 from tiga.backends.llvm.scans import declare_allocator, keep_carries
-from tiga.backends.llvm.scatters import combine_groups, tasks_of
+from tiga.backends.llvm.scatters import SCATTER_GROUPS, combine_groups, tasks_of
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.split_scans import SplitScans, chunk_edges, hub_chunks
@@ -66,7 +66,7 @@ class Kernels:
             yield from SplitScans(self, number).emitters()
         if phase.carries_only:
             return
-        if phase.scatters:
+        if phase.scatters or self.program.large_sums.intersection(phase.outer_sums):
             yield f"groups{number}", partial(self._chunk_group, phase=number)
         else:
             yield f"chunks{number}", partial(self._chunk, phase=number)
@@ -163,7 +163,8 @@ class Kernels:
 
         def window(scope: KernelScope) -> None:
             totals = self._zero_totals(scope)
-            with self._task_state(table, task, scattered) as state:
+            pieces = dict.fromkeys(self.program.outer_sums, task)
+            with self._task_state(table, pieces, scattered) as state:
                 totals = loop(
                     first, last, 1, totals, lambda r, t: self._row(table, scope, state, r, t)
                 )
@@ -209,19 +210,17 @@ class Kernels:
 
     @contextmanager
     def _task_state(
-        self,
-        table: SlotTable,
-        piece: ir.Value,
-        scattered: ir.Value | None = None,
-        outer_sums: Sequence[Node] | None = None,
+        self, table: SlotTable, pieces: Mapping[Node, ir.Value], scattered: ir.Value | None = None
     ) -> Iterator[TaskState]:
-        """What lasts over the rows of a task; outer products go to one piece of their totals."""
+        """What lasts over the rows of a task; sums over edges go to these pieces of their totals,
+        of which large ones are cleared when they are allocated."""
         sums = {
             node: make_accumulator(node, table.state("partial", node), piece, table.allocate)
-            for node in (self.program.outer_sums if outer_sums is None else outer_sums)
+            for node, piece in pieces.items()
         }
-        for one in sums.values():
-            one.begin()
+        for node, one in sums.items():
+            if node not in self.program.large_sums:
+                one.begin()
         with keep_carries(self.program, table.number("max_degree")) as kept:
             yield TaskState(sums, kept, scattered)
         for one in sums.values():
@@ -293,8 +292,10 @@ class Kernels:
 
         if self.program.totals:
             self._windows(table, window)
-        pieces = arith.addi(table.number("num_tasks"), table.number("num_chunks"))
+        tasks, chunks = table.number("num_tasks"), table.number("num_chunks")
+        few = i64(SCATTER_GROUPS if self.hub_degree else 0)
         for node in self.program.outer_sums:
+            pieces = arith.addi(tasks, few if node in self.program.large_sums else chunks)
             add_pieces(table.state("partial", node), pieces, table.array(node))
 
     def _fold(
@@ -332,18 +333,17 @@ class Kernels:
         return values
 
     def _chunk_group(self, table: SlotTable, group: ir.Value, phase: int) -> None:
-        """The chunks of a group, whose scattered sums are its own."""
-        first = arith.muli(group, table.number("num_others"))
+        """The chunks of a group, whose scattered and large sums are its own."""
         low, high = tasks_of(group, table.number("num_chunks"))
 
         def chunk(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            self._chunk(table, position, phase, first)
+            self._chunk(table, position, phase, group)
             return carried
 
         loop(low, high, 1, [], chunk)
 
     def _chunk(
-        self, table: SlotTable, chunk: ir.Value, phase: int, scattered: ir.Value | None = None
+        self, table: SlotTable, chunk: ir.Value, phase: int, group: ir.Value | None = None
     ) -> None:
         """One phase over one chunk of a split row; its states are stored by chunk."""
         row = load_word(table.pointer("chunk_row"), chunk)
@@ -353,9 +353,8 @@ class Kernels:
 
         def window(scope: KernelScope) -> None:
             values = self.restore(table, scope, row, hub, phase)
-            piece = arith.addi(table.number("num_tasks"), chunk)
             starts = scans.carries(table, scope, done.scans, chunk)
-            with self._task_state(table, piece, scattered, done.outer_sums) as state:
+            with self._chunk_state(table, chunk, group, done.outer_sums) as state:
                 scans.replay(table, values, state, chunk)
                 self._run_phase(table, done, state, values, low, high, starts)
             for node in done.reductions:
@@ -363,6 +362,16 @@ class Kernels:
                 self.store(states, scope, node, chunk, values.value(node))
 
         self._windows(table, window)
+
+    def _chunk_state(
+        self, table: SlotTable, chunk: ir.Value, group: ir.Value | None, sums: Sequence[Node]
+    ) -> AbstractContextManager[TaskState]:
+        """As of a task: a chunk has pieces of its own, of large sums those of its group."""
+        tasks, large = table.number("num_tasks"), self.program.large_sums
+        if group is None:
+            return self._task_state(table, dict.fromkeys(sums, arith.addi(tasks, chunk)))
+        pieces = {n: arith.addi(tasks, group if n in large else chunk) for n in sums}
+        return self._task_state(table, pieces, arith.muli(group, table.number("num_others")))
 
     def _combine(self, table: SlotTable, hub: ir.Value, phase: Phase) -> None:
         """The states of a split row's chunks combined in their order."""

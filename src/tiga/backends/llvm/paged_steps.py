@@ -40,6 +40,7 @@ class Steps:
             OutOfBudget: a page, or the sums at the other ends, do not fit.
         """
         assert program.relation is not None
+        program.refuse_large_sums("on a graph with edges in files")
         graph = self.graphs[program.relation]
         walk = graph.walks[program.side]
         if program.outer_sums:

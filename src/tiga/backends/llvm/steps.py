@@ -50,9 +50,9 @@ SUMMING_TASKS = 128
 """Tasks of a walk that adds up matrices: each has a matrix of its own."""
 
 
-def joined_tasks(task_ptr: np.ndarray) -> np.ndarray:
-    """The boundaries of at most `SUMMING_TASKS` tasks, each of several given ones."""
-    every = -(-(len(task_ptr) - 1) // SUMMING_TASKS)
+def joined_tasks(task_ptr: np.ndarray, most: int = SUMMING_TASKS) -> np.ndarray:
+    """The boundaries of at most `most` tasks, each of several given ones."""
+    every = -(-(len(task_ptr) - 1) // most)
     return task_ptr if every <= 1 else np.append(task_ptr[:-1:every], task_ptr[-1])
 
 
@@ -149,7 +149,10 @@ class RowStep:
         hubs, chunks = len(walk.hub_rows), walk.num_chunks
         at, task_ptr = dict(walk.addresses), walk.task_ptr
         if program.outer_sums:
-            task_ptr = joined_tasks(task_ptr)
+            # As for scatters: few pieces of what is large, whatever the threads.
+            task_ptr = joined_tasks(
+                task_ptr, SCATTER_GROUPS if program.large_sums else SUMMING_TASKS
+            )
             at["task_ptr"] = task_ptr.ctypes.data
         counts = Counts(len(task_ptr) - 1, hubs, chunks, others)
         sizes = [walk.num_rows, walk.num_edges, counts.tasks, hubs, chunks, others]
@@ -178,9 +181,12 @@ class RowStep:
     def _states(self, counts: "Counts") -> Iterator[tuple[int, bool]]:
         """Bytes of each array of partial results, and whether it starts at zero."""
         program, reductions = self.program, self.slots.reductions
-        pieces = [(n, counts.tasks + counts.hubs) for n in program.totals]
-        pieces += [(n, counts.tasks + counts.chunks) for n in program.outer_sums]
-        yield from ((_state_bytes(n, count), False) for n, count in pieces)
+        for n in program.totals:
+            yield _state_bytes(n, counts.tasks + counts.hubs), False
+        for n in program.outer_sums:
+            is_large = n in program.large_sums
+            pieces = SCATTER_GROUPS * bool(counts.hubs) if is_large else counts.chunks
+            yield _state_bytes(n, counts.tasks + pieces), is_large
         groups = SCATTER_GROUPS * counts.others
         yield from ((_state_bytes(n, groups), True) for n in program.scatters)
         if counts.hubs:

@@ -179,5 +179,6 @@ def _step(
 ) -> RowStep | LibraryCall:
     if isinstance(step, LibraryCall):
         return step
+    step.refuse_large_sums("on a GPU")
     choose(step, NO_EDGES)  # refuses what no tile holds
     return RowStep(step, ordered, number, choose)
