@@ -24,9 +24,9 @@ from tests.unit.test_ir_round_trip import RULES, make_input
 from tiga.backends.reference import EdgeList, evaluate
 from tiga.compiler import compile_program
 from tiga.errors import Unfusable
-from tiga.ops import feature, functions, message, pointwise
+from tiga.ops import feature, functions, pointwise
 from tiga.ops.scan import ScanAfter, ScanBefore
-from tiga.passes.pipeline import Canonicalize, ScheduleRows
+from tiga.passes.pipeline import ScheduleRows
 from tiga.passes.rows import ScanLoop
 from tiga.passes.schedule import MAX_ELEMENTS
 from tiga.relations import Graph
@@ -138,28 +138,17 @@ def scattered_maximum(start: Node, element: Node) -> Node:
     return reduce("src", scan(start, element).before, "max")
 
 
-def edges_without_ends(start: Node, element: Node) -> Node:
-    return functions.exp(element)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (both_ends, "scans of both its ends"),
         (scan_over_the_other_end, "a scan of one end over a scan of the other"),
         (scattered_maximum, "a max at one end over a scan of the other"),
-        (edges_without_ends, "values of edges in a program that never names its ends"),
     ],
 )
 def test_what_cannot_be_fused_is_said(make, message: str, start: Node, element: Node) -> None:
     with pytest.raises(Unfusable, match=message):
         plan_of(make(start, element))
-
-
-def test_totals_over_edges_without_ends_are_refused(element: Node) -> None:
-    total = message.reduce_all(element)
-    with pytest.raises(Unfusable, match="a total over edges in a program that never names"):
-        Canonicalize()(Program((element,), (total,)))
 
 
 def test_values_that_are_too_wide_are_refused() -> None:

@@ -7,7 +7,6 @@ such as that of the exclusive product at exact zeros.
 from collections.abc import Mapping
 from functools import partial
 
-from tiga.errors import Unfusable
 from tiga.ops.contract import contract
 from tiga.ops.message import reduce, reduce_all
 from tiga.ops.pointwise import cast, neg
@@ -20,12 +19,9 @@ WIDENING = 4
 
 
 def _rule(relations: Mapping[Space, Relation], node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name == "reduce_all" and inputs[0].type.space.kind == "edge":
+    if node.op.name == "reduce_all" and inputs[0].type.space in relations:
         # By rows first: row sums are fixed whatever the threads, and need no edge array.
-        space = inputs[0].type.space
-        relation = relations.get(space)
-        if relation is None:
-            raise Unfusable(f"a total over {space} in a program that never names its ends")
+        relation = relations[inputs[0].type.space]
         return reduce_all(_sum_rows(reduce(relation, "dst", "sum", inputs[0])))
     if node.op.name == "reduce" and node.op.kind == "sum":
         return _sum_rows(node.op(*inputs))
@@ -55,5 +51,5 @@ def _sum_rows(total: Node) -> Node:
 
 def canonicalize(program: Program) -> Program:
     """An equal program in canonical form."""
-    rule = partial(_rule, {relation.edge: relation for relation in program.relations})
+    rule = partial(_rule, program.edges)
     return Program(program.inputs, tuple(rewrite(program.outputs, rule)))

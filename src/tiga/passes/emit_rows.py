@@ -44,12 +44,24 @@ class WalkWriter:
         if node.op.name == "gather":
             at = ROW if node.op.side == self.program.side else OTHER
         if isinstance(node.op, Scan):
-            return scan_sources(node)
-        return [_settled(child, at) for child in node.inputs]
+            return self.scan_sources(node)
+        return [self._settled(child, at) for child in node.inputs]
+
+    def scan_sources(self, node: Node) -> list[Place]:
+        """A scan starts at the row, and goes on with what each edge has."""
+        initial, *elements = node.inputs
+        return [self._settled(initial, ROW), *(self._settled(e, EDGE) for e in elements)]
+
+    def _settled(self, node: Node, at: str) -> Place:
+        """Where a node's own space says that it is, or else `at`."""
+        if node.type.space == GLOBAL:
+            return node, EVERYWHERE
+        relation = self.program.relation
+        return node, EDGE if relation is not None and node.type.space == relation.edge else at
 
     def value(self, node: Node, at: str, phase: "PhaseWriter | None" = None) -> ir.Value:
         """The value of `node` at a place, written with all that it needs and that is missing."""
-        stack = [(_settled(node, at), False)]
+        stack = [(self._settled(node, at), False)]
         while stack:
             place, ready = stack.pop()
             scope = self._scope(place[1], phase)
@@ -61,7 +73,7 @@ class WalkWriter:
                 stack.extend((source, False) for source in reversed(missing))
                 continue
             scope.values[place] = self._write(place, scope, phase)
-        place = _settled(node, at)
+        place = self._settled(node, at)
         return self._scope(place[1], phase).values[place]
 
     def _scope(self, at: str, phase: "PhaseWriter | None") -> "WalkWriter | PhaseWriter":
@@ -101,19 +113,6 @@ class PhaseWriter:
     operation: ir.Operation
     point: ir.InsertionPoint
     values: dict[Place, ir.Value] = field(default_factory=dict)
-
-
-def scan_sources(node: Node) -> list[Place]:
-    """A scan starts at the row, and goes on with what each edge has."""
-    initial, *elements = node.inputs
-    return [_settled(initial, ROW), *(_settled(element, EDGE) for element in elements)]
-
-
-def _settled(node: Node, at: str) -> Place:
-    """Where a node's own space says that it is, or else `at`."""
-    if node.type.space == GLOBAL:
-        return node, EVERYWHERE
-    return node, EDGE if node.type.space.kind == "edge" else at
 
 
 def _before(phase: PhaseWriter | None) -> ir.InsertionPoint:
@@ -159,7 +158,7 @@ def _write_phase(walk: WalkWriter, phase: Phase, slots: Mapping[Node, int]) -> N
 
     carried = (*phase.reductions, *(scan.after for scan in phase.scans))
     for slot, node in enumerate(carried):
-        sources = scan_sources(node) if isinstance(node.op, Scan) else None
+        sources = walk.scan_sources(node) if isinstance(node.op, Scan) else None
         fill(iteration.CARRY, node, slot, sources)
     for node in phase.stores:
         value = walk.value(node, EDGE, inside)

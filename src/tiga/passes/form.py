@@ -5,7 +5,8 @@ come from the same walk, one phase earlier; what it needs of the other end, of a
 a library call must be stored by an earlier step. Values of nodes that need no walk are free: they
 are recomputed where they are read, or stored first where recomputing costs more than reading.
 A scan is repeated in each walk that reads it; as only that walk can evaluate it, a reduction at
-the other end of an edge value made from a scan is scattered from there.
+the other end of an edge value made from a scan is scattered from there. In a program that names no
+end of its edges, they are rows like those of any space, and need no graph.
 """
 
 from tiga.errors import Unfusable
@@ -42,11 +43,11 @@ def _is_library(node: Node) -> bool:
     return node.type.space == GLOBAL and rearranges and max(sizes) > IN_REGISTERS
 
 
-def _before_walks(order: tuple[Node, ...]) -> set[Node]:
+def _before_walks(program: Program) -> set[Node]:
     """Values that need no walk: placed first, so that every walk may read them."""
     early: set[Node] = set()
-    for node in order:
-        walked = node.op.name in (*ROW_RESULTS, "reduce_all") or node.type.space.kind == "edge"
+    for node in program.order:
+        walked = node.op.name in (*ROW_RESULTS, "reduce_all") or node.type.space in program.edges
         if not walked and all(child in early for child in node.inputs):
             early.add(node)
     return early
@@ -68,7 +69,7 @@ class Former:
         self.scan_phase: dict[tuple[ScanLoop, int], int] = {}
 
     def form(self) -> Plan:
-        early = _before_walks(self.program.order)
+        early = _before_walks(self.program)
         for node in self.program.order:
             if node in early:
                 self.place(node)
@@ -86,9 +87,9 @@ class Former:
     # placing
 
     def place(self, node: Node) -> None:
-        if node.type.space.kind == "edge":
+        if node.type.space in self.program.edges:
             self.leaves[node] = self._edge_leaves(node)
-        elif node.op.name in EDGE_SUMS and node.inputs[0].type.space.kind == "edge":
+        elif node.op.name in EDGE_SUMS and node.inputs[0].type.space in self.program.edges:
             self._place_edge_sum(node)
         elif node.op.name in ROW_RESULTS:
             self._place_row_result(node)
@@ -274,7 +275,7 @@ class Former:
     def place_output(self, node: Node) -> None:
         if node.op.name == "input":
             return
-        if node.type.space.kind == "edge":
+        if node.type.space in self.program.edges:
             index, phase = self._place_edge_values((node,))
             self.drafts[index].phase(phase).stores.append(node)
         elif self.home[node] == FREE:
@@ -289,10 +290,7 @@ class Former:
 
     def _place_edge_values(self, values: tuple[Node, ...]) -> tuple[int, int]:
         """A walk, and its last phase that is ready, for edge values that no reduction takes."""
-        space = values[0].type.space
-        relation = next((r for r in self.program.relations if r.edge == space), None)
-        if relation is None:
-            raise Unfusable(f"values of {space} in a program that never names its ends")
+        relation = self.program.edges[values[0].type.space]
         leaves = tuple(leaf for value in values for leaf in self.leaves[value])
         forced = self._scan_side(leaves)
         sides = ("dst", "src") if forced is None else (forced,)
@@ -310,7 +308,7 @@ class Former:
 
     def collect(self) -> tuple[Step, ...]:
         for output in self.program.outputs:
-            if output.type.space.kind != "edge" and output.op.name != "input":
+            if output.type.space not in self.program.edges and output.op.name != "input":
                 self._need(output)
         for index in reversed(range(len(self.drafts))):
             self._collect_reads(index)

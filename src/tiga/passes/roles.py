@@ -53,7 +53,7 @@ def _goals(program: RowProgram) -> Iterator[tuple[Node, str]]:
 
 def _place(program: RowProgram, node: Node, child: Node, place: str) -> str:
     """Where a child of a node that is evaluated at `place` is."""
-    if child.type.space.kind == "edge":
+    if program.relation is not None and child.type.space == program.relation.edge:
         return EDGE
     if node.op.name == "gather":
         return ROW if node.op.side == program.side else OTHER

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tiga.trace.node import Node, topological
-from tiga.types import Relation
+from tiga.types import Relation, Space
 
 
 @dataclass(frozen=True)
@@ -27,3 +27,8 @@ class Program:
         """The relations that the program walks, each once."""
         found = {n.op.relation: None for n in self.order if hasattr(n.op, "relation")}
         return tuple(found)
+
+    @cached_property
+    def edges(self) -> dict[Space, Relation]:
+        """The relations by the space of their edges."""
+        return {relation.edge: relation for relation in self.relations}
