@@ -1,8 +1,9 @@
 """The compiler: program -> canonical program -> plan of row programs -> executable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 from tiga.backends.llvm.executable import Executable, prepare
@@ -54,6 +55,10 @@ class Compiled:
     ) -> None:
         """Compute the outputs; see `Executable.run`."""
         self.executable.run(graphs, inputs, outputs, threads, extents, **options)
+
+    def launch_on(self, graphs: Sequence[Any]) -> Callable[..., None]:
+        """A run on these graphs, which fix all sizes: takes inputs, outputs and threads."""
+        return self.executable.plan_on(graphs, None).run
 
     def explain(self) -> str:
         """What was fused into which kernels, stored, and sent to a library."""
@@ -111,7 +116,17 @@ def _stages(program: Program, name: str, knobs: Knobs) -> Stages:
     return Stages(knobs.verify > 0, folder, len(PIPELINE) + 1)
 
 
-@lru_cache(maxsize=1024)
+def settings() -> tuple[int, Path | None]:
+    """What a compilation is told by the knobs: how much it verifies, and where it dumps stages."""
+    knobs = current()
+    return knobs.verify, knobs.dump
+
+
 def executable(program: Program) -> Compiled:
-    """`compile_program`, once per program."""
+    """`compile_program`, once per program and settings."""
+    return _executable(program, settings())
+
+
+@lru_cache(maxsize=1024)
+def _executable(program: Program, told: tuple[int, Path | None]) -> Compiled:
     return compile_program(program)

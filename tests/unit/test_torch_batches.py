@@ -7,6 +7,7 @@ from torch import func
 import tiga as tg
 from tiga import errors
 from tiga.frontends.torch import batching
+from tiga.frontends.torch.callee import Ready
 from tiga.frontends.torch.unit import Runnable
 
 NODES, EDGES = 7, 20
@@ -165,13 +166,13 @@ def test_batches_inside_a_compiled_region_run_together(kind, monkeypatch):
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     compiled(X, W)
     seen = []
-    run = Runnable.run_on_cpu
+    run = Ready.run
 
-    def counted(self, topology, values, *rest):
-        seen.append(topology.num_edges)
-        return run(self, topology, values, *rest)
+    def counted(self, *arguments):
+        seen.append(self.topology.num_edges)
+        return run(self, *arguments)
 
-    monkeypatch.setattr(Runnable, "run_on_cpu", counted)
+    monkeypatch.setattr(Ready, "run", counted)
     found = compiled(X, W)
     assert set(seen) == {5 * EDGES}
     assert len(seen) <= 3

@@ -4,11 +4,12 @@ import ctypes
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
-from tiga.backends.llvm.library import Matmul, call_library
+from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
 from tiga.backends.llvm.node_products import ProductStep
 from tiga.passes.buffers import Placement
 from tiga.trace.node import Node
@@ -51,9 +52,14 @@ class Launches:
     kernels: tuple[tuple[int, int], ...]
     held: object
 
+    @cached_property
+    def numbers(self) -> tuple[tuple["array[int]", tuple[int, ...]], ...]:
+        """The slots, with numbers as the table holds them."""
+        return tuple((array("q", numbers), positions) for numbers, positions in self.slots)
+
     def __call__(self, addresses: Sequence[int], run: Run) -> None:
         table = array("q")
-        for numbers, positions in self.slots:
+        for numbers, positions in self.numbers:
             table.extend(numbers)
             table.extend([addresses[i] for i in positions])
         for nbytes, zeroed in self.states:
@@ -110,7 +116,11 @@ class BoundPlan:
     copies: tuple[tuple[int, int, int], ...]
 
     def run(
-        self, inputs: Sequence[int], outputs: Sequence[int], threads: int, matmul: Matmul
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        threads: int,
+        matmul: Matmul = numpy_matmul,
     ) -> None:
         """Compute the outputs; see `Executable.run`."""
         run = Run(threads, matmul)

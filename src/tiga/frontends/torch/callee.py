@@ -1,8 +1,8 @@
 """The text of a call: a program and what its arguments are, with the same meaning anywhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import torch
@@ -146,14 +146,19 @@ class Ready:
             for layout in call.layouts
         ]
         self.on_edges = call.on_edges if at.order is not None else ()
+        self.compute = self._computed(call)
+
+    def _computed(self, call: Callee) -> Callable[[list[Any]], list[torch.Tensor]]:
+        """What computes the outputs from the program's arguments."""
+        if on_gpu(self.device):
+            return partial(self.runnable.run, self.at.graph, topology=self.topology)
+        takes_numbers = {FLOAT, INTEGER}.intersection(call.arguments)
+        bound = None if takes_numbers else self.runnable.bound_to(self.topology)
+        return bound or partial(self.runnable.run_on_cpu, self.topology)
 
     def run(self, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Tensor]:
         """The outputs, edge values in the order of the user."""
-        values = self._values(tensors, numbers, sizes)
-        if on_gpu(self.device):
-            outputs = self.runnable.run(self.at.graph, values, self.topology)
-        else:
-            outputs = self.runnable.run_on_cpu(self.topology, values)
+        outputs = self.compute(self._values(tensors, numbers, sizes))
         for i in self.on_edges:
             outputs[i] = outputs[i].index_select(0, self.at.inverse)
         return outputs

@@ -11,8 +11,9 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from tiga.compiler import Compiled, executable, normalize
+from tiga.compiler import Compiled, executable, normalize, settings
 from tiga.errors import Unfusable
+from tiga.frontends.torch.bound import CPU, BoundRun
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
 from tiga.frontends.torch.lanes import Lane
@@ -36,8 +37,6 @@ RULES = Rules(add, _make_input)
 PARALLEL_ELEMENTS = 32768
 """Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
 the others costs more, and far more where they share their cores. The results are the same."""
-
-CPU = torch.device("cpu")
 
 Made = TypeVar("Made")
 
@@ -196,6 +195,18 @@ class Runnable:
             return self.gpu_runs.prepare(topology, values, outputs, device, extents)
         return partial(self._run_on_cpu, topology, values, outputs)
 
+    def bound_to(self, topology: Snapshot) -> BoundRun | None:
+        """The program on a topology on the CPU, for tensors; None if it has no relation."""
+        if not self.program.relations:
+            return None
+        launch = self.executable.launch_on((topology,))
+        outputs = tuple((layout.of(topology), layout.dtype) for layout in self.outputs)
+        return BoundRun(outputs, launch, self._is_small(topology))
+
+    def _is_small(self, topology: Snapshot) -> bool:
+        entities = topology.num_edges + topology.num_src + topology.num_dst
+        return self.width * entities < PARALLEL_ELEMENTS
+
     def _sizes(self, topology: Snapshot) -> dict[Space, int]:
         """The extents that no relation fixes."""
         if self.is_related:
@@ -219,8 +230,7 @@ class Runnable:
             numbers.append(number)
             addresses.append(ctypes.addressof(number))
         destinations = [output.data_ptr() for output in outputs]
-        work = self.width * (topology.num_edges + topology.num_src + topology.num_dst)
-        threads = thread_count(torch.get_num_threads()) if work >= PARALLEL_ELEMENTS else 1
+        threads = 1 if self._is_small(topology) else thread_count(torch.get_num_threads())
         graphs = (topology,) if self.program.relations else ()
         sizes = None if graphs else self._sizes(topology)
         run = self.executable.run
@@ -364,14 +374,16 @@ class Unit:
         return found
 
 
-_units: "WeakValueDictionary[Program, Unit]" = WeakValueDictionary()
+_units: "WeakValueDictionary[tuple[Any, ...], Unit]" = WeakValueDictionary()
 _units_lock = threading.Lock()
 
 
 def unit_of(program: Program) -> Unit:
-    """The unit of a program, shared by all kernels that describe the same one."""
+    """The unit of a program, shared by all kernels that describe the same one and are compiled with
+    the same settings."""
+    key = (program, settings())
     with _units_lock:
-        found = _units.get(program)
+        found = _units.get(key)
         if found is None:
-            found = _units[program] = Unit(program)
+            found = _units[key] = Unit(program)
     return found
