@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tiga as tg
 from tests.compiled import call
 from tests.unit.test_ir_round_trip import EDGES, make_input
 from tiga import knobs, opt
 from tiga.backends.llvm.engine import PIPELINE, compile_module
 from tiga.backends.llvm.stages import Stages
-from tiga.compiler import compile_program
+from tiga.compiler import compile_program, executable
 from tiga.errors import InvalidValue
 from tiga.ir.context import parse
 from tiga.ops import functions, message
@@ -149,3 +150,47 @@ def test_the_backend_verifies_as_the_knob_says(
 
 def test_nothing_is_written_without_a_folder() -> None:
     assert Stages().dump("kernel0") is None
+
+
+def test_a_program_that_is_compiled_already_is_compiled_again_for_a_dump(
+    program: Program, tmp_path: Path
+) -> None:
+    first = executable(program)
+    assert executable(program) is first
+    with knobs.scope(dump=tmp_path):
+        assert executable(program) is executable(program) is not first
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "00-trace.mlir").exists()
+    assert executable(program) is first
+    with knobs.scope(verify=2):
+        assert executable(program) is not first
+
+
+def test_a_kernel_made_after_the_folder_was_named_is_dumped(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Doubled(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return src.x * 2 + 0.4375
+
+    graph = Graph.from_coo(np.array([0, 1, 2]), np.array([0, 0, 1]), num_src=3, num_dst=3)
+    want = Doubled()(graph=graph, ndata={"x": torch.arange(3.0)})
+    with knobs.scope(dump=tmp_path):
+        got = Doubled()(graph=graph, ndata={"x": torch.arange(3.0)})
+    assert torch.equal(got, want)
+    assert list(tmp_path.glob("*/*-kernel0-*-module.mlir"))
+
+
+def test_a_native_kernel_on_another_graph_is_dumped(tmp_path: Path) -> None:
+    class Doubled(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return src.x * 2 + 0.5625
+
+    def run_on(sources: list[int]) -> list[float]:
+        graph = Graph.from_coo(np.array(sources), np.array([0, 0, 1]), num_src=3, num_dst=3)
+        return Doubled()(graph=graph, ndata={"x": tg.tensor([0.0, 1.0, 2.0])}).tolist()
+
+    run_on([1, 0, 2])
+    with knobs.scope(dump=tmp_path):
+        run_on([0, 1, 2])
+    assert list(tmp_path.glob("*/*-kernel0-*-module.mlir"))
