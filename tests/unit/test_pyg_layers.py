@@ -101,3 +101,13 @@ def test_refused_with_the_reason(name):
     make, rest, reason = REFUSED[name]
     with pytest.raises(Unfusable, match=reason):
         pyg.compile(make())(nodes(), edges(), *rest())
+
+
+def test_angles_with_zero_vectors_are_those_of_the_layer():
+    """A node's edge to itself, and nodes at one place: atan2 of a zero square is 0, not pi."""
+    conv = gnn.PPFConv(mlp(F + 4, 5), mlp(5, 3))
+    x, at = nodes().detach(), positions().detach()
+    at[3:8] = at[3]
+    normal = torch.nn.functional.normalize(positions().detach(), dim=1)
+    args = (x, at, normal, edges())
+    torch.testing.assert_close(pyg.compile(conv)(*args), conv(*args), rtol=1e-9, atol=1e-9)
