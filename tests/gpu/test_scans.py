@@ -1,6 +1,7 @@
 """Folds of a row's edges in their order: reducers that are no known reduction, with derivatives."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ pytest.importorskip("torch")
 
 from tests.gpu import harness, programs
 from tests.gpu.harness import DST, RELATION, SRC
+from tiga.backends.triton.choice import choose
+from tiga.backends.triton.executable import compile_program
 from tiga.ops.align import expand_to
 from tiga.ops.contract import contract
 from tiga.ops.feature import feature_sum, reshape
@@ -18,6 +21,7 @@ from tiga.ops.message import gather, reduce_all, spread, sum_to
 from tiga.ops.pointwise import add, mul
 from tiga.reducers import Messages
 from tiga.reducers.fold import Fold, scanned
+from tiga.trace.derivatives import gradient, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Shape, Type, bool_, float32, float64
@@ -30,10 +34,13 @@ ON_GPU = harness.device() is not None and harness.device().type == "cuda"
 
 
 def graphs(rng: np.random.Generator) -> dict[str, harness.Problem]:
-    """Short and empty rows; rows longer than a chunk; nothing at all."""
+    """Short and empty rows; rows of some blocks of edges; longer than a chunk; nothing at all."""
     short, long = rng.integers(0, 9, 21), rng.integers(0, 5, 21)
     short[[3, 7]], long[[2, 11]] = 0, (300, 257)
+    middle = rng.integers(0, 5, 21)
+    middle[[1, 5, 6, 12]] = 70, 64, 33, 32
     return {
+        "middle": harness.problem(rng, 17, 21, middle),
         "short": harness.problem(rng, 17, 21, short),
         "long": harness.problem(rng, 17, 21, long),
         "no_edges": harness.problem(rng, 5, 4, np.zeros(4, np.int64)),
@@ -110,7 +117,7 @@ CASES = [(name, shape) for name in REDUCERS for shape in shapes(name)]
 
 def interpreted(graph: str, shape: Shape) -> bool:
     """The interpreter is slow: it takes long rows of single numbers."""
-    return ON_GPU or graph != "long" or shape == ()
+    return ON_GPU or graph not in ("middle", "long") or shape == ()
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -122,6 +129,24 @@ def test_values_and_gradients(rng, name, shape, masked, graph):
     made, where = case(name, shape, float64, masked), GRAPHS[graph]
     arrays = harness.fields(rng, where, made.program.inputs)
     harness.check(made.program, arrays, where, made.wanted, order=1)
+
+
+@pytest.mark.parametrize("name", ["decay", "affine"])
+def test_programs_that_take_several_tiles(rng, name):
+    """What a program keeps of a block of edges is written again for its next tile."""
+    made, where = case(name, (), float64), GRAPHS["middle"]
+    full = training(made.program, made.wanted, harness.RULES)
+    back = gradient(full, made.wanted, [0], harness.RULES).program
+    arrays = harness.fields(rng, where, back.inputs)
+    few = compile_program(back, lambda p, d: fewer(choose(p, d)))
+    assert any(step.program.scans for step in few.steps)
+    found = harness.run(back, arrays, where, few)
+    for got, want in zip(found, harness.oracle(back, arrays, where), strict=True):
+        harness.assert_close(got, want, float64, name)
+
+
+def fewer(tile):
+    return replace(tile, rows=2, groups=3) if tile.groups else tile
 
 
 def test_a_join_that_reads_a_number(rng):

@@ -7,6 +7,7 @@ INDENT = "    "
 
 RESERVED = (
     # what the frame of every kernel defines, and the functions that kernels call
+    "base", "block", "blocks", "enters", "mark", "span",
     "item", "valid", "row", "low", "count", "hub", "is_chunk", "tile", "tiles", "steps", "start",
     "step", "live", "position", "other", "edge", "piece", "num_items", "num_chunks",
     "copysign", "cos", "erf", "exp", "expm1", "float_to_int32", "float_to_int64", "fmod",

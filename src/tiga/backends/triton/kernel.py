@@ -69,6 +69,8 @@ class Kernel:
     tile: Tile
     body: Block = field(default_factory=Block)
     totals: dict[Node, str] = field(default_factory=dict)
+    loops: bool = False
+    """Whether a program takes one tile after another."""
 
     def __post_init__(self) -> None:
         k = self.kernels
@@ -150,7 +152,8 @@ class Kernel:
             self._start_total(node, [products.padded(n) for n in node.type.shape])
         self.writer.frame_parameter("num_items")
         rows = self.tile.rows
-        tile = "tile" if self.totals else "tl.program_id(0)"
+        self.loops = self.loops or bool(self.totals)
+        tile = "tile" if self.loops else "tl.program_id(0)"
         self.body.add(f"item = {tile} * {rows} + tl.arange(0, {rows})")
 
     def _start_total(self, node: Node, dims: list[int]) -> None:
@@ -254,13 +257,14 @@ class Kernel:
 
     def _end(self) -> KernelSource:
         block, writer = Block(list(self.writer.prologue.lines)), self.writer
-        if not self.totals:
+        if not self.loops:
             block.lines += self.body.lines
         else:
             block.add(f"tiles = tl.cdiv(num_items, {self.tile.rows})")
             header = "for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):"
             block.nest(header, self.body)
-            self._store_totals(block)
+            if self.totals:
+                self._store_totals(block)
         function = Block()
         parameters = tuple(writer.parameters.values())
         signature = ", ".join(p.name for p in parameters)

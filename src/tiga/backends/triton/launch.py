@@ -12,7 +12,7 @@ from tiga.backends.triton.kernel import Kernels
 from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.loaded import Kernel
 from tiga.backends.triton.scan_tiles import WholeRows, whole_rows
-from tiga.backends.triton.scans import KEPT
+from tiga.backends.triton.scans import BLOCK, KEPT, MARK
 from tiga.backends.triton.segments import joined, segments
 from tiga.backends.triton.split_scans import ScanKernels, splits, states_of
 from tiga.backends.triton.topology import NO_EDGES, Degrees, DeviceWalk, device_walk
@@ -134,7 +134,7 @@ class RowStep:
 
     @cached_property
     def _arrays(self) -> tuple[tuple[Space, int], ...]:
-        kept = (scan.before for scan in kept_scans(self.program))
+        kept = (n for scan in kept_scans(self.program) for n in (scan.before, scan.after))
         nodes = (*self.program.reads, *self.program.writes, *kept)
         return tuple({(n.type.space, n.type.size): None for n in nodes})
 
@@ -236,7 +236,7 @@ class Preparation:
     def _programs(self, over: str, kernel: Kernel) -> int:
         tile = kernel.source.tile
         tiles = -(-self._items(over) // tile.rows)
-        return min(tiles, tile.groups) if adds(kernel) else tiles
+        return min(tiles, tile.groups) if loops(kernel) else tiles
 
     def _scratch(self, kernels: tuple[tuple[str, Kernel], ...], pieces: int) -> list[Scratch]:
         program, plan = self.step.program, self.plan
@@ -250,7 +250,8 @@ class Preparation:
         totals = (*program.totals, *program.outer_sums)
         found = [states("piece", node, max(pieces, 1), several) for node in totals]
         for scan in kept_scans(program):
-            found.append(states(KEPT, scan.before, self.run.extents[scan.before.type.space]))
+            found.append(states(KEPT, scan.before, self.tile.groups * self.tile.rows * BLOCK))
+            found.append(states(MARK, scan.before, self._marks))
         if plan is None or not plan.num_chunks:
             return found
         for node in (n for phase in program.phases for n in phase.reductions):
@@ -260,6 +261,12 @@ class Preparation:
         for kind, node in states_of(program):
             found.append(states(kind, node, counts.get(kind, plan.num_chunks)))
         return found
+
+    @property
+    def _marks(self) -> int:
+        """The blocks of edges of all rows, at most."""
+        assert self.walk is not None
+        return self.walk.num_edges // BLOCK + self.walk.num_rows + 1
 
     def _launch(
         self, kernel: Kernel, grid: tuple[int, int, int], over: str, numbers: Mapping[str, int]
@@ -283,6 +290,13 @@ class Preparation:
             return cuda.constant(kernel.source.tables, self.run.device)
         assert self.plan is not None, f"{key} without a relation"
         return self.plan.array(key, over)
+
+
+def loops(kernel: Kernel) -> bool:
+    """Whether a program of a kernel takes one tile after another."""
+    return adds(kernel) or any(
+        isinstance(p.key, tuple) and p.key[0] == KEPT for p in kernel.source.parameters
+    )
 
 
 def adds(kernel: Kernel) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tiga.backends.triton.evaluate import check_size
 from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.scans import BLOCK
 from tiga.backends.triton.schedule import (
     OUTER_GROUPS,
     TOTAL_GROUPS,
@@ -17,6 +18,7 @@ from tiga.backends.triton.schedule import (
 )
 from tiga.backends.triton.topology import KEY, DeviceWalk
 from tiga.ops.scan import Scan
+from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
 from tiga.relations.snapshot import Snapshot
 
@@ -26,6 +28,12 @@ hide what each waits for."""
 
 WIDE = 1024
 """Elements of a value that take more warps than one."""
+
+KEPT_ELEMENTS = 1 << 23
+"""Elements of carries that all programs keep at a time: as many as a cache holds."""
+
+LEAST_GROUPS = 64
+"""Programs that run side by side even so."""
 
 UNIT_ROWS = 16
 """Rows with which products may use matrix units."""
@@ -51,8 +59,16 @@ def scan_tile(program: RowProgram) -> Tile:
     warps = 1 if width <= WIDE and not known.num_products else 4
     rows = max(1, WARP * warps * THREAD_ELEMENTS // width)
     rows = max(rows, UNIT_ROWS) if known.num_products else rows
-    totals = OUTER_GROUPS if program.outer_sums else TOTAL_GROUPS
-    return Tile(rows, 1, warps, whole, window, totals if known.has_totals else 0)
+    return Tile(rows, 1, warps, whole, window, _groups(program, rows))
+
+
+def _groups(program: RowProgram, rows: int) -> int:
+    """Programs at most, where they leave pieces of totals or keep carries of a block of edges."""
+    groups = OUTER_GROUPS if program.outer_sums else TOTAL_GROUPS
+    kept = max((scan.before.type.size for scan in kept_scans(program)), default=0)
+    if kept:
+        return max(LEAST_GROUPS, min(groups, KEPT_ELEMENTS // (rows * BLOCK * kept)))
+    return groups if program.totals or program.outer_sums else 0
 
 
 @dataclass(frozen=True, eq=False)

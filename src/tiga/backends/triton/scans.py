@@ -1,7 +1,7 @@
 """Loops that carry scans: one edge of every row of a tile at a time, the carries in registers.
 
-Carries that a later loop reads (those of a reducer, in its derivatives) lie in memory between the
-loops, by the position of the edge.
+Carries that a later loop reads (those of a reducer, in its derivatives) are made again, one block
+of edges after another: what is kept between the loops is the carry that enters each block.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +14,16 @@ from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator
 from tiga.backends.triton.loop import EdgeLoop
 from tiga.backends.triton.scope import EdgeScope, Entity, RowScope
 from tiga.backends.triton.writer import Value, at_rank
-from tiga.passes.carries import kept_scans, reads_carry
-from tiga.passes.rows import Phase, ScanLoop
+from tiga.passes.carries import kept_scans, only_scans, reads_carry
+from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
-KEPT = "kept"
-"""The key of carries in memory."""
+KEPT, MARK = "kept", "mark"
+"""The keys of carries in memory: before each edge of a block, and before each block."""
+
+BLOCK = 32
+"""Edges of a row whose carries are in memory at a time: they stay in the cache."""
 
 
 def run_step(
@@ -50,23 +53,28 @@ def initial(scan: ScanLoop, row: RowScope) -> Value:
 @dataclass(frozen=True)
 class ScanEdgeLoop(EdgeLoop):
     """Loops of a program with scans, from the first edge to the last or back. If it `keeps`,
-    carries that later loops read are stored."""
+    what later loops need to make carries again is stored."""
 
     start: Start = initial
     keeps: bool = True
 
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase, and the carries after its scans."""
-        inner = self._one_edge(phase.reverse)
+        again = read_scans(self.program, phase)
+        inner = _one_edge(phase.reverse, bool(again))
         edges = self.edges(inner, row)
         carries = {scan: self._started(scan, row) for scan in phase.scans}
-        edges.values.update((scan.before, carry) for scan, carry in carries.items())
-        self._restore(inner, edges, phase)
+        self._give(inner, edges, carries, again)
         states = self.taken(phase, inner, edges, totals)
+        if self.keeps:
+            self._mark(inner, phase, carries)
         self._carry(inner, edges, carries)
-        # What a loop stores is read by others: no load may start ahead of its turn.
-        self.body.nest("for start in tl.range(0, steps, num_stages=1):", inner)
-        if any(map(self._stores, phase.scans)):
+        if again:
+            self._in_blocks(phase, row, inner, again)
+        else:
+            # What a loop stores is read by others: no load may start ahead of its turn.
+            self.body.nest("for start in tl.range(0, steps, num_stages=1):", inner)
+        if self.keeps and self._kept.intersection(phase.scans):
             self.body.add("tl.debug_barrier()")
         return {**states, **{scan.after: carry for scan, carry in carries.items()}}
 
@@ -74,34 +82,28 @@ class ScanEdgeLoop(EdgeLoop):
     def _kept(self) -> frozenset[ScanLoop]:
         return frozenset(kept_scans(self.program))
 
-    def _stores(self, scan: ScanLoop) -> bool:
-        return self.keeps and scan in self._kept
-
-    @staticmethod
-    def _one_edge(reverse: bool) -> Block:
-        """The first lines of a loop over edges one by one; on the way back, rows join in at their
-        last edge."""
-        block = Block()
-        block.add("step = steps - 1 - start" if reverse else "step = start")
-        block.add("live = step < count[:, None]")
-        block.add("position = low + step")
-        return block
+    def _give(
+        self, inner: Block, edges: EdgeScope, carries: Mapping[ScanLoop, Value],
+        again: Sequence[ScanLoop],
+    ) -> None:  # fmt: skip
+        """The carries before an edge: of the scans of this loop, and of those made again."""
+        edges.values.update((scan.before, carry) for scan, carry in carries.items())
+        for scan in again:
+            edges.values[scan.before] = self._load_carry(KEPT, scan, inner, self._place)
 
     def _started(self, scan: ScanLoop, row: RowScope) -> Value:
         """The name of a carry, which starts in the loop's surroundings."""
-        type_ = scan.before.type
-        dims = self.writer.dims(self.writer.tile.rows, 1, type_)
-        start = self.writer.full(self.start(scan, row), dims)
-        return self.writer.named(self.body, "carry", Value(typed(start.term), start.dims))
+        return self._named(self.body, scan, self.start(scan, row))
+
+    def _named(self, block: Block, scan: ScanLoop, start: Value) -> Value:
+        dims = self.writer.dims(self.writer.tile.rows, 1, scan.before.type)
+        full = self.writer.full(start, dims)
+        return self.writer.named(block, "carry", Value(typed(full.term), dims))
 
     def _carry(self, inner: Block, edges: EdgeScope, carries: Mapping[ScanLoop, Value]) -> None:
-        """Keep the carries before the edge, and replace them by those after it."""
+        """Replace the carries before the edge by those after it."""
         following = []
         for scan, carry in carries.items():
-            if self._stores(scan):
-                self.scope.store(
-                    inner, self._memory(scan), scan.before.type, carry.dtype, self._place, carry
-                )
             elements = [edges.value(e) for e in scan.elements]
             step = scan.before.op.step
             after = run_step(self.scope.evaluator, inner, step, [carry, *elements])
@@ -112,23 +114,101 @@ class ScanEdgeLoop(EdgeLoop):
         for carry, after in zip(carries.values(), following, strict=True):
             inner.add(f"{carry.text} = {after.text}")
 
-    # carries in memory
+    # carries made again
 
-    def _restore(self, inner: Block, edges: EdgeScope, phase: Phase) -> None:
-        """The carries of earlier loops that this one reads."""
-        own = {scan.before for scan in phase.scans}
-        for scan in self._kept:
-            before = scan.before
-            if before not in own and reads_carry(phase.edge_values, before):
-                edges.values[before] = self.scope.load_from(
-                    inner, self._memory(scan), before.type, before.type.dtype.compute,
-                    self._place, "kept",
-                )  # fmt: skip
+    def _mark(self, inner: Block, phase: Phase, carries: Mapping[ScanLoop, Value]) -> None:
+        """Store the carries with which a block of edges is entered, where they are needed again."""
+        kept = [scan for scan in carries if scan in self._kept]
+        if not kept:
+            return
+        enters = f"(position - low) % {BLOCK} == 0"
+        if phase.reverse:
+            enters = f"((position - low) % {BLOCK} == {BLOCK - 1}) | (step == count[:, None] - 1)"
+        inner.add(f"mark = low // {BLOCK} + row + step // {BLOCK}")
+        inner.add(f"enters = live & ({enters})")
+        for scan in kept:
+            self._store_carry(MARK, scan, inner, self._entity("mark", "enters"), carries[scan])
 
-    def _memory(self, scan: ScanLoop) -> str:
-        return self.scope.state(KEPT, scan.before)
+    def _in_blocks(
+        self, phase: Phase, row: RowScope, inner: Block, again: Sequence[ScanLoop]
+    ) -> None:
+        """Block by block: what earlier loops carried is made again, then read."""
+        block = Block()
+        number = "blocks - 1 - block" if phase.reverse else "block"
+        block.add(f"base = ({number}) * {BLOCK}")
+        block.add(f"mark = low // {BLOCK} + row + base // {BLOCK}")
+        block.add("enters = base < count[:, None]")
+        block.add(f"span = tl.minimum(steps - base, {BLOCK})")
+        for earlier in self.program.phases:
+            scans = [scan for scan in earlier.scans if scan in again]
+            if scans:
+                self._replay(block, row, earlier.reverse, scans)
+        block.nest("for start in tl.range(0, span, num_stages=1):", inner)
+        block.add("tl.debug_barrier()")
+        self.body.add(f"blocks = tl.cdiv(steps, {BLOCK})")
+        self.body.nest("for block in tl.range(0, blocks, num_stages=1):", block)
+
+    def _replay(
+        self, block: Block, row: RowScope, reverse: bool, scans: Sequence[ScanLoop]
+    ) -> None:
+        """Keep the carries before each edge of a block."""
+        inner = _one_edge(reverse, in_block=True)
+        edges = self.edges(inner, row)
+        entered = self._entity("mark", "enters")
+        carries = {
+            s: self._named(block, s, self._load_carry(MARK, s, block, entered)) for s in scans
+        }
+        phase = only_scans(Phase(()), scans)
+        self._give(inner, edges, carries, read_scans(self.program, phase))
+        for scan, carry in carries.items():
+            self._store_carry(KEPT, scan, inner, self._place, carry)
+        self._carry(inner, edges, carries)
+        block.nest("for start in tl.range(0, span, num_stages=1):", inner)
+        block.add("tl.debug_barrier()")
+
+    # memory
+
+    def _load_carry(self, kind: str, scan: ScanLoop, block: Block, entity: Entity) -> Value:
+        pointer, type_ = self.scope.state(kind, scan.before), scan.before.type
+        return self.scope.load_from(block, pointer, type_, type_.dtype.compute, entity, kind)
+
+    def _store_carry(
+        self, kind: str, scan: ScanLoop, block: Block, entity: Entity, value: Value
+    ) -> None:
+        pointer, type_ = self.scope.state(kind, scan.before), scan.before.type
+        self.scope.store(block, pointer, type_, value.dtype, entity, value)
 
     @property
     def _place(self) -> Entity:
-        text = "position.to(tl.int64)" if self.wide else "position"
-        return Entity(text, "live", (self.writer.tile.rows, 1))
+        """The place of an edge in its block, for rows that programs hold at a time."""
+        rows = self.writer.tile.rows
+        text = f"(tl.program_id(0) * {rows} + tl.arange(0, {rows})[:, None]) * {BLOCK}"
+        slot = self.writer.once("slot", "slot", text)
+        return self._entity(f"({slot} + step - base)", "live")
+
+    def _entity(self, text: str, mask: str) -> Entity:
+        wide = f"{text}.to(tl.int64)" if self.wide else text
+        return Entity(wide, mask, (self.writer.tile.rows, 1))
+
+
+def _one_edge(reverse: bool, in_block: bool) -> Block:
+    """The first lines of a loop over edges one by one; on the way back, rows join in at their last
+    edge."""
+    block = Block()
+    if in_block:
+        block.add("step = base + span - 1 - start" if reverse else "step = base + start")
+    else:
+        block.add("step = steps - 1 - start" if reverse else "step = start")
+    block.add("live = step < count[:, None]")
+    block.add("position = low + step")
+    return block
+
+
+def read_scans(program: RowProgram, phase: Phase) -> tuple[ScanLoop, ...]:
+    """The scans of earlier loops whose carries a phase reads."""
+    kept = kept_scans(program)
+    return tuple(
+        scan
+        for scan in kept
+        if scan not in phase.scans and reads_carry(phase.edge_values, scan.before)
+    )

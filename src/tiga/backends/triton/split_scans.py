@@ -12,7 +12,7 @@ from tiga.backends.triton.arithmetic import literal, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.kernel import Kernel, Kernels
 from tiga.backends.triton.layout import Tile
-from tiga.backends.triton.scans import ScanEdgeLoop, Start, initial, run_step
+from tiga.backends.triton.scans import ScanEdgeLoop, Start, initial, read_scans, run_step
 from tiga.backends.triton.scope import Entity, RowScope
 from tiga.backends.triton.writer import KernelSource, Value, pointer_type
 from tiga.passes.carries import joined_phases, kept_scans, levels, only_scans, root_of
@@ -66,7 +66,12 @@ class ScanKernel(Kernel):
     start: Start = initial
     keeps: bool = True
 
+    def rows(self, mixed: bool) -> KernelSource:
+        self.loops = bool(kept_scans(self.program))
+        return super().rows(mixed)
+
     def chunks(self, phase: int) -> KernelSource:
+        self.loops = bool(read_scans(self.program, self.program.phases[phase]))
         self.start = self._before_chunk
         return super().chunks(phase)
 
@@ -79,10 +84,12 @@ class ScanKernel(Kernel):
         self.start = lambda scan, row: (
             self._before_chunk(scan, row) if scan in known else self._neutral(scan, row)
         )
+        scans = [scan for scan in here.scans if scan in (*known, *groups[level])]
+        part = only_scans(here, scans)
+        self.loops = bool(read_scans(self.program, part))
         self._begin((), ())
         row = self._chunk_row(phase)
-        scans = [scan for scan in here.scans if scan in (*known, *groups[level])]
-        values = self._loop().run(only_scans(here, scans), row, {})
+        values = self._loop().run(part, row, {})
         for scan in groups[level]:
             self._store("chunk", scan.after, self._item("valid"), self.body, values[scan.after])
         return self._end()
