@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidFile, InvalidValue
-from tiga.runtime.spill import pread_into, process_name, pwrite_all, remove_of_dead
+from tiga.runtime.spill import open_named, pread_into, pwrite_all, remove_of_dead
 
 FORMAT = 1
 """Raised when files change in a way that older versions would misread."""
@@ -112,8 +112,7 @@ def write_container(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"save: the folder {path.parent} does not exist; create it first.")
     remove_of_dead(path.parent, _PARTIAL)
-    partial = path.parent / f"{_PARTIAL}{process_name()}-{os.urandom(8).hex()}"
-    fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    fd, partial = open_named(path.parent, _PARTIAL, 0o666)
     try:
         _write_all(fd, contents, kind, info)
         os.fsync(fd)

@@ -3,10 +3,13 @@
 The file is opened without a name (or loses it at once), and the kernel frees its blocks when the
 last descriptor closes, however the process ends. Where a file system cannot make nameless files, a
 crash between two system calls may leave an empty one; the next owner removes those of processes
-that are no longer there, and only those.
+that are no longer there, and only those: a name tells the process, as far as this one can see it,
+and a lock that the file's owner holds tells of the others, in other containers say.
 """
 
+import fcntl
 import os
+import stat
 import threading
 import weakref
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidValue
+from tiga.errors import InvalidState, InvalidValue
 
 _PREFIX = ".tiga-spill-"
 ALIGNMENT = 4096
@@ -46,12 +49,25 @@ class SpillFile:
                 "create it first."
             )
         remove_leftovers(self.directory)
+        self._end = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Have an empty file, whose extents start where those of a parent process ended."""
+        self._process, self._inherited = os.getpid(), self._end
         self._fd = _open_nameless(self.directory)
         self._closer = weakref.finalize(self, os.close, self._fd)
         self._free: list[tuple[int, int]] = []
-        self._end = 0
         # Re-entrant: an extent may be freed by a finalizer in the middle of an allocation.
         self._lock = threading.RLock()
+
+    def _require_own(self, offset: int) -> None:
+        """Refuse an extent of the parent process, which may be something else by now."""
+        if offset < self._inherited or self._process != os.getpid():
+            raise InvalidState(
+                "a value that was spilled before this process was forked belongs to its parent; "
+                "expected one in memory: call `realize()` on it before the fork."
+            )
 
     @property
     def fd(self) -> int:
@@ -69,6 +85,8 @@ class SpillFile:
         Raises:
             OSError: the disk is full.
         """
+        if self._process != os.getpid():
+            self._begin()
         size = _rounded(nbytes)
         with self._lock:
             for i, (start, length) in enumerate(self._free):
@@ -89,7 +107,10 @@ class SpillFile:
         return start
 
     def free(self, start: int, nbytes: int) -> None:
-        """Give an extent back; the end of the file is cut off when it is free."""
+        """Give an extent back; the end of the file is cut off when it is free. Those of a parent
+        process are its own to free."""
+        if start < self._inherited or self._process != os.getpid():
+            return
         with self._lock:
             merged: list[tuple[int, int]] = []
             for at, length in sorted([*self._free, (start, _rounded(nbytes))]):
@@ -104,10 +125,16 @@ class SpillFile:
 
     def write(self, offset: int, data: Any) -> None:
         """Store bytes at an offset."""
+        self._require_own(offset)
         pwrite_all(self._fd, data, offset)
 
     def read(self, offset: int, nbytes: int) -> np.ndarray:
-        """The `nbytes` at an offset, uint8 `[nbytes]`."""
+        """The `nbytes` at an offset, uint8 `[nbytes]`.
+
+        Raises:
+            InvalidState: they were stored before this process was forked.
+        """
+        self._require_own(offset)
         block = np.empty(nbytes, np.uint8)
         pread_into(self._fd, block, offset)
         return block
@@ -150,17 +177,34 @@ def pread_into(fd: int, block: np.ndarray, offset: int) -> None:
 
 
 def _open_nameless(directory: Path) -> int:
-    flags = os.O_RDWR | os.O_CLOEXEC
     if hasattr(os, "O_TMPFILE"):
         try:
-            return os.open(directory, flags | os.O_TMPFILE, 0o600)
+            return os.open(directory, os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, 0o600)
         except OSError as error:
             if isinstance(error, PermissionError):
                 raise
-    path = directory / f"{_PREFIX}{process_name()}-{os.urandom(8).hex()}"
-    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    fd, path = open_named(directory, _PREFIX, 0o600)
     path.unlink()
     return fd
+
+
+def open_named(directory: Path, prefix: str, mode: int) -> tuple[int, Path]:
+    """A new file that nobody removes as a leftover while it is open, and its path."""
+    while True:
+        path = directory / f"{prefix}{process_name()}-{os.urandom(8).hex()}"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        if not _lock(fd, fcntl.LOCK_EX) or os.fstat(fd).st_nlink:
+            return fd, path
+        os.close(fd)  # taken for a leftover before it was locked
+
+
+def _lock(fd: int, how: int) -> bool:
+    """Lock a file; False if somebody else has it, or the file system has no locks."""
+    try:
+        fcntl.flock(fd, how)
+    except OSError:
+        return False
+    return True
 
 
 def process_name() -> str:
@@ -187,20 +231,31 @@ def remove_leftovers(directory: Path) -> int:
 def remove_of_dead(directory: Path, prefix: str) -> int:
     """Remove this user's files `prefix<process name>-...` of processes that are no longer there;
     the number of files."""
-    removed = 0
     try:
         found = list(directory.glob(f"{prefix}*"))
     except OSError:
         return 0  # a folder that may be written but not listed
-    for path in found:
-        pid, _, rest = path.name[len(prefix) :].partition("-")
-        try:
-            mine = path.stat().st_uid == os.getuid()
-            alive = pid.isdecimal() and _process(int(pid)) == f"{pid}-{rest.split('-')[0]}"
-            if not (mine and pid.isdecimal()) or alive:
-                continue
-            path.unlink()
-        except OSError:
-            continue  # another process was faster, or may not be looked at
-        removed += 1
-    return removed
+    return sum(_removed(path, path.name[len(prefix) :]) for path in found)
+
+
+def _removed(path: Path, owner: str) -> bool:
+    """Remove a file if nobody has it; whether that was so."""
+    pid, _, rest = owner.partition("-")
+    if not pid.isdecimal() or _process(int(pid)) == f"{pid}-{rest.split('-')[0]}":
+        return False
+    try:
+        found = path.lstat()
+        if found.st_uid != os.getuid() or not stat.S_ISREG(found.st_mode):
+            return False
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False  # another process was faster, or may not be looked at
+    try:
+        if not _lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return False
+        path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
