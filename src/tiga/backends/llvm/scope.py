@@ -4,9 +4,10 @@ A scope caches what it has evaluated, so that a value is computed once where it 
 Scopes nest: an edge asks its row for what the row knows, and the kernel for global values.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from torch_mlir import ir
@@ -20,9 +21,27 @@ from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
 from tiga.types import int64
 
+Value = TypeVar("Value")
+
+
+class Scope(ABC, Generic[Value]):
+    """Where values are evaluated, each at most once: `values` holds those that are."""
+
+    values: dict[Node, Value]
+
+    def value(self, node: Node) -> Value:
+        """The node's value here."""
+        if node not in self.values:
+            self.values[node] = self._evaluate(node)
+        return self.values[node]
+
+    @abstractmethod
+    def _evaluate(self, node: Node) -> Value:
+        """Compute it from values of this scope and of those around it."""
+
 
 @dataclass
-class KernelScope:
+class KernelScope(Scope[Any]):
     """Values that are the same for the whole kernel, and the arrays that it is given.
 
     `window` is the first feature of the current window; None where values are taken whole.
@@ -36,13 +55,8 @@ class KernelScope:
     window: ir.Value | None = None
     values: dict[Node, Any] = field(default_factory=dict)
 
-    def value(self, node: Node) -> Any:
-        """A global value: an array of one entity, or computed from such."""
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
-
     def _evaluate(self, node: Node) -> Any:
+        """A global value: an array of one entity, or computed from such."""
         if node in self.arrays:
             return self.load(node, i64(0))
         return evaluate_op(self.layout, node, [self.value(n) for n in node.inputs])
@@ -78,17 +92,12 @@ class KernelScope:
 
 
 @dataclass
-class RowScope:
+class RowScope(Scope[ir.Value]):
     """Values of one entity: the row of the walk, or the entity at the other end of an edge."""
 
     kernel: KernelScope
     entity: ir.Value
     values: dict[Node, Any] = field(default_factory=dict)
-
-    def value(self, node: Node) -> ir.Value:
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
 
     def _evaluate(self, node: Node) -> ir.Value:
         if node in self.kernel.arrays:
@@ -105,18 +114,13 @@ class RowScope:
 
 
 @dataclass
-class EdgeScope:
+class EdgeScope(Scope[ir.Value]):
     """Values of one edge, features across lanes."""
 
     row: RowScope
     other: RowScope
     edge_id: ir.Value
     values: dict[Node, Any] = field(default_factory=dict)
-
-    def value(self, node: Node) -> ir.Value:
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
 
     def _evaluate(self, node: Node) -> ir.Value:
         kernel = self.row.kernel
@@ -144,7 +148,7 @@ class EdgeScope:
 
 
 @dataclass
-class EdgeLanesScope:
+class EdgeLanesScope(Scope[tuple[ir.Value, ...]]):
     """Values of a run of edges, one edge per lane.
 
     `others` and `edge_ids` are lanes of entities; without `edge_ids`, edge values lie in a run from
@@ -161,11 +165,6 @@ class EdgeLanesScope:
     values: dict[Node, Any] = field(default_factory=dict)
     other_values: dict[Node, Any] = field(default_factory=dict)
     masks: dict[int, ir.Value] = field(default_factory=dict)
-
-    def value(self, node: Node) -> tuple[ir.Value, ...]:
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
 
     def _evaluate(self, node: Node) -> tuple[ir.Value, ...]:
         kernel = self.row.kernel
