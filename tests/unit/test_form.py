@@ -102,6 +102,19 @@ def test_both_ends_of_one_node_set_are_told_apart() -> None:
     assert plan.intermediates == (total,)
 
 
+def test_edge_values_are_stored_in_their_order_where_a_walk_can() -> None:
+    """Over the transpose they are scattered: a walk by destination takes them, wherever it is."""
+    x, ct, w = value("x", SRC, 4), value("ct", DST, 4), value("w", EDGE, 4)
+    there = reduce("src", pointwise.mul(w, gather("dst", ct)))
+    per_edge = pointwise.mul(gather("src", x), gather("dst", ct))
+    (alone,) = plan_of(there, per_edge).steps
+    assert (shape_of(alone), alone.phases[0].stores) == (walk("src"), (per_edge,))
+    here = reduce("dst", pointwise.mul(w, gather("src", there)))
+    last, first = plan_of(there, per_edge, here).steps[::-1]
+    assert [shape_of(first), shape_of(last)] == [walk("src"), walk("dst")]
+    assert last.phases[0].stores == (per_edge,)
+
+
 def test_a_walk_is_shared_across_other_steps() -> None:
     """Reductions that need nothing of each other go to one walk, whatever lies between them."""
     m = value("m", EDGE)
