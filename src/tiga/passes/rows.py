@@ -11,6 +11,8 @@ from tiga.types import Relation, Space
 LARGEST_PIECE = 1 << 16
 """Elements of a sum over edges of which each task may have a piece of its own."""
 
+PAGED = "on a graph with edges in files"
+
 ROW_RESULTS = ("reduce", "scan_after")
 """Ops whose results a loop over a row's edges leaves at the row."""
 

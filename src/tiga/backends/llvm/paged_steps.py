@@ -18,7 +18,7 @@ from tiga.backends.llvm.paged_scatters import sums_bytes
 from tiga.backends.llvm.paged_span import PagePlan, Spans
 from tiga.backends.llvm.paged_stage import WORD, PagedGraph, Stage
 from tiga.passes.roles import roles_of
-from tiga.passes.rows import LibraryCall, RowProgram
+from tiga.passes.rows import PAGED, LibraryCall, RowProgram
 from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
@@ -40,7 +40,7 @@ class Steps:
             OutOfBudget: a page, or the sums at the other ends, do not fit.
         """
         assert program.relation is not None
-        program.refuse_large_sums("on a graph with edges in files")
+        program.refuse_large_sums(PAGED)
         graph = self.graphs[program.relation]
         walk = graph.walks[program.side]
         if program.outer_sums:

@@ -261,6 +261,8 @@ def run(
         return unit.plain().run(graph, values, topology, unneeded)
     token = graph.token() if token is None else token
     trained = unit.training(wanted, _CPU if graph.paged else device_of(graph))
+    if graph.paged:
+        trained.require_pages(len(unit.program.outputs))
     outputs = _apply(Job(trained, graph, token), values)
     return outputs[: len(unit.program.outputs)]
 

@@ -19,6 +19,7 @@ from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
 from tiga.frontends.torch.lanes import Lane
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
+from tiga.passes.rows import PAGED, RowProgram
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.parallel import thread_count
@@ -271,6 +272,15 @@ class Trained:
         if present:
             self.derivative(present).unit.plain().compile(device)
         self.ready.add(device.type)
+
+    def require_pages(self, count: int) -> None:
+        """Raise Unfusable if no pages hold the gradient of the first `count` outputs."""
+        present = tuple(i for i in self.floats if i < count)
+        if not present:
+            return
+        for step in self.derivative(present).unit.plain().executable.scheduled.plan.steps:
+            if isinstance(step, RowProgram):
+                step.refuse_large_sums(PAGED)
 
     def _gradient(self, present: tuple[int, ...]) -> Gradient:
         program = self.runnable.program
