@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiga as tg
-from tiga.errors import InvalidState, InvalidValue, OutOfBudget, UnknownName, UnsupportedByBackend
+from tiga.errors import (
+    InvalidState,
+    InvalidType,
+    InvalidValue,
+    OutOfBudget,
+    UnknownName,
+    UnsupportedByBackend,
+)
 from tiga.runtime import Access, Bundle, Event, HierarchyRuntime, Resource, Stream, Task
 from tiga.runtime.driver import has_gpu
 from tiga.runtime.spill import ALIGNMENT, SpillFile, remove_leftovers
@@ -129,6 +136,39 @@ def test_latest_and_resolve_prefer_new_and_fast() -> None:
                 find()
         with pytest.raises(KeyError):
             runtime.latest("x", tier="device")
+
+
+def test_the_runtime_offers_its_classes() -> None:
+    with tg.runtime.HierarchyRuntime() as runtime:
+        block = runtime.allocate("x", 0, tier="host", capacity_bytes=4)
+        page = runtime.allocate("x", 0, tier="nvme", capacity_bytes=4)
+        assert isinstance(block.buffer, tg.runtime.Buffer)
+        stream = tg.runtime.Stream("mine")
+        assert isinstance(runtime.transfer(block, page, stream=stream), tg.runtime.Event)
+        stream.close()
+
+
+@pytest.mark.parametrize("tier", ["host", "nvme"])
+def test_what_was_freed_is_named_with_the_line_that_used_it(tier: str) -> None:
+    with HierarchyRuntime() as runtime:
+        closed = runtime.allocate("x", 0, tier=tier, capacity_bytes=4)
+        other = runtime.allocate("x", 0, tier=tier, capacity_bytes=4)
+        buffer = closed.buffer
+        closed.close()
+        for use in (
+            buffer.read,
+            lambda: buffer.write(b"tiga"),
+            lambda: runtime.transfer(closed, other),
+            lambda: runtime.transfer(other, closed),
+        ):
+            with pytest.raises(InvalidState, match=r"test_hierarchy\.py:\d+: .*close"):
+                use()
+        with pytest.raises(InvalidType, match="expected bytes"):
+            other.buffer.write("text")
+        with pytest.raises(InvalidType, match="got str"):
+            runtime.transfer(other, "x")
+    with pytest.raises(InvalidState, match=r"test_hierarchy\.py:\d+: this HierarchyRuntime"):
+        runtime.allocate("x", 0, tier=tier, capacity_bytes=4)
 
 
 def test_what_does_not_belong_together_is_refused() -> None:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tiga.runtime.bundle import Bundle as Bundle
     from tiga.runtime.bundle import Resource as Resource
     from tiga.runtime.bundle import Task as Task
+    from tiga.runtime.hierarchy import Buffer as Buffer
     from tiga.runtime.hierarchy import HierarchyRuntime as HierarchyRuntime
     from tiga.runtime.hierarchy import PhysicalInstance as PhysicalInstance
     from tiga.runtime.queue import Event as Event
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 # Looked up on first use: kernels need none of these.
 _HOME = {
     "Access": "bundle",
+    "Buffer": "hierarchy",
     "Bundle": "bundle",
     "Event": "queue",
     "HierarchyRuntime": "hierarchy",

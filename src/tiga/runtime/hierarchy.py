@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 from tiga.errors import InvalidState, InvalidType, InvalidValue, UnknownName
+from tiga.runtime.caller import user_line
 from tiga.runtime.queue import READY, Event, Stream
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.storage import DeviceStorage, DiskStorage, HostStorage, PinnedStorage, Storage
@@ -312,13 +313,23 @@ class HierarchyRuntime:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise InvalidState("this HierarchyRuntime is closed.")
+            raise InvalidState(
+                f"{user_line()}: this HierarchyRuntime is closed; make another, or close it later."
+            )
 
     @staticmethod
     def _require_pair(source: PhysicalInstance, target: PhysicalInstance) -> None:
         for instance in (source, target):
+            if not isinstance(instance, PhysicalInstance):
+                raise InvalidType(
+                    "transfer: expected instances that `allocate` returned, got "
+                    f"{type(instance).__name__}."
+                )
             if instance.closed:
-                raise InvalidState(f"transfer: {instance!r} cannot take part.")
+                raise InvalidState(
+                    f"{user_line()}: transfer: expected two instances that live, got {instance!r}; "
+                    "allocate another, or close it later."
+                )
         what = [(i.name, i.version, i.capacity_bytes) for i in (source, target)]
         if source is target or what[0] != what[1]:
             raise InvalidValue(

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidState, InvalidValue
+from tiga.errors import InvalidState, InvalidType, InvalidValue
+from tiga.runtime.caller import user_line
 from tiga.runtime.driver import driver
 from tiga.runtime.spill import SpillFile
 
@@ -32,7 +33,12 @@ class Storage(ABC):
 
     def write(self, data: Any, offset: int = 0) -> None:
         """Store bytes, or any contiguous buffer, at `offset`."""
-        array = np.frombuffer(data, np.uint8)
+        try:
+            array = np.frombuffer(data, np.uint8)
+        except (TypeError, ValueError):
+            raise InvalidType(
+                f"write: expected bytes, or an array that is contiguous; got {type(data).__name__}."
+            ) from None
         self._check(offset, array.size)
         self._write(offset, array)
 
@@ -57,7 +63,10 @@ class Storage(ABC):
 
     def _check(self, offset: int, count: int) -> None:
         if self.closed:
-            raise InvalidState(f"a block of tier {self.tier!r} was used after it was closed.")
+            raise InvalidState(
+                f"{user_line()}: a block of tier {self.tier!r} was used after it was closed; "
+                "expected one that lives: allocate another, or close it later."
+            )
         if offset < 0 or count < 0 or offset + count > self.nbytes:
             raise InvalidValue(
                 f"bytes {offset} to {offset + count} are not within the {self.nbytes} bytes of "
