@@ -29,6 +29,11 @@ from tiga.relations.traced import counts
 ROWS = 2
 """Rows of the made up fields: the fewest that no rule for 0 or 1 treats apart."""
 
+_IN_FILES = (
+    "the graph is in a file, whose pages are read by Python code that no compiled graph holds; use "
+    "`graph.in_memory()`, or leave out `fullgraph`"
+)
+
 MOST_ITEMS = 4096
 """A tensor that `edge` makes itself is written into the graph item by item up to this size."""
 
@@ -63,6 +68,8 @@ def call_in_graph(
     kernel: Any, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any, params: Mapping[str, Any]
 ) -> Any:
     """As `call.call`, while torch's compiler or export traces."""
+    if graph.paged:
+        return _outside(kernel, graph, src, dst, edge, ndata, params, _IN_FILES)
     if ndata is not None and not src and not dst:
         fields = {"ndata": ndata, "edge": edge or {}}
     else:

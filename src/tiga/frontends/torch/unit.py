@@ -126,7 +126,8 @@ class Runnable:
 
     def allocate(self, graph: Graph) -> list[torch.Tensor]:
         """Arrays for the outputs."""
-        return self.allocate_for(graph.snapshot(), device_of(graph))
+        counts: Any = graph if graph.paged else graph.snapshot()
+        return self.allocate_for(counts, device_of(graph))
 
     def allocate_for(self, topology: Snapshot, device: torch.device) -> list[torch.Tensor]:
         """As `allocate`, for the topology of a graph."""

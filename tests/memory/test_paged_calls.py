@@ -1,0 +1,145 @@
+"""What surrounds a call in torch, over a graph in a file: compilers, transforms, 16-bit fields."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiga as tg
+
+torch = pytest.importorskip("torch")
+
+NODES, EDGES, WIDTH = 500, 9000, 4
+
+
+class Ends(tg.MessagePassing):
+    """Two outputs of different reducers, and a dict of what a node makes of them."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return tg.sum()(src.x * edge.w[:, None]), tg.max()(src.x)
+
+    def node(self, dst: Any, aggregate: Any) -> Any:
+        total, largest = aggregate
+        return {"total": torch.tanh(total), "largest": largest + dst.x}
+
+
+class Largest(tg.MessagePassing):
+    reducer = tg.max()
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return src.x * edge.w[:, None]
+
+
+class Weighted(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return torch.sigmoid(src.x) * edge.w[:, None]
+
+
+class Linear(tg.MessagePassing, torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.map = torch.nn.Linear(WIDTH, WIDTH)
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return self.map(src.x) * edge.w[:, None]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    rng = np.random.default_rng(2)
+    graph = tg.Graph.from_coo(*rng.integers(0, NODES, (2, EDGES)), num_src=NODES, num_dst=NODES)
+    path = graph.save(tmp_path_factory.mktemp("g") / "g")
+    paged = tg.Graph.open(path)
+    return paged.in_memory(), paged
+
+
+def fields(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    """Few distinct values, so that maxima have ties."""
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randint(-3, 4, (NODES, WIDTH), generator=generator).to(dtype)
+    return x, torch.randint(1, 3, (EDGES,), generator=generator).to(dtype)
+
+
+def with_gradients(kernel: Any, graph: Any, dtype: torch.dtype) -> list[torch.Tensor]:
+    x, w = (field.requires_grad_() for field in fields(dtype))
+    out = kernel(graph=graph, ndata={"x": x}, edge={"w": w})
+    outs = list(out.values()) if isinstance(out, dict) else [out]
+    loss = sum((o.float() ** 2).sum() for o in outs)
+    return [*(o.detach() for o in outs), *torch.autograd.grad(loss, [x, w])]
+
+
+def check(run: Callable[[Any], list[torch.Tensor]], both: tuple[Any, Any]) -> None:
+    """The same bits on both graphs."""
+    expected = run(both[0])
+    with tg.execution(memory={"host": "256KiB"}):
+        found = run(both[1])
+    assert len(found) == len(expected)
+    assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("kernel", [Ends, Largest, Weighted])
+def test_outputs_ties_and_types(kernel: Any, dtype: torch.dtype, both: Any) -> None:
+    check(lambda graph: with_gradients(kernel(), graph, dtype), both)
+
+
+def test_under_autocast(both: Any) -> None:
+    def run(graph: Any) -> list[torch.Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            return with_gradients(Linear(), graph, torch.float32)
+
+    check(run, both)
+
+
+def test_second_derivatives_of_a_nonlinear_message(both: Any) -> None:
+    def run(graph: Any) -> list[torch.Tensor]:
+        x, w = fields(torch.float64)
+        x.requires_grad_()
+        out = Weighted()(graph=graph, ndata={"x": x}, edge={"w": w})
+        (first,) = torch.autograd.grad((out**2).sum(), x, create_graph=True)
+        return [first.detach(), torch.autograd.grad((first**2).sum(), x)[0]]
+
+    check(run, both)
+
+
+def test_under_transforms(both: Any) -> None:
+    def run(graph: Any) -> list[torch.Tensor]:
+        (x, w), layer = fields(), Weighted()
+
+        def out(x: torch.Tensor) -> torch.Tensor:
+            return layer(graph=graph, ndata={"x": x}, edge={"w": w})
+
+        batch = torch.stack([x, 2 * x, -x])
+        return [
+            torch.func.grad(lambda x: out(x).sum())(x),
+            torch.func.vmap(out)(batch),
+            *torch.func.jvp(out, (x,), (x.flip(0),)),
+        ]
+
+    check(run, both)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's, at any break
+def test_a_compiled_function_breaks_at_the_call(both: Any) -> None:
+    layer = Weighted()
+
+    def step(graph: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return layer(graph=graph, ndata={"x": x * 2}, edge={"w": w}) + 1
+
+    def run(compiled: Any) -> Callable[[Any], list[torch.Tensor]]:
+        def of(graph: Any) -> list[torch.Tensor]:
+            x, w = fields()
+            x.requires_grad_()
+            out = compiled(graph, x, w)
+            return [out.detach(), torch.autograd.grad(out.sum(), x)[0]]
+
+        return of
+
+    compiled = torch.compile(step, backend="aot_eager")
+    expected, found = run(step)(both[1]), run(compiled)(both[1])
+    assert all(map(torch.equal, found, expected))
+    whole = torch.compile(step, backend="aot_eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="in a file"):
+        whole(both[1], *fields())
