@@ -153,3 +153,19 @@ def test_a_forked_process_that_frees_a_value_cuts_nothing_off(tmp_path: Path) ->
         held = [tg.arange(3000).spill()]
         assert end_of(forked(held.clear)) == 0
         assert held[0].sum().item() == 3000 * 2999 // 2
+
+
+def test_a_forked_process_moves_instances_on_a_thread_of_its_own() -> None:
+    with tg.runtime.HierarchyRuntime() as runtime:
+        block, copy = (runtime.allocate("x", 0, tier="host", capacity_bytes=4) for _ in range(2))
+        runtime.transfer(block, copy).wait()
+
+        def child() -> None:
+            signal.alarm(20)  # rather than wait for a thread that is not there
+            block.buffer.write(b"tiga")
+            for _ in range(4):
+                runtime.transfer(block, copy).wait()
+            assert copy.buffer.read() == b"tiga"
+
+        assert end_of(forked(child)) == 0
+        assert copy.buffer.read() == bytes(4)

@@ -117,6 +117,16 @@ def test_bad_calls_are_refused(tmp_path: Path) -> None:
         tg.Graph.write_csr(path, [], num_nodes=2)
 
 
+@pytest.mark.parametrize("text", ["{bad", "[]", '{"format": 1}', ""])
+def test_altered_notes_are_refused(text: str, tmp_path: Path) -> None:
+    folder = tmp_path / ".g.tiga-writing"
+    folder.mkdir()
+    (folder / "state.json").write_text(text)
+    with pytest.raises(InvalidFile, match="remove the folder"):
+        tg.Graph.write_csr(tmp_path / "g", [([0], [1])], num_nodes=2)
+    assert not (tmp_path / "g").exists()
+
+
 def test_an_interrupted_list_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tiga.relations.spool.SYNC_BYTES", 1)
     arrays, seen = edge_list(), []

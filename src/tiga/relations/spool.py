@@ -24,6 +24,9 @@ SYNC_BYTES = 64 * 2**20
 """What may have to be read again after a crash: progress is recorded after so many bytes."""
 
 
+_NOTED = {"format", "counts", "columns", "chunks", "edges", "done", "checksum"}
+
+
 @dataclass(frozen=True)
 class Column:
     """One array of the list: the edges' sources, destinations, or a field of theirs."""
@@ -230,11 +233,28 @@ class Spool:
             os.fsync(file.fileno())
         os.replace(new, self.folder / "state.json")
 
+    def _state(self, path: Path) -> dict[str, Any]:
+        """What an earlier writer noted.
+
+        Raises:
+            InvalidFile: it was altered.
+        """
+        try:
+            state = json.loads(path.read_text())
+        except ValueError:
+            state = None
+        if not isinstance(state, dict) or not state.keys() >= _NOTED:
+            raise InvalidFile(
+                f"{path}: expected the notes of an unfinished graph, which were altered; remove "
+                f"the folder {self.folder} to begin anew."
+            )
+        return state
+
     def _take_up(self) -> None:
         path = self.folder / "state.json"
         if not path.exists():
             return
-        state = json.loads(path.read_text())
+        state = self._state(path)
         if (state["format"], tuple(state["counts"])) != (FORMAT, self.counts):
             raise InvalidFile(
                 f"{self.folder}: holds an unfinished graph with other counts of nodes "

@@ -119,7 +119,8 @@ class Stream:
         self.close()
 
     def _start(self) -> None:
-        if self._thread is None:
+        # The thread of a parent process is not there after a fork.
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
 
