@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tests.memory.test_paged import Chain
 from tiga.errors import OutOfBudget, Unfusable, UnsupportedByBackend
 
 torch = pytest.importorskip("torch")
@@ -95,6 +96,27 @@ def test_a_run_does_what_was_told(kernel: Any, budget: str, paged: Any) -> None:
         assert prediction.plan.read / 1.5 <= after - before <= 1.5 * prediction.plan.read
     for tier in ("host", "nvme"):
         assert peak[tier] <= max(p.peak[tier] for p in told)
+
+
+def test_sums_that_a_scan_scatters_are_told_of(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    graph = tg.Graph.from_coo(*rng.integers(0, 500, (2, 9000)), num_src=500, num_dst=500)
+    fields = {"src": {"x": rng.random((500, WIDTH), np.float32)},
+              "edge": {"w": rng.random(9000, np.float32)}}  # fmt: skip
+    paged, layer = tg.Graph.open(graph.save(tmp_path / "g", fields)), Chain()
+    call = {
+        name: {n: torch.from_numpy(f.numpy()).requires_grad_() for n, f in found.items()}
+        for name, found in (("ndata", paged.fields["src"]), ("edge", paged.fields["edge"]))
+    }
+    with tg.execution(memory={"host": "2MiB"}) as run:
+        told = predictions(layer, paged, **call)
+        before = paged.traffic.read
+        layer(graph=paged, **call).sum().backward()
+        read = paged.traffic.read - before
+        peak = run.memory_report()["peak_bytes"]["host"]
+    planned = sum(p.plan.read for p in told)
+    assert planned / 1.5 <= read <= 1.5 * planned
+    assert peak <= max(p.peak["host"] for p in told)
 
 
 def test_a_forward_run_without_gradients(paged: Any) -> None:

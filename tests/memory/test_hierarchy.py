@@ -167,6 +167,10 @@ def test_what_was_freed_is_named_with_the_line_that_used_it(tier: str) -> None:
             other.buffer.write("text")
         with pytest.raises(InvalidType, match="got str"):
             runtime.transfer(other, "x")
+        with pytest.raises(InvalidValue, match="twice; allocate a second"):
+            runtime.transfer(other, other)
+        with pytest.raises(InvalidValue, match=r"expected one of .*host"):
+            runtime.allocate("x", 0, tier="remote", capacity_bytes=4)
     with pytest.raises(InvalidState, match=r"test_hierarchy\.py:\d+: this HierarchyRuntime"):
         runtime.allocate("x", 0, tier=tier, capacity_bytes=4)
 

@@ -198,7 +198,11 @@ class HierarchyRuntime:
         """
         where = tier_of(tier)
         if not where.allocatable:
-            raise InvalidValue(f"tier {where.name!r} can be named in plans, but not allocated.")
+            known = ", ".join(t.name for t in TIERS if t.allocatable)
+            raise InvalidValue(
+                f"tier {where.name!r} can be named in plans, but not allocated; expected one of "
+                f"{known}."
+            )
         _require_count("version", version)
         _require_count("capacity_bytes", capacity_bytes)
         if not isinstance(name, str) or not name:
@@ -332,9 +336,10 @@ class HierarchyRuntime:
                 )
         what = [(i.name, i.version, i.capacity_bytes) for i in (source, target)]
         if source is target or what[0] != what[1]:
+            twice = f"{source!r} twice" if source is target else f"{source!r} and {target!r}"
             raise InvalidValue(
-                "transfer: expected two instances of one name, version and size, got "
-                f"{source!r} and {target!r}."
+                f"transfer: expected two instances of one name, version and size, got {twice}; "
+                "allocate a second one like the first."
             )
 
 
