@@ -36,7 +36,9 @@ def test_a_missing_parameter():
 
 
 def test_a_parameter_that_nobody_takes():
-    with pytest.raises(errors.InvalidType, match=r"parameter `offset`.*must be a parameter of `edge` or `node`"):
+    with pytest.raises(
+        errors.InvalidType, match=r"parameter `offset`.*must be a parameter of `edge` or `node`"
+    ):
         Scaled()(graph=GRAPH, src={"x": X}, scale=1.0, offset=2.0)
 
 
