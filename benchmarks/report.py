@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from benchmarks.results import TIGA, Measured
 
 PACKAGES = ("tiga-lang", "torch", "torch-mlir", "numpy", "scipy", "torch_sparse", "torch_geometric")
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+COLOURS = tuple(f"C{number}" for number in range(10))
+GAP = 1.0
+"""Between the bars of two cases, in bars."""
 MARK = {True: "met", False: "NOT met", None: "not measured"}
 
 
@@ -99,34 +103,37 @@ def write_plot(results: Sequence[Measured], path: Path) -> None:
     timed = [measured for measured in results if measured.ratios]
     if not timed:
         return
-    peers = sorted({peer for measured in timed for peer in measured.ratios})
-    height = 0.8 / len(peers)
-    figure, axes = plt.subplots(figsize=(9, 1 + 0.16 * len(timed) * len(peers)))
-    for number, peer in enumerate(peers):
-        rows = [(i, m.ratios[peer]) for i, m in enumerate(timed) if peer in m.ratios]
-        axes.barh(
-            [i + (number - (len(peers) - 1) / 2) * height for i, _ in rows],
-            [ratio.median for _, ratio in rows],
-            height,
-            xerr=[
-                [ratio.median - ratio.low for _, ratio in rows],
-                [ratio.high - ratio.median for _, ratio in rows],
-            ],
-            error_kw={"elinewidth": 0.8},
-            label=peer,
-        )
+    bars = sum(len(measured.ratios) for measured in timed)
+    figure, axes = plt.subplots(figsize=(9, 1 + 0.16 * (bars + GAP * len(timed))))
+    _draw_bars(axes, timed)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     ticks = [tick for tick in TICKS if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axes.minorticks_off()
-    axes.set_yticks(range(len(timed)), [measured.name for measured in timed])
     axes.invert_yaxis()
-    axes.set_xlabel(
-        "peer's time ÷ tiga's time (median; whiskers: 10th and 90th percentile of rounds)"
-    )
+    axes.margins(y=0.01)
+    axes.set_xlabel("peer's time ÷ tiga's time (median; whiskers: 10th and 90th percentile)")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+def _draw_bars(axes: Any, timed: Sequence[Measured]) -> None:
+    """One bar for each peer that a case has, cases a gap apart, a peer in one colour."""
+    peers = sorted({peer for measured in timed for peer in measured.ratios})
+    colours, labelled, places, at = dict(zip(peers, COLOURS * 2, strict=False)), set(), [], 0.0
+    for measured in timed:
+        places.append(at + (len(measured.ratios) - 1) / 2)
+        for peer in sorted(measured.ratios):
+            ratio = measured.ratios[peer]
+            spread = [[ratio.median - ratio.low], [ratio.high - ratio.median]]
+            label = None if peer in labelled else peer
+            axes.barh(at, ratio.median, 1, xerr=spread, color=colours[peer], label=label,
+                      error_kw={"elinewidth": 0.8})  # fmt: skip
+            labelled.add(peer)
+            at += 1
+        at += GAP
+    axes.set_yticks(places, [measured.name for measured in timed])
