@@ -65,7 +65,7 @@ test-native: $(NATIVE)/.test ## native tensors, memory and documents in an envir
 test-all: $(VENV)/.test ## every test
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-check: $(VENV)/.test ## format, lint, types, import rule and quick unit tests: under a minute
+check: $(VENV)/.test ## format, lint, types, import rule and quick unit tests: under two minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
