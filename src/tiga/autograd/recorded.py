@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiga.frontends.tensor.record import Record, keep
+from tiga.frontends.tensor.planned import keep
+from tiga.frontends.tensor.record import Record
 from tiga.trace.node import Node
 
 MOST_NODES = 1024

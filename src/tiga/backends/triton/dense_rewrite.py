@@ -2,13 +2,12 @@
 
 from tiga.ops.feature import permute
 from tiga.ops.pointwise import cast
-from tiga.ops.tensor_reduce import Max, Min, Reduction
+from tiga.ops.tensor_reduce import Reduction
+from tiga.passes.tensor_axes import QUANTIFIERS
 from tiga.passes.tensor_fusable import REDUCTIONS, prefix, suffix
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
 from tiga.types import Shape, bool_, int8
-
-_QUANTIFIERS = {"all_axes": Min, "any_axes": Max}
 
 
 def for_kernels(program: Program) -> Program:
@@ -19,8 +18,8 @@ def for_kernels(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name in _QUANTIFIERS and inputs[0].type.size:
-        kind = _QUANTIFIERS[node.op.name]
+    if node.op.name in QUANTIFIERS and inputs[0].type.size:
+        kind = QUANTIFIERS[node.op.name]
         whole = _reduced(kind(node.op.axes), cast(inputs[0], int8), node.where)
         return cast(whole, bool_)
     if node.op.name in REDUCTIONS and inputs[0].type.size:

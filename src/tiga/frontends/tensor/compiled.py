@@ -1,72 +1,31 @@
 """Values through compiled kernels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tiga.frontends.tensor.planned import Entry, Run, keep, places_of
 from tiga.frontends.tensor.program import program_of
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A compiled expression: which values in memory its inputs are, by their place in the walk."""
-
-    executable: TensorExecutable
-    inputs: tuple[int, ...]
-
-
-CACHE: dict[Any, Entry] = {}
+CACHE: dict[Any, Entry[TensorExecutable]] = {}
 """Compiled expressions by their structure, the oldest first."""
-
-MOST_ENTRIES = 1024
-
-
-class Run(NamedTuple):
-    """How values were computed; times in seconds."""
-
-    recipe: Recipe
-    executable: TensorExecutable
-    cache_hit: bool
-    relaxed: bool
-    compile_ms: float
-    launch: float
-    total: float
-
-    def report(self) -> dict[str, Any]:
-        """As `Tensor.execution` tells it."""
-        return {
-            "backend": self.executable.backend,
-            "semantic_hash": self.executable.semantic_hash,
-            "cache_hit": self.cache_hit,
-            "compile_ms": self.compile_ms,
-            "launch_ms": self.launch * 1e3,
-            "materialize_ms": self.total * 1e3,
-            "kernels": len(self.executable.kernels),
-            "library_calls": self.executable.calls,
-            "saved_bytes": 0,
-            "relaxed_math": self.relaxed,
-        }
 
 
 def _entry(
     roots: Sequence[Node], key: Any, order: list[Node], calls: Sequence[int], native: bool,
     relaxed: bool,
-) -> Entry:  # fmt: skip
+) -> Entry[TensorExecutable]:  # fmt: skip
     # A call belongs to its graph, which no cache may keep alive: the program defers it.
     deferred = {id(order[place]): order[place].op.deferred(n) for n, place in enumerate(calls)}
     bundle = program_of(roots, instead=deferred)
-    place = {id(node): i for i, node in enumerate(order)}
-    inputs = tuple(place[id(leaf)] for leaf in bundle.leaves)
-    entry = Entry(compile_tensors(bundle.program, native, relaxed), inputs)
-    CACHE[key] = entry
-    if len(CACHE) > MOST_ENTRIES:
-        del CACHE[next(iter(CACHE))]
+    executable = compile_tensors(bundle.program, native, relaxed)
+    entry = Entry(executable, places_of(bundle, order))
+    keep(CACHE, key, entry)
     return entry
 
 

@@ -1,7 +1,6 @@
 """Values through kernels on a GPU."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -11,51 +10,16 @@ from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
+from tiga.frontends.tensor.planned import Entry, Run, keep, places_of
 from tiga.frontends.tensor.program import program_of
 from tiga.frontends.tensor.recipe import Recipe, structure
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A planned expression: which values in memory its inputs are, by their place in the walk."""
-
-    executable: DenseExecutable
-    inputs: tuple[int, ...]
-
-
-CACHE: dict[Any, Entry] = {}
+CACHE: dict[Any, Entry[DenseExecutable]] = {}
 """Planned expressions by their structure, the oldest first."""
 
-MOST_ENTRIES = 1024
 MODE = "tensor_backend"
-
-
-class Run(NamedTuple):
-    """How values were computed; times in seconds. The launch does not wait for the GPU."""
-
-    recipe: Recipe
-    executable: DenseExecutable
-    cache_hit: bool
-    compile_ms: float
-    launch: float
-    total: float
-
-    def report(self) -> dict[str, Any]:
-        """As `Tensor.execution` tells it."""
-        return {
-            "backend": self.executable.backend,
-            "semantic_hash": self.executable.semantic_hash,
-            "cache_hit": self.cache_hit,
-            "compile_ms": self.compile_ms,
-            "launch_ms": self.launch * 1e3,
-            "materialize_ms": self.total * 1e3,
-            "kernels": len(self.executable.kernels),
-            "library_calls": self.executable.calls,
-            "saved_bytes": 0,
-            "relaxed_math": True,
-        }
 
 
 class Copy(NamedTuple):
@@ -68,17 +32,13 @@ class Copy(NamedTuple):
         return {"backend": "copy", "materialize_ms": self.seconds * 1e3, "saved_bytes": 0}
 
 
-def _entry(roots: Sequence[Node], key: Any, order: list[Node]) -> Entry:
+def _entry(roots: Sequence[Node], key: Any, order: list[Node]) -> Entry[DenseExecutable]:
     bundle = program_of(roots)
-    place = {id(node): i for i, node in enumerate(order)}
-    inputs = tuple(place[id(leaf)] for leaf in bundle.leaves)
     lasting = all(node.op.name != "graph_call" for node in order)
     compile_ = compile_dense if lasting else compile_dense.__wrapped__
-    entry = Entry(compile_(bundle.program), inputs)
+    entry = Entry(compile_(bundle.program), places_of(bundle, order))
     if lasting:
-        CACHE[key] = entry
-    if len(CACHE) > MOST_ENTRIES:
-        del CACHE[next(iter(CACHE))]
+        keep(CACHE, key, entry)
     return entry
 
 
@@ -130,7 +90,7 @@ def _launched(
     launched = perf_counter()
     arrays = executable.run(given, where)
     done = perf_counter()
-    return arrays, Run(recipe, executable, hit, compile_ms, done - launched, done - start)
+    return arrays, Run(recipe, executable, hit, True, compile_ms, done - launched, done - start)
 
 
 def run_anywhere(

@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 from tiga.frontends.tensor.build import extent_of, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import LazyNode, user_place
+from tiga.frontends.tensor.planned import keep
 from tiga.trace.node import Node
 from tiga.types import DType, Type
-
-MOST_RECORDS = 1024
-"""Records of one kind that are kept, the oldest are forgotten first."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -86,13 +84,6 @@ def _size(node: Node) -> tuple[int, int]:
     if isinstance(node, LazyNode):
         return 0 if node.cell is not None else node.depth, node.largest
     return extent_of([node])
-
-
-def keep(records: dict[Any, Record], key: Any, record: Record) -> None:
-    """Remember a record."""
-    records[key] = record
-    if len(records) > MOST_RECORDS:
-        del records[next(iter(records))]
 
 
 def recorded(function: Function) -> Function:
