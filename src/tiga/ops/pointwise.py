@@ -1,7 +1,6 @@
 """Arithmetic element by element, comparisons, selection and casts."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -328,9 +327,6 @@ class Cast(Pointwise, name="cast"):
         # Complex to real keeps the real part; to bool, any non-zero number is true.
         parts = x.dtype.kind == "c" and self.to.kind not in "cb"
         return (x.real if parts else x).astype(self.to.compute.numpy).astype(self.to.numpy)
-
-    def lower_cast(self, b, x: Any, source: DType) -> Any:
-        return b.cast(x, source, self.to)
 
     def vjp(self, ct, out, x):
         return (cast(ct, x.type.dtype) if x.type.dtype.is_differentiable else None,)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiga.ops.base import Pointwise
-from tiga.ops.leaf import constant, zeros_like
+from tiga.ops.leaf import zeros_like
 from tiga.ops.pointwise import cast
 from tiga.trace.node import Node
 from tiga.types import DType, Type, complex64, complex128, float32, float64
@@ -114,8 +114,3 @@ _conj, real, imag, make_complex = Conj(), Real(), Imag(), MakeComplex()
 def conj(x: Node) -> Node:
     """The conjugate; a real value itself."""
     return _conj(x) if x.type.dtype.is_complex else x
-
-
-def unit_imaginary(type: Type) -> Node:
-    """The constant 1j."""
-    return constant(1j, type)
