@@ -1,39 +1,16 @@
 """Complex numbers in registers: arithmetic and functions on pairs of real lanes."""
 
 from collections.abc import Callable
+from functools import partial
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.arithmetic import VectorArithmetic
+from tiga.ops import complex_parts
 
 A = VectorArithmetic()
 Value = tuple[ir.Value, ...]
-
-
-def _add(a: Value, b: Value) -> Value:
-    return A.add(a[0], b[0]), A.add(a[1], b[1])
-
-
-def _sub(a: Value, b: Value) -> Value:
-    return A.sub(a[0], b[0]), A.sub(a[1], b[1])
-
-
-def _mul(a: Value, b: Value) -> Value:
-    real = A.sub(A.mul(a[0], b[0]), A.mul(a[1], b[1]))
-    return real, A.add(A.mul(a[0], b[1]), A.mul(a[1], b[0]))
-
-
-def _div(a: Value, b: Value) -> Value:
-    """Smith's division: by the larger part of b, so that its square does not overflow."""
-    swap = A.compare("lt", A.abs(b[0]), A.abs(b[1]))
-    large, small = A.select(swap, b[1], b[0]), A.select(swap, b[0], b[1])
-    ratio = A.div(small, large)
-    scale = A.add(large, A.mul(small, ratio))
-    first, second = A.select(swap, a[1], a[0]), A.select(swap, a[0], a[1])
-    real = A.div(A.add(first, A.mul(second, ratio)), scale)
-    imag = A.div(A.sub(second, A.mul(first, ratio)), scale)
-    return real, A.select(swap, A.neg(imag), imag)
 
 
 def _number(value: float, like: ir.Value) -> ir.Value:
@@ -88,16 +65,7 @@ def _sqrt(z: Value) -> Value:
 
 
 COMPLEX: dict[str, Callable[..., Value]] = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "div": _div,
-    "neg": lambda a: (A.neg(a[0]), A.neg(a[1])),
-    "conj": lambda a: (a[0], A.neg(a[1])),
-    "real": lambda a: (a[0],),
-    "imag": lambda a: (a[1],),
-    "make_complex": lambda a, b: (a[0], b[0]),
-    "stop_gradient": lambda a: a,
+    **{name: partial(rule, A) for name, rule in complex_parts.COMPLEX.items()},
     "where": lambda c, a, b: tuple(arith.select(c[0], x, y) for x, y in zip(a, b, strict=True)),
     "exp": _exp,
     "sqrt": _sqrt,

@@ -5,6 +5,7 @@ from typing import Any
 
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
 from tiga.backends.triton.evaluate import round_to
+from tiga.ops import complex_parts
 from tiga.ops.base import Op
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.tensor_complex import REAL_OF
@@ -131,7 +132,9 @@ def combined(name: str, dtype: DType, a: Value, b: Value) -> Value:
 def multiplied(dtype: DType, a: Value, b: Value) -> Value:
     """The product of two values, not rounded."""
     arithmetic = TritonArithmetic()
-    return _mul(arithmetic, a, b) if dtype.is_complex else (arithmetic.mul(a[0], b[0]),)
+    if dtype.is_complex:
+        return complex_parts.mul(arithmetic, a, b)
+    return (arithmetic.mul(a[0], b[0]),)
 
 
 def reduced(name: str, dtype: DType, value: Value, axis: int | None, keep: bool) -> Value:
@@ -173,34 +176,8 @@ def _cast_complex(a: Any, value: Value, source: DType, target: DType) -> Value:
     return (a.logical_or(a.compare("ne", value[0], zero), a.compare("ne", value[1], zero)),)
 
 
-def _mul(a: Any, x: Value, y: Value) -> Value:
-    real = a.sub(a.mul(x[0], y[0]), a.mul(x[1], y[1]))
-    return real, a.add(a.mul(x[0], y[1]), a.mul(x[1], y[0]))
-
-
-def _div(a: Any, x: Value, y: Value) -> Value:
-    """Smith's division: by the larger part of y, so that its square does not overflow."""
-    swap = a.compare("lt", a.abs(y[0]), a.abs(y[1]))
-    large, small = a.select(swap, y[1], y[0]), a.select(swap, y[0], y[1])
-    ratio = a.div(small, large)
-    scale = a.add(large, a.mul(small, ratio))
-    first, second = a.select(swap, x[1], x[0]), a.select(swap, x[0], x[1])
-    real = a.div(a.add(first, a.mul(second, ratio)), scale)
-    imag = a.div(a.sub(second, a.mul(first, ratio)), scale)
-    return real, a.select(swap, a.neg(imag), imag)
-
-
 _COMPLEX: dict[str, Callable[..., Value]] = {
-    "add": lambda a, x, y: (a.add(x[0], y[0]), a.add(x[1], y[1])),
-    "sub": lambda a, x, y: (a.sub(x[0], y[0]), a.sub(x[1], y[1])),
-    "mul": _mul,
-    "div": _div,
-    "neg": lambda a, x: (a.neg(x[0]), a.neg(x[1])),
-    "conj": lambda a, x: (x[0], a.neg(x[1])),
-    "real": lambda a, x: (x[0],),
-    "imag": lambda a, x: (x[1],),
-    "make_complex": lambda a, x, y: (x[0], y[0]),
-    "stop_gradient": lambda a, x: x,
+    **complex_parts.COMPLEX,
     "where": lambda a, c, x, y: (a.select(c[0], x[0], y[0]), a.select(c[0], x[1], y[1])),
     "eq": lambda a, x, y: (
         a.logical_and(a.compare("eq", x[0], y[0]), a.compare("eq", x[1], y[1])),
