@@ -11,6 +11,7 @@ everything). Extents, strides and most constants are arguments, so that programs
 nothing else share their code.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tiga.ops.base import Op
@@ -71,6 +72,19 @@ class Spec:
             if not self.flat and (fixed or inner):
                 found.add(i)
         return frozenset(found)
+
+    def read_of_rows(self, wanted: Iterable[int]) -> Iterator[int]:
+        """The row values and single ones that values of a phase read, before its loop."""
+        stack, seen = list(wanted), set()
+        while stack:
+            i = stack.pop()
+            if i in seen:
+                continue
+            seen.add(i)
+            if self.instructions[i].kind in (ROW, SCALAR):
+                yield i
+            else:
+                stack.extend(self.instructions[i].inputs)
 
     def level(self, index: int) -> int:
         """How many row reductions come before the value: the phase that computes it."""

@@ -274,17 +274,8 @@ class DenseKernel:
 
     def _prepare(self, wanted: list[int]) -> None:
         """Make the row values that the full values of a phase read, before its loop."""
-        stack, seen = list(wanted), set()
-        while stack:
-            i = stack.pop()
-            one = self.spec.instructions[i]
-            if i in seen:
-                continue
-            seen.add(i)
-            if one.kind in (ROW, SCALAR):
-                self.value(i)
-            else:
-                stack.extend(one.inputs)
+        for i in self.spec.read_of_rows(wanted):
+            self.value(i)
 
     # stores
 
