@@ -8,32 +8,12 @@ import numpy as np
 import pytest
 
 import tiga as tg
-from tests.memory.test_paged import Chain
+from tests.memory.test_paged import EDGES, NODES, WIDTH, Attention, Chain, Largest, WeightedSum
 from tiga.errors import OutOfBudget, Unfusable, UnsupportedByBackend
 
 torch = pytest.importorskip("torch")
 
-NODES, EDGES, WIDTH = 3000, 60_000, 8
 BUDGETS = ["700KiB", "1MiB", "3MiB", "64MiB"]
-
-
-class WeightedSum(tg.MessagePassing):
-    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-        return src.x * edge.w[:, None]
-
-
-class Largest(tg.MessagePassing):
-    reducer = tg.max()
-
-    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-        return src.x - dst.x
-
-
-class Attention(tg.MessagePassing):
-    reducer = tg.softmax()
-
-    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-        return self.reducer((src.x * dst.x).sum(-1) * edge.w, src.x)
 
 
 class Layer(tg.MessagePassing, torch.nn.Module):
