@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tiga.backends.llvm.paged_numbers import Marks, Picks, Window, bounds_of, pick
+from tiga.paging.numbers import Marks, Picks, Window, bounds_of, pick
 from tiga.relations.spread import core_of, distinct
 from tiga.runtime.arena import ALIGNMENT, Arena, ArenaFull
 from tiga.runtime.pages import Damaged, FileRows, MemoryRows, Traffic, picking, scratch_bytes

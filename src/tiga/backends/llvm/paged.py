@@ -16,13 +16,13 @@ import numpy as np
 from tiga.backends.llvm.executable import Executable, ProductStep, RowStep
 from tiga.backends.llvm.library import Matmul, numpy_matmul
 from tiga.backends.llvm.paged_launch import Launcher, Pieces, RowInParts, even_tasks
-from tiga.backends.llvm.paged_pipeline import Arenas, Helpers, Job, Pipeline
-from tiga.backends.llvm.paged_plan import Limits, Planner
 from tiga.backends.llvm.paged_products import Products
 from tiga.backends.llvm.paged_scatters import Sums
-from tiga.backends.llvm.paged_span import LongRow, PagePlan, Span, Spans
-from tiga.backends.llvm.paged_stage import Page, PagedGraph, Stage
 from tiga.backends.llvm.paged_steps import Steps, told
+from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline
+from tiga.paging.plan import Limits, Planner
+from tiga.paging.span import LongRow, PagePlan, Span, Spans
+from tiga.paging.stage import Page, PagedGraph, Stage
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
 from tiga.runtime.arena import Arena
@@ -165,7 +165,7 @@ class WalkPages:
     def _page(self, page: Page) -> None:
         span = page.span
         tasks = np.ascontiguousarray(self.stage.walk.tasks[span.first : span.last + 1, 0])
-        if self.planner.splits:
+        if self.planner.division.splits:
             tasks = even_tasks(span.rows, self.launcher.threads)
         self.launcher.page(page, tasks)
 

@@ -11,10 +11,10 @@ import numpy as np
 from tiga.backends.llvm.executable import RowStep
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
 from tiga.backends.llvm.paged_scatters import Sums, group_bounds
-from tiga.backends.llvm.paged_span import LongRow
-from tiga.backends.llvm.paged_stage import Page
 from tiga.backends.llvm.scatters import SCATTER_GROUPS
 from tiga.errors import UnsupportedByBackend
+from tiga.paging.span import LongRow
+from tiga.paging.stage import Page
 from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE, plan_rows
 from tiga.trace.node import Node
 

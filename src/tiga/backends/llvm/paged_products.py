@@ -16,9 +16,9 @@ from tiga.backends.llvm.library import (
     outer_sum,
 )
 from tiga.backends.llvm.node_products import ProductStep
-from tiga.backends.llvm.paged_pipeline import Arenas
-from tiga.backends.llvm.paged_span import Span, Spans
 from tiga.errors import UnsupportedByBackend
+from tiga.paging.pipeline import Arenas
+from tiga.paging.span import Span, Spans
 from tiga.passes.rows import LibraryCall
 from tiga.runtime.arena import ALIGNMENT, Arena
 from tiga.runtime.pages import Rows

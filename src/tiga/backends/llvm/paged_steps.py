@@ -11,12 +11,13 @@ import numpy as np
 
 from tiga.backends.llvm.executable import Executable, ProductStep, joined_tasks, row_tasks
 from tiga.backends.llvm.library import numpy_matmul
-from tiga.backends.llvm.paged_pipeline import Arenas
-from tiga.backends.llvm.paged_plan import Limits, Planner, RowBytes, arenas_of, plan_walk, row_spans
+from tiga.backends.llvm.paged_division import division_of
 from tiga.backends.llvm.paged_products import Products
 from tiga.backends.llvm.paged_scatters import sums_bytes
-from tiga.backends.llvm.paged_span import PagePlan, Spans
-from tiga.backends.llvm.paged_stage import WORD, PagedGraph, Stage
+from tiga.paging.pipeline import Arenas
+from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, plan_walk, row_spans
+from tiga.paging.span import PagePlan, Spans
+from tiga.paging.stage import WORD, PagedGraph, Stage
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import PAGED, LibraryCall, RowProgram
 from tiga.runtime.pages import Rows
@@ -48,7 +49,7 @@ class Steps:
         stage = Stage(program, roles_of(program), graph, walk, self.homes)
         sums = sums_bytes(program, stage.others, self.limits.nbytes)
         limits = replace(self.limits, nbytes=self.limits.nbytes - sums)
-        planner, spans = plan_walk(stage, limits)
+        planner, spans = plan_walk(stage, limits, division_of(program, len(walk.tasks) - 1))
         return planner, replace(spans, beside=sums, stored=stage.file_bytes)
 
     def rows(self, program: RowProgram) -> tuple[Stage, np.ndarray, Spans]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from tiga.backends.llvm.paged_span import PagePlan
 from tiga.backends.llvm.paged_steps import Forecast, PlannedRows, Steps
 from tiga.errors import OutOfBudget
 from tiga.frontends.torch.paged import Placement, rows_of, stored_sizes
 from tiga.frontends.torch.unit import CPU, Runnable, Trained, Unit
+from tiga.paging.span import PagePlan
 from tiga.relations.paged import PagedGraph
 from tiga.runtime.tiers import size_text
 from tiga.trace.node import Node

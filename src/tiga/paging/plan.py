@@ -7,14 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from tiga.backends.llvm.paged_cost import SLACK, Prices, Reach
-from tiga.backends.llvm.paged_scatters import group_bounds
-from tiga.backends.llvm.paged_span import SEEK_COST, LongRow, Span, Spans
-from tiga.backends.llvm.paged_stage import Stage
 from tiga.errors import OutOfBudget
-from tiga.passes.carries import joined_phases, levels
-from tiga.passes.rows import RowProgram
-from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE
+from tiga.paging.cost import SLACK, Prices, Reach
+from tiga.paging.span import SEEK_COST, LongRow, Span, Spans
+from tiga.paging.stage import Stage
 from tiga.runtime.tiers import size_text
 
 TARGET = 8 * 2**20
@@ -40,11 +36,28 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Division:
+    """How a backend's kernels take a walk apart, whatever the pages.
+
+    `splits`: the rows of a task may be in several pages. Rows of more than `degree` edges are
+    computed in chunks of `chunk`, which are gone through `passes` times (0: never without all
+    others). No page crosses one of the `bounds` of tasks.
+    """
+
+    splits: bool
+    degree: int
+    chunk: int
+    passes: int
+    bounds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Planner:
     """Cuts one walk."""
 
     stage: Stage
     limits: Limits
+    division: Division
 
     @cached_property
     def prices(self) -> Prices:
@@ -59,13 +72,6 @@ class Planner:
     def edges(self) -> list[int]:
         """The edge position at which each task starts."""
         return self.stage.walk.task_edges.tolist()
-
-    @cached_property
-    def splits(self) -> bool:
-        """Whether a task's rows may be computed in several pages: no sum over rows depends on
-        it."""
-        program = self.stage.program
-        return not (program.totals or program.outer_sums)
 
     def plan(self) -> Spans:
         """The pages of the whole walk.
@@ -99,18 +105,18 @@ class Planner:
         return Spans(pages, max(1, min(arenas, len(pages))))
 
     def _pages(self, limit: int, target: int) -> tuple[Span | LongRow, ...]:
-        """Those of all tasks; where sums are scattered, groups of tasks have pages of their own."""
-        last = len(self.tasks) - 1
-        bounds = group_bounds(last) if self.stage.program.scatters else [0, last]
+        """Those of all tasks."""
         return tuple(
-            page for low, high in pairwise(bounds) for page in self.cut(low, high, limit, target)
+            page
+            for low, high in pairwise(self.division.bounds)
+            for page in self.cut(low, high, limit, target)
         )
 
     def cut(
         self, first: int, last: int, limit: int, target: int, sure: bool = False
     ) -> Iterator[Span | LongRow]:
         """Pages over tasks [first, last); `sure` where rows are picked that may all be distinct."""
-        least = 1 if self.splits else TASKS_PER_THREAD * self.limits.threads
+        least = 1 if self.division.splits else TASKS_PER_THREAD * self.limits.threads
         while first < last:
             end, span = first, None
             reach = Reach()
@@ -145,15 +151,15 @@ class Planner:
         """One task in several pages."""
         low, high = self.tasks[task][0], self.tasks[task + 1][0]
         pointers = self.stage.walk.pointers(np.arange(low, high + 1))
-        if self.splits:
+        if self.division.splits:
             yield from self._halves(task, low, high, pointers, limit)
             return
-        hubs = np.flatnonzero(np.diff(pointers) > HUB_DEGREE)
-        if not chunk_kernels(self.stage.program):
+        hubs = np.flatnonzero(np.diff(pointers) > self.division.degree)
+        if not self.division.passes:
             hubs = hubs[:0]
         ends = (pointers[0], *(p for h in hubs for p in pointers[h : h + 2]), pointers[-1])
         parts = tuple((int(a), int(b)) for a, b in zip(ends[::2], ends[1::2], strict=True))
-        light = Span(task, task + 1, (low, high), parts, gap=HUB_DEGREE + 1)
+        light = Span(task, task + 1, (low, high), parts, gap=self.division.degree + 1)
         yield self._required(self._priced_within(light), limit)
         for hub in hubs.tolist():
             yield self._long_row(task, low + hub, pointers[hub : hub + 2].tolist(), limit)
@@ -169,19 +175,19 @@ class Planner:
             middle = (low + high) // 2
             yield from self._halves(task, low, middle, pointers[: middle - low + 1], limit)
             yield from self._halves(task, middle, high, pointers[middle - low :], limit)
-        elif edges[1] - edges[0] > HUB_DEGREE and chunk_kernels(self.stage.program):
+        elif edges[1] - edges[0] > self.division.degree and self.division.passes:
             yield self._long_row(task, low, list(edges), limit)
         else:
             self._required(span, limit)
 
     def _long_row(self, task: int, row: int, edges: list[int], limit: int) -> LongRow:
         """As many chunks in a page as fit."""
-        start, end = edges
+        (start, end), chunk = edges, self.division.chunk
         place = Span(task, task + 1, (row, row + 1), ((start, start),), cut=True)
-        chunks = -(-(end - start) // HUB_CHUNK)
+        chunks = -(-(end - start) // chunk)
 
         def part(first: int, count: int) -> Span:
-            ends = start + first * HUB_CHUNK, min(start + (first + count) * HUB_CHUNK, end)
+            ends = start + first * chunk, min(start + (first + count) * chunk, end)
             return self._priced_within(replace(place, parts=(ends,)))
 
         count = chunks
@@ -190,9 +196,8 @@ class Planner:
         parts = tuple(
             self._required(part(first, count), limit) for first in range(0, chunks, count)
         )
-        phases = chunk_kernels(self.stage.program)
         own = self.prices.of(place, Reach(), True)
-        return LongRow(task, row, end - start, parts, own, phases)
+        return LongRow(task, row, end - start, parts, own, self.division.passes, chunk)
 
     def _priced_within(self, span: Span) -> Span:
         return self.prices.of(span, self.prices.reaches[span.first], True)
@@ -208,31 +213,22 @@ class Planner:
         return span
 
 
-def chunk_kernels(program: RowProgram) -> int:
-    """How often the chunks of a split row are gone through; 0 where one kernel needs them all."""
-    joined, count = joined_phases(program), 0
-    for number, phase in enumerate(program.phases):
-        if phase.scans and number not in joined:
-            return 0
-        count += len(levels(phase)) if phase.scans else 0
-        count += not phase.carries_only
-    return count
-
-
-def plan_walk(stage: Stage, limits: Limits) -> tuple[Planner, Spans]:
+def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner, Spans]:
     """The cheapest way through a walk. Arrays that pages would read again and again, as numbers
     lead everywhere, are mapped whole where they fit.
 
     Raises:
         OutOfBudget: a page does not fit.
     """
-    planner = Planner(stage, limits)
+    planner = Planner(stage, limits, division)
     spans = planner.plan()
     whole = sum(stage.homes[n].count * stage.homes[n].row_bytes for n in stage.scattered)
     left = limits.nbytes - whole
     if not whole or spans.cost <= WORTH * planner.least_cost or left < TARGET:
         return planner, spans
-    mapped = Planner(stage.mapping(stage.scattered), replace(limits, nbytes=left))
+    mapped = replace(
+        planner, stage=stage.mapping(stage.scattered), limits=replace(limits, nbytes=left)
+    )
     found = replace(mapped.plan(), whole=whole)
     return (mapped, found) if WORTH * found.cost < spans.cost else (planner, spans)
 

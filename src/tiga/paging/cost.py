@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tiga.backends.llvm.paged_numbers import SPREAD, crew_bytes
-from tiga.backends.llvm.paged_span import Span
-from tiga.backends.llvm.paged_stage import WORD, Stage
+from tiga.paging.numbers import SPREAD, crew_bytes
+from tiga.paging.span import Span
+from tiga.paging.stage import WORD, Stage
 from tiga.relations.spread import NOWHERE, Core, distinct
 from tiga.runtime.arena import ALIGNMENT
 from tiga.runtime.pages import picking, putting
@@ -206,5 +206,5 @@ def _storing(reach: Reach, edges: int, row_bytes: int) -> tuple[int, int]:
 
 
 def _scratch(window: int, edges: int, word: int) -> int:
-    """What numbering the rows of a window anew takes; see `paged_numbers.pick`."""
+    """What numbering the rows of a window anew takes; see `numbers.pick`."""
     return edges * word if window > SPREAD * edges else window * (1 + word)

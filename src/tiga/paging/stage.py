@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.backends.llvm.paged_numbers import STEP, Marks, Picks, Window, bounds_of, pick
-from tiga.backends.llvm.paged_span import Span
+from tiga.paging.numbers import STEP, Marks, Picks, Window, bounds_of, pick
+from tiga.paging.span import Span
 from tiga.passes.roles import Roles
 from tiga.passes.rows import RowProgram
 from tiga.relations.spread import Core

@@ -12,7 +12,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
-from tiga.backends.llvm.paged_span import NOTHING_HELD, Held, Spans
+from tiga.paging.span import NOTHING_HELD, Held, Spans
 from tiga.runtime.arena import Arena, ArenaFull
 
 

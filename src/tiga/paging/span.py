@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tiga.relations.walk import HUB_CHUNK
 from tiga.runtime.tiers import size_text
 
 PAGE_COST = 2**19
@@ -47,8 +46,8 @@ class Span:
 
 @dataclass(frozen=True)
 class LongRow:
-    """A row whose edges do not fit a page: its chunks in pages, once for each phase, and the row
-    itself."""
+    """A row whose edges do not fit a page: its chunks of `chunk` edges in pages, once for each
+    phase, and the row itself."""
 
     task: int
     row: int
@@ -56,10 +55,11 @@ class LongRow:
     parts: tuple[Span, ...]
     end: Span
     phases: int
+    chunk: int
 
     @property
     def chunks(self) -> int:
-        return -(-self.degree // HUB_CHUNK)
+        return -(-self.degree // self.chunk)
 
     @property
     def nbytes(self) -> int:
