@@ -55,7 +55,7 @@ class Page:
 
     Rows keep their numbers: the addresses of arrays over rows lie as far before the staged rows as
     the first row is from 0. Edges are numbered from the page's first on. `addresses` are those of
-    the arrays that were staged; `finish` writes back.
+    the arrays that were staged: an array may start at each. `finish` writes back `results`.
     """
 
     span: Span
@@ -66,6 +66,7 @@ class Page:
     addresses: dict[Node, int] = field(default_factory=dict)
     degrees: dict[tuple[Relation, str], int] = field(default_factory=dict)
     finish: list[Callable[[], None]] = field(default_factory=list)
+    results: list[np.ndarray] = field(default_factory=list)
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -182,7 +183,8 @@ class Stage:
 
     def _by_parts(self, span: Span, home: Rows, arena: Arena) -> np.ndarray:
         """Rows over the span's edges, uint8; what is in gaps is one of them, or zero."""
-        block, some = arena.rows(span.edges, home.row_bytes), np.zeros(1, np.uint8)
+        block = arena.rows(span.edges, home.row_bytes, span.parts[0][0])
+        some = np.zeros(1, np.uint8)
         for at, low, high in _places(span):
             home.read_into(low, block[at : at + high - low])
             some = block[at] if high > low else some
@@ -219,8 +221,9 @@ class Stage:
         if home.address and len(span.parts) == 1:
             page.addresses[node] = home.address + span.parts[0][0] * home.row_bytes
         elif node in self.edge_stores:
-            block = arena.rows(span.edges, home.row_bytes)
+            block = arena.rows(span.edges, home.row_bytes, span.parts[0][0])
             page.addresses[node] = block.ctypes.data
+            page.results.append(block)
             page.finish += [
                 partial(home.write, low, block[at : at + high - low])
                 for at, low, high in _places(span)
@@ -233,8 +236,9 @@ class Stage:
         if home.address and isinstance(chosen, Window):
             page.addresses[node] = home.address
             return
-        block = arena.rows(chosen.count, home.row_bytes)
+        block = arena.rows(chosen.count, home.row_bytes, chosen.origin)
         if node in self.edge_stores:
+            page.results.append(block)
             page.finish.append(partial(chosen.store, home, block))
         else:
             chosen.fill(home, block, arena)
@@ -277,11 +281,11 @@ class Stage:
             if home.address:
                 page.addresses[node] = home.address
                 continue
-            block = arena.rows(window.count, home.row_bytes)
+            block = arena.rows(window.count, home.row_bytes, window.low)
             window.fill(home, block, arena)
             page.addresses[node] = block.ctypes.data - window.low * home.row_bytes
         for key in self.roles.other_degrees:
-            block = arena.rows(window.count + 1, WORD)
+            block = arena.rows(window.count + 1, WORD, window.low)
             self.graph.walks[key[1]].row_ptr.read_into(window.low, block)
             page.degrees[key] = block.ctypes.data - window.low * WORD
 
@@ -289,7 +293,7 @@ class Stage:
         home = self.homes[node]
         first = page.rows[0] if node in self.roles.rows else page.rows[1]
         rows = page.rows[1] - first
-        block = arena.rows(rows + picks.count, home.row_bytes)
+        block = arena.rows(rows + picks.count, home.row_bytes, first)
         home.read_into(first, block[:rows])
         picks.fill(home, block[rows:], arena)
         page.addresses[node] = block.ctypes.data - first * home.row_bytes
@@ -302,7 +306,7 @@ class Stage:
         both = (relation, side) in self.roles.row_degrees
         first = page.rows[0] if both else page.rows[1]
         rows = page.rows[1] - first
-        made = arena.take(rows + picks.count + 1, _INT64)
+        made = arena.rows(rows + picks.count + 1, WORD, first).view(np.int64).reshape(-1)
         row_ptr.read_into(first, _rows_of(made[: rows + 1]))
         at, scratch = rows, np.empty(scratch_bytes(WORD), np.uint8)
         for ids in picks.ids.tiles(STEP):
@@ -325,13 +329,13 @@ class Stage:
             home = self.homes[node]
             page.addresses[node] = home.address
             if not home.address:
-                block = arena.rows(high - low, home.row_bytes)
+                block = arena.rows(high - low, home.row_bytes, low)
                 home.read_into(low, block)
                 page.addresses[node] = block.ctypes.data - low * home.row_bytes
         for node in self.program.stores:
             self._row_store(page, node, arena)
         for key in self.roles.row_degrees.difference(page.degrees):
-            block = arena.rows(high - low + 1, WORD)
+            block = arena.rows(high - low + 1, WORD, low)
             self.graph.walks[key[1]].row_ptr.read_into(low, block)
             page.degrees[key] = block.ctypes.data - low * WORD
 
@@ -342,8 +346,9 @@ class Stage:
         page.addresses[node] = home.address
         if home.address:
             return
-        block = arena.rows(high - low, home.row_bytes)
+        block = arena.rows(high - low, home.row_bytes, low)
         page.addresses[node] = block.ctypes.data - low * home.row_bytes
+        page.results.append(block)
         page.finish.append(partial(home.write, low, block))
 
 
