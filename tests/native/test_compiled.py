@@ -244,27 +244,6 @@ def test_inner_sums_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) ->
     assert (strict == ordered).all()
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-@pytest.mark.parametrize("name", ["exp", "sqrt", "abs"])
-def test_complex_functions(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    special = np.array([0.0, -0.0, 1.0, -1.0, 3.5, -700.0, 88.9, 1e-30, np.inf, -np.inf, np.nan])
-    grid = (special[:, None] + np.zeros(11)) + 0j
-    grid.imag = special[None, :]
-    x = tg.tensor(np.concatenate([grid.ravel(), values(dtype, (500,)).numpy()]).astype(dtype))
-    (got,), (want,) = both(lambda: [getattr(tg, name)(x)], monkeypatch)
-    assert got.execution["library_calls"] == ()
-    with np.errstate(all="ignore"):
-        exact = getattr(np, name)(x.numpy().astype(np.complex128))
-        a, b = got.numpy(), exact.astype(got.dtype.numpy)
-    limit = 1e-5 if dtype == "complex64" else 1e-13
-    for part in ("real", "imag"):
-        p, q = getattr(a, part), getattr(b, part)
-        np.testing.assert_allclose(p, q, rtol=limit, atol=1e-37, err_msg=f"{name} {part}")
-        known = ~np.isnan(q) & (q != 0)
-        assert (np.signbit(p) == np.signbit(q))[known].all()
-    assert (np.isnan(want.numpy()) == np.isnan(a)).all()
-
-
 @pytest.mark.parametrize("name", ["any", "all", "count_nonzero"])
 def test_truth_over_axes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = values("float32", (5, 70, 33))

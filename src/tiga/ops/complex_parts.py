@@ -16,11 +16,14 @@ def mul(a: Arithmetic, x: Parts, y: Parts) -> Parts:
 
 
 def div(a: Arithmetic, x: Parts, y: Parts) -> Parts:
-    """Smith's division: by the larger part of y, so that its square does not overflow."""
+    """Smith's division: by the larger part of y, so that its square does not overflow. What is
+    not 0 is infinite over 0."""
     swap = a.compare("lt", a.abs(y[0]), a.abs(y[1]))
     large, small = a.select(swap, y[1], y[0]), a.select(swap, y[0], y[1])
-    ratio = a.div(small, large)
-    scale = a.add(large, a.mul(small, ratio))
+    zero = a.constant(0.0, large)
+    nothing = a.compare("eq", a.add(a.abs(large), a.abs(small)), zero)
+    ratio = a.select(nothing, zero, a.div(small, large))
+    scale = a.select(nothing, zero, a.add(large, a.mul(small, ratio)))
     first, second = a.select(swap, x[1], x[0]), a.select(swap, x[0], x[1])
     real = a.div(a.add(first, a.mul(second, ratio)), scale)
     imag = a.div(a.sub(second, a.mul(first, ratio)), scale)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tiga.ops import series
+from tiga.ops import hyperbolic, series
 from tiga.ops.dense import Scalar
 from tiga.ops.functions import exp, floor, sqrt
 from tiga.ops.leaf import constant, ones_like, zeros_like
@@ -42,6 +42,9 @@ class Tan(NumpyUnary, name="tan"):
     """The tangent."""
 
     ufunc = np.tan
+
+    def lower(self, b, x):
+        return hyperbolic.tan(b, x)
 
     def slope(self, out, x):
         return add(ones_like(out), mul(out, out))
@@ -94,6 +97,9 @@ class Sinh(NumpyUnary, name="sinh"):
 
     ufunc = np.sinh
 
+    def lower(self, b, x):
+        return hyperbolic.sinh(b, x)
+
     def slope(self, out, x):
         return cosh(x)
 
@@ -104,6 +110,9 @@ class Cosh(NumpyUnary, name="cosh"):
 
     ufunc = np.cosh
 
+    def lower(self, b, x):
+        return hyperbolic.cosh(b, x)
+
     def slope(self, out, x):
         return sinh(x)
 
@@ -113,6 +122,9 @@ class Asinh(NumpyUnary, name="asinh"):
     """The inverse hyperbolic sine."""
 
     ufunc = np.arcsinh
+
+    def lower(self, b, x):
+        return hyperbolic.asinh(b, x)
 
     def slope(self, out, x):
         return div(ones_like(x), sqrt(add(mul(x, x), ones_like(x))))
@@ -125,6 +137,9 @@ class Acosh(NumpyUnary, name="acosh"):
     ufunc = np.arccosh
     domain = (1.1, 4.0)
 
+    def lower(self, b, x):
+        return hyperbolic.acosh(b, x)
+
     def slope(self, out, x):
         one = ones_like(x)
         return div(one, mul(sqrt(sub(x, one)), sqrt(add(x, one))))
@@ -136,6 +151,9 @@ class Atanh(NumpyUnary, name="atanh"):
 
     ufunc = np.arctanh
     domain = (-0.9, 0.9)
+
+    def lower(self, b, x):
+        return hyperbolic.atanh(b, x)
 
     def slope(self, out, x):
         return div(ones_like(x), _one_minus_square(x))
@@ -207,6 +225,9 @@ class Logaddexp(Scalar, name="logaddexp"):
     def reference(self, a, b):
         return np.logaddexp(a, b)
 
+    def lower(self, b, x, y):
+        return hyperbolic.logaddexp(b, x, y)
+
     def vjp(self, ct, out, a, b):
         return mul(ct, exp(sub(a, out))), mul(ct, exp(sub(b, out)))
 
@@ -217,6 +238,7 @@ class Nextafter(Scalar, name="nextafter"):
 
     arity = 2
     exact = True
+    widens = False
 
     def reference(self, a, b):
         return np.nextafter(a, b)

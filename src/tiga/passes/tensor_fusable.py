@@ -3,9 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from tiga.ops import complex_functions
 from tiga.ops.base import Pointwise
 from tiga.trace.node import Node
-from tiga.types import DType, Shape, uint8
+from tiga.types import DType, Shape
 
 COMPLEX_OPS = frozenset(
     ("add", "sub", "mul", "neg", "div", "conj", "real", "imag", "make_complex", "where",
@@ -13,7 +14,8 @@ COMPLEX_OPS = frozenset(
 )  # fmt: skip
 FLOAT_OPS = frozenset(
     ("sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "erfc", "pow",
-     "asin", "acos", "atan", "atan2",
+     "asin", "acos", "atan", "atan2", "tan", "sinh", "cosh", "asinh", "acosh", "atanh",
+     "logaddexp", "log2", "log10", "nextafter", "hypot",
      "floor", "ceil", "trunc", "roundeven", "copysign", "div", "rem")
 )  # fmt: skip
 MOVES = ("broadcast", "reshape")
@@ -24,19 +26,19 @@ REDUCTIONS = {"sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum"}
 class Target:
     """What a backend's kernels compute: `functions` and `int_functions` are pointwise ops that it
     has on floats and on integers beside those with a lowering, `complex_ops` those that it has on
-    complex numbers; `unsigned` says that it tells unsigned integers from signed ones, `grouped`
-    that its reductions over rows may add a few neighbouring ones each."""
+    complex numbers; `grouped` says that its reductions over rows may add a few neighbouring ones
+    each."""
 
     functions: frozenset[str] = frozenset()
     int_functions: frozenset[str] = frozenset()
     complex_ops: frozenset[str] = COMPLEX_OPS
-    unsigned: bool = False
     grouped: bool = False
 
 
 CPU = Target(
-    functions=frozenset(("hypot",)),
-    complex_ops=COMPLEX_OPS | {"exp", "sqrt"},
+    functions=frozenset(("hypot", "log2", "log10", "nextafter", "floor_divide", "remainder")),
+    int_functions=frozenset(("floor_divide", "remainder")),
+    complex_ops=COMPLEX_OPS | frozenset(complex_functions.FUNCTIONS) | {"cast"},
     grouped=True,
 )
 
@@ -58,20 +60,19 @@ def is_pointwise(node: Node, target: Target = CPU) -> bool:
     types = [node.type.dtype, *(child.type.dtype for child in node.inputs)]
     if any(d.is_complex for d in types):
         return op.name in target.complex_ops
+    if not getattr(op, "widens", True) and types[0] != types[0].compute:
+        return False
     if op.name in ("conj", "real", "imag", "make_complex"):
         return False
     if op.name == "cast":
         return True
-    # uint8 in registers would be taken for signed.
-    signed = target.unsigned or uint8 not in types
-    return signed and (op.name not in FLOAT_OPS or types[-1].is_float)
+    return op.name not in FLOAT_OPS or types[-1].is_float
 
 
 def is_reduction(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this reduction."""
     dtype = node.type.dtype
     known = node.op.name in REDUCTIONS and dtype.kind != "b"
-    known &= target.unsigned or dtype != uint8
     return known and not (dtype.is_complex and node.op.name != "sum_axes")
 
 

@@ -6,8 +6,10 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, vector
 
-from tiga.backends.llvm.complex_values import COMPLEX, A, Value, hypot
+from tiga.backends.llvm.complex_values import COMPLEX, A, Value
+from tiga.backends.llvm.complex_values import cast as cast_complex
 from tiga.backends.llvm.conversions import round_to
+from tiga.backends.llvm.dense_functions import FUNCTIONS
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import select_lanes
 from tiga.backends.llvm.memory import (
@@ -21,9 +23,10 @@ from tiga.backends.llvm.memory import (
     to_memory,
 )
 from tiga.ops.base import Op, Pointwise
+from tiga.ops.complex_functions import IN_DOUBLE
 from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_complex import REAL_OF
-from tiga.types import DType
+from tiga.types import DType, complex64, complex128, int16, uint8
 
 
 def part_dtype(dtype: DType) -> DType:
@@ -149,22 +152,40 @@ def store(
 def apply(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value]) -> Value:
     """A pointwise op on values of the given types, rounded to a 16-bit type where it has one."""
     if dtype.is_complex or any(d.is_complex for d in sources):
+        if isinstance(op, Cast):
+            return cast_complex(args[0], sources[0], dtype)
+        if dtype == complex64 and op.name in IN_DOUBLE:
+            wide = [cast_complex(arg, complex64, complex128) for arg in args]
+            return cast_complex(COMPLEX[op.name](*wide), complex128, complex64)
         return COMPLEX[op.name](*args)
     plain = [arg[0] for arg in args]
+    if uint8 in sources and not isinstance(op, Cast):
+        return _apply_signed(op, dtype, sources, args)
     if isinstance(op, Cast):
         value = A.cast(plain[0], sources[0].compute, op.to)
         return (A.cast(value, op.to, op.to.compute),)
     assert isinstance(op, Pointwise), f"{op} is not pointwise"
-    value = hypot(*plain) if op.name == "hypot" else op.lower(A, *plain)
+    value = FUNCTIONS[op.name](*plain) if op.name in FUNCTIONS else op.lower(A, *plain)
     if getattr(op, "exact", False) or dtype == dtype.compute:
         return (value,)
     return (round_to(value, dtype),)
 
 
+def _apply_signed(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value]) -> Value:
+    """An op on bytes, which registers take for signed, through wider integers; results wrap."""
+    wider = [int16 if d == uint8 else d for d in sources]
+    given = [(A.cast(arg[0], d, w),) for arg, d, w in zip(args, sources, wider, strict=True)]
+    (value,) = apply(op, int16 if dtype == uint8 else dtype, wider, given)
+    return (A.cast(value, int16, uint8) if dtype == uint8 else value,)
+
+
 def combine(name: str, dtype: DType, a: Value, b: Value) -> Value:
     """Two values of a reduction."""
     if dtype.is_complex:
-        return tuple(A.add(x, y) for x, y in zip(a, b, strict=True))
+        return COMPLEX[name](a, b)
+    if dtype == uint8:
+        wide = [A.cast(x[0], uint8, int16) for x in (a, b)]
+        return (A.cast(getattr(A, name)(*wide), int16, uint8),)
     return (getattr(A, name)(a[0], b[0]),)
 
 

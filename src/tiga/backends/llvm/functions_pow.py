@@ -68,7 +68,7 @@ def _pow_in_double(size: Lanes, b: Lanes) -> Lanes:
 
 
 def _pow_of_pair(size: Lanes, b: Lanes) -> Lanes:
-    log = _log_pair(size)
+    log = log_pair(size)
     high = _with_infinite_ends(size, log.high)
     product = b * high
     error = high.fma(b, -product) + b * log.low
@@ -78,7 +78,7 @@ def _pow_of_pair(size: Lanes, b: Lanes) -> Lanes:
     return scaled_exp(Reduced(reduced.field, rest), product < 0.0, F64)
 
 
-def _log_pair(x: Lanes) -> Pair:
+def log_pair(x: Lanes) -> Pair:
     """log of a positive finite x: power · log 2 + 2 atanh(s) to about 2^-64."""
     subnormal = x < 2.0 ** (1 - F64.bias)
     parts = normalize(where(subnormal, x * 2.0**F64.mantissa, x), F64)

@@ -5,12 +5,12 @@ from typing import Any
 
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
 from tiga.backends.triton.evaluate import round_to
-from tiga.ops import complex_parts
+from tiga.ops import complex_functions, complex_parts
 from tiga.ops.base import Op
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.tensor_complex import REAL_OF
 from tiga.passes.tensor_fusable import COMPLEX_OPS, Target
-from tiga.types import DType, bool_, int16
+from tiga.types import DType, bool_, complex64, complex128, int16
 
 Value = tuple[Term, ...]
 Keep = Callable[[Term], Term]
@@ -29,8 +29,7 @@ INT_FUNCTIONS = {"floor_divide": "int_floor_div", "remainder": "int_remainder"}
 GPU = Target(
     functions=frozenset(FUNCTIONS),
     int_functions=frozenset(INT_FUNCTIONS),
-    complex_ops=COMPLEX_OPS | {"cast", "eq", "ne"},
-    unsigned=True,
+    complex_ops=COMPLEX_OPS | frozenset(complex_functions.FUNCTIONS) | {"cast"},
 )
 """What these kernels compute."""
 
@@ -99,6 +98,10 @@ def apply(
     if dtype.is_complex or any(d.is_complex for d in sources):
         if op.name == "cast":
             return _cast_complex(arithmetic, args[0], sources[0], dtype)
+        if dtype == complex64 and op.name in complex_functions.IN_DOUBLE:
+            wide = [_cast_complex(arithmetic, arg, complex64, complex128) for arg in args]
+            double = _COMPLEX[op.name](arithmetic, *wide)
+            return _cast_complex(arithmetic, double, complex128, complex64)
         return _COMPLEX[op.name](arithmetic, *args)
     plain = [arg[0] for arg in args]
     if dtype.kind == "u" and op.name in _SIGNED:
@@ -176,11 +179,4 @@ def _cast_complex(a: Any, value: Value, source: DType, target: DType) -> Value:
     return (a.logical_or(a.compare("ne", value[0], zero), a.compare("ne", value[1], zero)),)
 
 
-_COMPLEX: dict[str, Callable[..., Value]] = {
-    **complex_parts.COMPLEX,
-    "where": lambda a, c, x, y: (a.select(c[0], x[0], y[0]), a.select(c[0], x[1], y[1])),
-    "eq": lambda a, x, y: (
-        a.logical_and(a.compare("eq", x[0], y[0]), a.compare("eq", x[1], y[1])),
-    ),
-    "ne": lambda a, x, y: (a.logical_or(a.compare("ne", x[0], y[0]), a.compare("ne", x[1], y[1])),),
-}
+_COMPLEX = {**complex_parts.COMPLEX, **complex_functions.FUNCTIONS}
