@@ -113,7 +113,7 @@ module {
           %47 = arith.subf %46, %31 : vector<8xf32>
           %48 = arith.cmpf ole, %47, %cst_0 : vector<8xf32>
           %49 = arith.select %48, %cst_0, %47 : vector<8xi1>, vector<8xf32>
-          %50 = arith.cmpf oeq, %49, %29 : vector<8xf32>
+          %50 = arith.cmpf oge, %49, %29 : vector<8xf32>
           %51 = arith.uitofp %50 : vector<8xi1> to vector<8xf32>
           %52 = arith.addf %arg6, %51 : vector<8xf32>
           scf.yield %52 : vector<8xf32>
@@ -132,7 +132,7 @@ module {
           %47 = arith.subf %46, %31 : vector<8xf32>
           %48 = arith.cmpf ole, %47, %cst_0 : vector<8xf32>
           %49 = arith.select %48, %cst_0, %47 : vector<8xi1>, vector<8xf32>
-          %50 = arith.cmpf oeq, %49, %29 : vector<8xf32>
+          %50 = arith.cmpf oge, %49, %29 : vector<8xf32>
           %51 = arith.select %50, %36, %cst_0 : vector<8xi1>, vector<8xf32>
           %52 = arith.select %48, %cst_0, %51 : vector<8xi1>, vector<8xf32>
           %53 = arith.addf %arg6, %52 : vector<8xf32>
@@ -195,7 +195,7 @@ module {
           %38 = arith.select %37, %cst, %36 : vector<8xi1>, vector<8xf32>
           %39 = llvm.getelementptr %8[%33] : (!llvm.ptr, i64) -> !llvm.ptr, f32
           %40 = llvm.load %39 {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
-          %41 = arith.cmpf oeq, %38, %40 : vector<8xf32>
+          %41 = arith.cmpf oge, %38, %40 : vector<8xf32>
           %42 = llvm.getelementptr %6[%33] : (!llvm.ptr, i64) -> !llvm.ptr, f32
           %43 = llvm.load %42 {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
           %44 = arith.select %41, %43, %cst : vector<8xi1>, vector<8xf32>

@@ -3,7 +3,7 @@
 // CHECK: func.func @f([[M:%\w+]]: tensor<?x4xf32, @edges> {gf.label = "m"}, [[Y:%\w+]]: tensor<?x4xf32, "dst"> {gf.label = "output0"}
 // CHECK-NOT: kind = "max"
 // CHECK: [[G:%\w+]] = "gf.gather"([[Y]])
-// CHECK: "gf.eq"([[M]], [[G]])
+// CHECK: "gf.is_max"([[M]], [[G]])
 // CHECK-NOT: kind = "max"
 "gf.relation"() {sym_name = "edges", src = "src", dst = "dst"} : () -> ()
 func.func @f(%m: tensor<?x4xf32, @edges> {gf.label = "m"}) -> tensor<?x4xf32, "dst"> {

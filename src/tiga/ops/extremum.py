@@ -9,7 +9,7 @@ from tiga.ops.base import Op
 from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.ops.message import Topology, degree, gather, reduce
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import cast, div, eq, gt, logical_and, maximum, where
+from tiga.ops.pointwise import WINS, cast, div, gt, logical_and, maximum, where
 from tiga.trace.node import Node
 from tiga.types import Relation, Type, bool_
 
@@ -65,8 +65,8 @@ class RowExtremum(Op, name="row_extremum"):
 
     def _winners(self, out: Node, m: Node, keep: Node) -> tuple[Node, Node]:
         """Which messages are the result, and how many, at least 1."""
-        equal = eq(m, gather(self.relation, self.side, out))
-        wins = equal if keep.op.name == "constant" else logical_and(equal, keep)
+        best = WINS[self.kind](m, gather(self.relation, self.side, out))
+        wins = best if keep.op.name == "constant" else logical_and(best, keep)
         count = self._reduce("sum", cast(wins, m.type.dtype.compute))
         return wins, maximum(count, ones_like(count))
 

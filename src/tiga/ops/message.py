@@ -9,7 +9,7 @@ import numpy as np
 from tiga.ops.base import Linear, Op
 from tiga.ops.leaf import constant, is_constant, ones_like, zeros_like
 from tiga.ops.monoid import MONOIDS, Monoid
-from tiga.ops.pointwise import cast, div, eq, le, maximum, mul, sub, where
+from tiga.ops.pointwise import WINS, cast, div, eq, le, maximum, mul, sub, where
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Relation, Space, Type, int64
 
@@ -88,7 +88,7 @@ class Reduce(Op, name="reduce"):
 
     def _winners(self, out: Node, m: Node) -> tuple[Node, Node]:
         """Which messages equal the row's result, and how many do, at least 1."""
-        wins = eq(m, self._gather(out))
+        wins = WINS[self.kind](m, self._gather(out))
         ones = cast(wins, m.type.dtype.compute)
         count = Reduce(self.relation, self.side, "sum")(ones)
         return wins, maximum(count, ones_like(count))

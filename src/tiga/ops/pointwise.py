@@ -217,6 +217,32 @@ class Ge(Compare, name="ge"):
 
 
 @dataclass(frozen=True)
+class IsMax(Compare, name="is_max"):
+    """Whether a is b, the largest of many values of which a is one: a >= b holds for few."""
+
+    def reference(self, a, b):
+        return a >= b
+
+    def lower(self, b, x, y):
+        return b.compare("ge", x, y)
+
+
+@dataclass(frozen=True)
+class IsMin(Compare, name="is_min"):
+    """Whether a is b, the smallest of many values of which a is one: a <= b holds for few."""
+
+    def reference(self, a, b):
+        return a <= b
+
+    def lower(self, b, x, y):
+        return b.compare("le", x, y)
+
+
+WINS = {"max": IsMax(), "min": IsMin()}
+"""Whether a value is the extremum of its row, by the kind of the extremum."""
+
+
+@dataclass(frozen=True)
 class Logical(Pointwise):
     """Boolean algebra on bool operands; no derivative."""
 

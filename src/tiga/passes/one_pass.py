@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tiga.ops.feature import Broadcast, Permute, Reshape
+from tiga.ops.feature import Broadcast, Permute, Reshape, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, cast, div, eq, mul, neg, sub, where
 from tiga.trace.node import Node, rewrite, topological
@@ -67,13 +67,20 @@ def _without(total: Node, with_rest: bool) -> Node:
         return total
     if parts.rest is not None and not with_rest:
         return total
-    scale = _without(total.op(parts.factor), with_rest)
+    scale = _summed(total, parts.factor, with_rest)
     # No edge may have a factor where the row value is no number, as in rows without edges.
     none = constant(0, scale.type)
     product = where(eq(scale, none), none, mul(scale, parts.of_row))
     if parts.rest is None:
         return product
-    return add(_without(total.op(parts.rest), with_rest), product)
+    return add(_summed(total, parts.rest, with_rest), product)
+
+
+def _summed(total: Node, message: Node, with_rest: bool) -> Node:
+    """The sum of other messages at the rows of `total`; of one shape, where it is only renamed."""
+    while message.op.name == "reshape":
+        message = message.inputs[0]
+    return reshape(_without(total.op(message), with_rest), total.type.shape)
 
 
 def _is_late(node: Node, total: Node) -> bool:

@@ -7,6 +7,9 @@ compared with one from another walk, as gradients of maxima and minima do.
 from tiga.passes.rows import Plan
 from tiga.trace.node import Node, topological, users
 
+COMPARED = ("eq", "is_max", "is_min")
+"""Comparisons that a last bit decides."""
+
 
 def _sums_below(node: Node) -> set[Node]:
     return {n for n in topological([node]) if n.op.name == "feature_sum"}
@@ -29,6 +32,6 @@ def ordered_sums(plan: Plan) -> frozenset[Node]:
         compared = [n for n in readers[node] if n.op.name != "stop_gradient"]
         if _selects(node) and (compared or not readers[node]):
             found |= _sums_below(node.inputs[0])
-        if node.op.name == "eq" and node.type.space.kind == "edge":
+        if node.op.name in COMPARED and node.type.space.kind == "edge":
             found |= _sums_below(node)
     return frozenset(found)
