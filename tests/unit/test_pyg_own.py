@@ -87,6 +87,17 @@ class SendsAsItIs(UpdatesFirst):
 @pytest.mark.parametrize("layer", [UpdatesFirst, SendsAsItIs])
 def test_updates_of_edges(layer):
     fused = check(layer(), nodes(), edges())
+    assert fused.propagate.layer_programs
+    assert not fused.propagate.kernels
+
+
+@pytest.mark.parametrize("layer", [UpdatesFirst, SendsAsItIs])
+def test_updates_of_edges_of_a_layer_with_a_hook(layer):
+    """What may run at every call of a module stays outside of programs."""
+    conv, seen = layer(), []
+    conv.lin.register_forward_hook(lambda *_: seen.append(1))
+    fused = check(conv, nodes(), edges())
+    assert not fused.propagate.layer_programs
     (plan,) = fused.propagate.kernels
     inside = [stage.function for stage in plan]
     updates = ["edge_update"] if layer is SendsAsItIs else []
@@ -136,7 +147,6 @@ REFUSED = {
     "counts indices": (CountsIndices, "takes the indices of edges"),
     "sorts": (lambda: gnn.SAGEConv(F, 6, aggr=gnn.SortAggregation(2)), "enumerates edges"),
     "reads the graph": (ReadsTheGraph, "`message` takes `edge_index`"),
-    "updates edges": (UpdatesEdges, "`update` takes `x_j`"),
     "reduces nothing": (Unreduced, "a value per edge"),
 }
 
@@ -146,6 +156,12 @@ def test_refused_with_the_reason(name):
     make, reason = REFUSED[name]
     with pytest.raises((Unfusable, InvalidValue), match=reason):
         pyg.compile(make())(nodes(), edges())
+
+
+def test_an_update_that_takes_a_value_of_the_edges():
+    check(UpdatesEdges(), nodes(), edges())
+    with pytest.raises(Unfusable, match="`update` takes `x_j`"):
+        pyg.compile(UpdatesEdges())(nodes(E), edges())  # which of both has `x`?
 
 
 def test_nodes_on_another_axis():

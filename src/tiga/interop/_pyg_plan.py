@@ -20,6 +20,14 @@ UNKNOWN = ("edge_index", "size", "size_j")
 graphs have."""
 
 
+HOOKS = (
+    "_propagate_forward_pre_hooks", "_propagate_forward_hooks", "_message_forward_pre_hooks",
+    "_message_forward_hooks", "_aggregate_forward_pre_hooks", "_aggregate_forward_hooks",
+    "_edge_update_forward_pre_hooks", "_edge_update_forward_hooks",
+)  # fmt: skip
+"""Tables of a layer whose hooks may see or change the messages of edges."""
+
+
 class Deferred:
     """What `edge_updater` returned: computed within the walk that reads it, or when looked at."""
 

@@ -12,6 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tiga.errors import InvalidType, Unfusable
+from tiga.frontends.torch.extent import Shape
 from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.torch.where import user_line
 from tiga.ops.align import expand_to
@@ -103,6 +104,59 @@ class EndIndex:
         )
 
 
+class EndIndices(torch.Tensor):
+    """The two rows of indices of all edges, of which code may take one, and ask for metadata."""
+
+    _recorder: Recorder
+    sides: tuple[str, str]
+
+    @staticmethod
+    def __new__(cls, recorder: Recorder, sides: tuple[str, str]) -> Any:
+        shape = (2, recorder.sizes[recorder.edge_space])
+        made = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.int64, device="cpu")
+        made._recorder, made.sides = recorder, sides
+        return made
+
+    def read(self, func: Any, args: Any) -> Any:
+        """What a function of torch gives for it.
+
+        Raises:
+            Unfusable: it is neither a row nor metadata.
+        """
+        shape = Shape((2, self._recorder.marks[self._recorder.edge_space]))
+        if func is torch.Tensor.shape.__get__:
+            return shape
+        if func is torch.Tensor.size:
+            return shape[args[0]] if args else shape
+        if func in _ROWS:
+            return tuple(EndIndex(side, self._recorder) for side in self.sides)
+        if func is torch.Tensor.__getitem__ and args[0] in (0, 1, -1, -2):
+            return EndIndex(self.sides[args[0]], self._recorder)
+        if func in _METADATA:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(self)
+        raise Unfusable(
+            f"{user_line()}: `{getattr(func, '__name__', func)}` takes the indices of edges, and "
+            f"no op of a trace computes it."
+        )
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0].read(func, args[1:])
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0].read(func, args[1:])
+
+
+_T = torch.Tensor
+_ROWS = (_T.unbind, torch.unbind, _T.__iter__)
+_METADATA = (
+    _T.dtype.__get__, _T.device.__get__, _T.layout.__get__, _T.is_sparse.__get__, _T.dim,
+    _T.ndim.__get__, _T.is_cuda.__get__, _T.is_floating_point, _T.requires_grad.__get__,
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Rows(Reducer):
     """Takes values of rows that were already reduced; edges carry them as reads of their row."""
@@ -141,10 +195,12 @@ class ScatterMode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if args and isinstance(args[0], EndIndices):
+            return args[0].read(func, args[1:])
         if not any(isinstance(a, EndIndex) for a in (*args, *kwargs.values())):
             return func(*args, **kwargs)
         name = getattr(func, "__name__", str(func))
-        handler = _HANDLERS.get(name.rstrip("_"))
+        handler = _HANDLERS.get(name if name.startswith("__") else name.rstrip("_"))
         if handler is None:
             return EndIndex.__torch_function__(func, types)
         return handler(self, name.endswith("_"), *args, **kwargs)
@@ -233,9 +289,16 @@ def _scatter_reduce(
     return mode.reduce(in_place, base, dim, index, src, reduce, include_self)
 
 
+def _getitem(mode: ScatterMode, in_place: bool, x: Any, index: Any) -> Any:
+    if not isinstance(index, EndIndex):
+        return EndIndex.__torch_function__(torch.Tensor.__getitem__, ())
+    return mode.read(in_place, x, 0, index)
+
+
 _HANDLERS: dict[str, Callable[..., Any]] = {
     "scatter_add": ScatterMode.reduce,
     "index_add": _index_add,
     "scatter_reduce": _scatter_reduce,
     "index_select": ScatterMode.read,
+    "__getitem__": _getitem,
 }

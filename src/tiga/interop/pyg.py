@@ -1,8 +1,9 @@
 """Run layers of PyTorch Geometric through Tiga.
 
 `compile` takes a layer whose `message`, `aggregate` and `edge_update` are torch code per edge, and
-gives one that computes the same with fused kernels. What the layer does per node, in `forward` and
-`update`, stays torch.
+gives one that computes the same with fused kernels. A call on one set of nodes and its edges is a
+program whole, what the layer does per node included; where no program can hold the layer's
+`forward`, its messages alone are, and the rest stays torch.
 """
 
 import copy
@@ -17,8 +18,10 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture import RELATION
 from tiga.frontends.torch.compiled import ROWS
 from tiga.frontends.torch.compiled import Rows as MadeUpRows
+from tiga.interop._pyg_layer import Call, Layout, NotWhole, WholeLayer, call_of
 from tiga.interop._pyg_plan import (
     ENDS,
+    HOOKS,
     INDICES,
     Argument,
     Binding,
@@ -30,12 +33,6 @@ from tiga.interop._pyg_plan import (
 )
 from tiga.interop._scatter import EndIndex, Rows, ScatterMode, row_message
 from tiga.relations import Graph
-
-HOOKS = (
-    "_propagate_forward_pre_hooks", "_propagate_forward_hooks", "_message_forward_pre_hooks",
-    "_message_forward_hooks", "_aggregate_forward_pre_hooks", "_aggregate_forward_hooks",
-    "_edge_update_forward_pre_hooks", "_edge_update_forward_hooks",
-)  # fmt: skip
 
 
 def compile(conv: torch.nn.Module) -> Any:
@@ -222,7 +219,14 @@ class Forward:
         return self.run(*args, **kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """The layer's own `forward`, with its messages through Tiga."""
+        """The layer's own `forward`: one program, or with its messages through Tiga."""
+        if not torch.compiler.is_compiling():
+            call = call_of(self.conv, args, kwargs)
+            if call is not None and call.layout not in self.propagate.refusals:
+                try:
+                    return self.propagate.whole(call)
+                except (NotWhole, Unfusable) as reason:
+                    self.propagate.refusals[call.layout] = str(reason)
         # Some settings of layers put another `propagate` on the layer.
         if self.conv.propagate is not self.propagate:
             self.conv.propagate = self.propagate
@@ -246,6 +250,9 @@ class Propagate:
         self.conv = conv
         self.graphs = graphs
         self.kernels: dict[tuple[Stage, ...], Messages] = {}
+        self.layer_programs: dict[Layout, WholeLayer] = {}
+        self.refusals: dict[Layout, str] = {}
+        """Why calls of a layout are no whole programs."""
         self.programs = SimpleNamespace()
 
     def __call__(self, edge_index: Any, size: Any = None, **given: Any) -> torch.Tensor:
@@ -268,9 +275,33 @@ class Propagate:
         )  # fmt: skip
         return conv.update(out, **self._update(given))
 
+    def whole(self, call: Call) -> Any:
+        """The result of the layer's `forward` by one program.
+
+        Raises:
+            NotWhole, Unfusable: no program can hold it.
+        """
+        kernel = self.layer_programs.get(call.layout)
+        if kernel is None:
+            kernel = self.layer_programs[call.layout] = WholeLayer(self.conv, call.layout)
+        backwards = self.conv.flow != "source_to_target"
+        key, known = (backwards, call.num_nodes, call.num_nodes), self.graphs.known
+        graph, fields = self.graphs.graph(call.edge_index, key), call.fields
+        try:
+            return kernel(
+                graph=graph, ndata=fields["ndata"], edge=fields["edge"], **fields["param"]
+            )
+        except (NotWhole, Unfusable):
+            del self.layer_programs[call.layout]
+            self.graphs.known = known
+            raise
+
     def explain(self) -> str:
-        """What the kernels of this layer fuse, per way that it was called."""
-        return "\n".join(kernel.explain() for kernel in self.kernels.values())
+        """What the kernels of this layer fuse, per way that it was called, and why the rest of the
+        layer is in no program, where that is so."""
+        kernels = (*self.layer_programs.values(), *self.kernels.values())
+        reasons = [f"not one program: {reason}" for reason in self.refusals.values()]
+        return "\n".join([*(kernel.explain() for kernel in kernels), *reasons])
 
     def _kernel(self, plan: tuple[Stage, ...]) -> Messages:
         if plan not in self.kernels:
@@ -316,6 +347,8 @@ class Propagate:
             "conv": self.conv,
             "graphs": self.graphs,
             "kernels": {},
+            "layer_programs": {},
+            "refusals": {},
             "programs": SimpleNamespace(),
         }
 
