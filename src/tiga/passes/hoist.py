@@ -49,7 +49,7 @@ def _joined(x: Node) -> tuple[Node, ...]:
     if source.type.shape[-1] != x.type.shape[-1]:
         return ()
     lead = x.type.shape[:-1]
-    return tuple(_hoist(reshape(p, (*lead, p.type.shape[-1]))) for p in source.inputs)
+    return tuple(hoisted(reshape(p, (*lead, p.type.shape[-1]))) for p in source.inputs)
 
 
 def _terms(x: Node, matrix: Node) -> list[tuple[bool, Node, Node]]:
@@ -88,14 +88,15 @@ def _product(x: Node, matrix: Node, where: str | None) -> Node:
         else:
             groups[y] = (add if taken == signs[y] else sub)(groups[y], factor)
     order = sorted(groups, key=signs.__getitem__)  # what is taken away comes last
-    products = [_hoist(Contract()(y, groups[y], where=where)) for y in order]
+    products = [hoisted(Contract()(y, groups[y], where=where)) for y in order]
     total = neg(products[0]) if signs[order[0]] else products[0]
     for y, product in zip(order[1:], products[1:], strict=True):
         total = (sub if signs[y] else add)(total, product)
     return total
 
 
-def _hoist(node: Node) -> Node:
+def hoisted(node: Node) -> Node:
+    """An edge value, computed on nodes if what it is made of is all of one end."""
     if node.type.space.kind != "edge" or not _movable(node):
         return node
     end = _one_end(node.inputs)
@@ -112,7 +113,7 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.op.name == "contract":
         x, matrix = inputs
         return _product(x, matrix, node.where)
-    return _hoist(node.op(*inputs, where=node.where))
+    return hoisted(node.op(*inputs, where=node.where))
 
 
 def hoist(program: Program) -> Program:

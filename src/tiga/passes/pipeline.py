@@ -10,6 +10,7 @@ from tiga.passes.canonicalize import canonicalize
 from tiga.passes.differentiate import Jvp, SaveRows, Vjp
 from tiga.passes.dump import Dump
 from tiga.passes.expand import Expand
+from tiga.passes.fewer_reads import fewer_reads
 from tiga.passes.fold import Fold
 from tiga.passes.form import form as form_rows
 from tiga.passes.hoist import hoist
@@ -48,6 +49,14 @@ class OnePass(Pass, name="gf-one-pass"):
 
 
 @dataclass(frozen=True)
+class FewerReads(Pass, name="gf-fewer-reads"):
+    """Read fewer values at the other ends of edges: GPUs are bound by them."""
+
+    def __call__(self, form: Program) -> Program:
+        return fewer_reads(form)
+
+
+@dataclass(frozen=True)
 class FormRows(Pass, name="gf-form-rows"):
     """Decide which walk computes what: a plan of row programs and library calls."""
 
@@ -75,8 +84,8 @@ class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
 
 
 PASSES: tuple[type[Pass], ...] = (
-    Fold, Expand, Canonicalize, Hoist, OnePass, SaveRows, Vjp, Jvp, FormRows, SplitRows,
-    ScheduleRows, TensorVjp, PlanTensorCheckpoints,
+    Fold, Expand, Canonicalize, Hoist, OnePass, FewerReads, SaveRows, Vjp, Jvp, FormRows,
+    SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 

@@ -20,6 +20,7 @@ from tiga.backends.triton.writer import KernelSource
 from tiga.knobs import read
 from tiga.passes.canonicalize import canonicalize
 from tiga.passes.expand import Expand
+from tiga.passes.fewer_reads import fewer_reads
 from tiga.passes.form import form
 from tiga.passes.hoist import hoist
 from tiga.passes.one_pass import one_pass
@@ -170,7 +171,7 @@ def prepare(
 
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
-    normal = one_pass(canonicalize(hoist(canonicalize(Expand()(program)))))
+    normal = fewer_reads(one_pass(canonicalize(hoist(canonicalize(Expand()(program))))))
     return prepare(form(normal), program.relations, choose)
 
 

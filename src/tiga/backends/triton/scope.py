@@ -23,9 +23,20 @@ from tiga.backends.triton.evaluate import (
 from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
+from tiga.ops.leaf import is_constant
 from tiga.passes.rows import RowProgram
-from tiga.trace.node import Node
+from tiga.passes.schedule import cone
+from tiga.trace.node import Node, users
 from tiga.types import DType, Type, int64
+
+RARE = ("is_max", "is_min")
+"""Comparisons that hold for few edges of a row."""
+
+
+def is_rare(condition: Node) -> bool:
+    """Whether a condition holds for few edges of a row."""
+    parts = condition.inputs if condition.op.name == "logical_and" else (condition,)
+    return any(part.op.name in RARE for part in parts)
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,20 @@ class KernelScope:
         """The matrices of the program's products."""
         return frozenset(n.inputs[1] for n in products_of(self.program))
 
+    def is_picked(self, node: Node) -> bool:
+        """Whether a choice takes something else than zero for few elements, from an array at the
+        edges' other ends that nothing else reads."""
+        condition, chosen, rest = node.inputs
+        if chosen.op.name != "gather" or not is_constant(rest, 0.0) or not is_rare(condition):
+            return False
+        (array,) = chosen.inputs
+        at_other = chosen.op.side != self.program.side and array in self.reads
+        return at_other and len(self._readers[chosen]) == 1 == len(self._readers[array])
+
+    @cached_property
+    def _readers(self) -> dict[Node, list[Node]]:
+        return users(cone(self.program))
+
     # memory
 
     def array(self, node: Node) -> str:
@@ -94,19 +119,22 @@ class KernelScope:
         conditions = [] if entity.mask is None else [at_rank(entity.mask, rank)]
         return " & ".join(f"({c})" for c in (*conditions, *self.writer.within(type_)))
 
-    def load(self, block: Block, node: Node, entity: Entity) -> Value:
-        """The entities' elements, widened to the compute dtype."""
+    def load(self, block: Block, node: Node, entity: Entity, where: str = "") -> Value:
+        """The entities' elements, widened to the compute dtype; zero but for those that are read,
+        `where` they are only some."""
         hint = getattr(node.op, "label", None) or node.op.name
         return self.load_from(
-            block, self.array(node), node.type, node.type.dtype, entity, str(hint)
+            block, self.array(node), node.type, node.type.dtype, entity, str(hint), where
         )
 
     def load_from(
-        self, block: Block, pointer: str, type_: Type, dtype: DType, entity: Entity, hint: str
-    ) -> Value:
+        self, block: Block, pointer: str, type_: Type, dtype: DType, entity: Entity, hint: str,
+        where: str = "",
+    ) -> Value:  # fmt: skip
         """Elements of entities of any array of values of `type_`, held in `dtype`."""
         address = self._address(pointer, type_, entity, self.writer.offset_of(type_))
-        text = loaded(address, self._mask(type_, entity), dtype, single=entity.text == "0")
+        mask = " & ".join(filter(None, (self._mask(type_, entity), where)))
+        text = loaded(address, mask, dtype, single=entity.text == "0")
         value = Value(Term(text, dtype.compute), self._dims(type_, entity))
         if entity.text == "0" and not self.writer.offset_of(type_):
             # A scalar load: shaped like every other value.
@@ -260,7 +288,17 @@ class EdgeScope:
             return self._position(node)
         if node in kernel.reads:
             return kernel.load(self.block, node, self.edge)
+        if node.op.name == "where" and kernel.is_picked(node):
+            return self._picked(node)
         return within_entity(self, node)
+
+    def _picked(self, node: Node) -> Value:
+        """A choice that few elements make of an array at the other end: only these are read."""
+        kernel, (condition, chosen, _) = self.kernel, node.inputs
+        mask = self.value(condition)
+        dims = kernel.writer.dims(*self.other.entity.dims, condition.type)
+        text = kernel.writer.full(mask, dims).text
+        return kernel.load(self.block, chosen.inputs[0], self.other.entity, f"({text})")
 
     def _position(self, node: Node) -> Value:
         """The positions of the edges in CSR order."""
