@@ -1,6 +1,7 @@
 """`PagedGraph`: a graph whose edges stay in a file, read a page of rows at a time."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -134,19 +135,20 @@ class InFile:
 class PagedGraph(Graph):
     """A graph in a file; made by `Graph.open`.
 
-    It stands in for a graph in memory in calls of `MessagePassing` on the CPU, forward and
-    backward, with the same results bit for bit. Pages are as large as the host budget of the
-    enclosing `tg.execution` allows, else TIGA_MEMORY_BOUND.
+    It stands in for a graph in memory in calls of `MessagePassing`, forward and backward, with the
+    same results bit for bit. Pages are as large as the budgets of the enclosing `tg.execution`
+    allow, else TIGA_MEMORY_BOUND.
 
     `fields` holds its fields by namespace and name: `layer(graph=g, src=g.fields["src"], ...)`.
     """
 
-    __slots__ = ("_container", "_counts", "fields", "traffic", "walks")
+    __slots__ = ("_container", "_counts", "_device", "_kept", "fields", "traffic", "walks")
 
     paged = True
 
-    def __init__(self, path: Any) -> None:
+    def __init__(self, path: Any, device: str = "cpu") -> None:
         container = Container(path)
+        self._device, self._kept = device, dict[Any, Any]()
         if container.kind != "graph":
             raise InvalidFile(f"{path}: holds a {container.kind!r}, not a graph; use tg.load.")
         self._container, self.traffic, self.marks = container, Traffic(), None
@@ -178,8 +180,14 @@ class PagedGraph(Graph):
 
     @property
     def device(self) -> str:
-        """The device of its fields."""
-        return "cpu"
+        """Where it runs; its fields may lie there, on the CPU or in the file."""
+        return self._device
+
+    def keep(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once: something that follows from the edges."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     @property
     def permutes_edges(self) -> bool:
@@ -252,7 +260,7 @@ class PagedGraph(Graph):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PagedGraph, (self.path,)
+        return PagedGraph, (self.path, self._device)
 
     def _elsewhere(self, what: str) -> UnsupportedByBackend:
         return UnsupportedByBackend(
@@ -305,8 +313,12 @@ class PagedGraph(Graph):
         return found
 
 
-def open_graph(path: Any) -> PagedGraph:
+def open_graph(path: Any, device: Any) -> PagedGraph:
     """Open a graph's file; see `Graph.open`."""
     if not isinstance(path, (str, Path)):
         raise InvalidValue(f"Graph.open: expected a path, got {path!r}.")
-    return PagedGraph(path)
+    named = re.fullmatch(r"cpu|cuda(:\d+)?", str(device))
+    if named is None:
+        known = "'cpu', 'cuda' or 'cuda:N'"
+        raise InvalidValue(f"Graph.open: expected device {known}, got {device!r}.")
+    return PagedGraph(path, f"{device}:0" if str(device) == "cuda" else str(device))

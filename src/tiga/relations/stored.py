@@ -43,17 +43,20 @@ class Stored:
         return save_graph(graph, path, fields, overwrite)
 
     @staticmethod
-    def open(path: Any) -> "PagedGraph":
+    def open(path: Any, device: Any = "cpu") -> "PagedGraph":
         """A graph in a file that `save` or `write_csr` wrote: its edges stay there, and calls read
         them a page of rows at a time. See `PagedGraph`.
+
+        Calls run on `device`: "cpu", or "cuda" or "cuda:N" for a GPU.
 
         Raises:
             FileNotFoundError: there is no file.
             InvalidFile: it was cut, altered, not written by Tiga, or by a newer version.
+            InvalidValue: there is no such device.
         """
         from tiga.relations.paged import open_graph
 
-        return open_graph(path)
+        return open_graph(path, device)
 
     @staticmethod
     def write_csr(

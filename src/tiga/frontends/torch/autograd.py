@@ -29,7 +29,6 @@ from tiga.relations.snapshot import Snapshot
 _transforms_active = torch._C._are_functorch_transforms_active
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _forward_mode_enabled = torch._C._is_fwd_grad_enabled
-_CPU = torch.device("cpu")
 _graph_is_kept = torch._C._autograd._get_current_graph_task_keep_graph
 _hooks_on_saved = torch._C._autograd._top_saved_tensors_default_hooks
 
@@ -63,6 +62,8 @@ def _keep(ctx: Any, job: Job, values: Sequence[Any], outputs: Sequence[torch.Ten
     ctx.save_for_backward(*(values[i] for i in tensors), *(outputs[i] for i in saved))
     ctx.job, ctx.count = job, len(values)
     ctx.tensors = tensors
+    if job.graph.paged:
+        ctx.devices = [v.device if isinstance(v, torch.Tensor) else None for v in values]
     ctx.numbers = {i: values[i] for i in inputs if i not in tensors}
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*(outputs[i] for i in job.trained.whole))
@@ -100,7 +101,8 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
     unneeded = _unneeded(ctx, derivative.arguments)
     gradients = run(derivative.unit, job.graph, job.token, values, unneeded=unneeded)
     for position, found in zip(derivative.wanted, gradients, strict=True):
-        result[1 + position] = found
+        # Over a graph in a file, what fits the device lies there, and the rest in files.
+        result[1 + position] = found.to(ctx.devices[position]) if job.graph.paged else found
     return tuple(result)
 
 
@@ -260,9 +262,10 @@ def run(
     if not wanted and not watched:
         return unit.plain().run(graph, values, topology, unneeded)
     token = graph.token() if token is None else token
-    trained = unit.training(wanted, _CPU if graph.paged else device_of(graph))
+    device = device_of(graph)
+    trained = unit.training(wanted, device)
     if graph.paged:
-        trained.require_pages(len(unit.program.outputs))
+        trained.require_pages(device, len(unit.program.outputs))
     outputs = _apply(Job(trained, graph, token), values)
     return outputs[: len(unit.program.outputs)]
 

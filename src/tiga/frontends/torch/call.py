@@ -25,7 +25,7 @@ from tiga.frontends.torch.capture import (
 from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.fields import extents_of, namespaces, refuse
-from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.gpu import device_of, may_stage
 from tiga.frontends.torch.guards import Guards, Place, same
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.repeat import NO_FIELDS, Repeat, settings
@@ -193,7 +193,8 @@ def _signature(
             for name, tensor in values.items():
                 shape = tensor.shape
                 strided = tensor.layout is torch.strided
-                if shape[0] != extent or tensor.device != device or not strided:
+                lies = tensor.device == device or may_stage(graph, tensor.device)
+                if shape[0] != extent or not lies or not strided:
                     refuse(graph, fields, extents)
                 parts += (name, tensor.dtype, shape[1:])
     except (AttributeError, IndexError, TypeError):

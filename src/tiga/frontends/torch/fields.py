@@ -7,7 +7,7 @@ import torch
 
 from tiga.errors import InvalidType, InvalidValue, UnsupportedByBackend
 from tiga.frontends.torch.dtypes import dtype_of
-from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.gpu import device_of, may_stage
 from tiga.relations import Graph
 
 EXTENT_NAMES = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_src"}
@@ -68,7 +68,8 @@ def refuse(graph: Graph, fields: Mapping[str, Any], extents: Mapping[str, int]) 
             )
         for name, value in values.items():
             _check(f"{namespace}.{name}", value, namespace, extents[namespace])
-            _check_device(f"{namespace}.{name}", value, device_of(graph))
+            if not may_stage(graph, value.device):
+                _check_device(f"{namespace}.{name}", value, device_of(graph))
     raise AssertionError("every field is right")
 
 

@@ -15,6 +15,7 @@ from tiga.errors import InvalidType, OutOfBudget
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.lanes import Lane
 from tiga.frontends.torch.scalars import number_on
+from tiga.paging.span import PagePlan
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.cuda import capability, current_stream, on
@@ -26,7 +27,10 @@ _CPU = torch.device("cpu")
 
 
 def device_of(graph: Graph) -> torch.device:
-    """Where a graph's index arrays lie, and with them the fields and results of a call."""
+    """Where a graph's index arrays lie, and with them the fields and results of a call; where a
+    graph in a file runs."""
+    if graph.paged:
+        return torch.device(graph.device)
     template = graph.input.template
     return _CPU if template is None else template.device
 
@@ -34,6 +38,12 @@ def device_of(graph: Graph) -> torch.device:
 def on_gpu(device: torch.device) -> bool:
     """Whether calls on graphs of this device run on a GPU."""
     return device.type == "cuda"
+
+
+def may_stage(graph: Graph, device: torch.device) -> bool:
+    """Whether a field on this device serves a graph that is elsewhere: pages of a graph in a file
+    take what they need of it."""
+    return graph.paged and device.type == "cpu"
 
 
 def gpu_target() -> int:
@@ -55,9 +65,15 @@ class OutOfDeviceMemory(OutOfBudget, torch.OutOfMemoryError):
 
 @dataclass(eq=False)
 class GpuRuns:
-    """The runs of one program on GPUs."""
+    """The runs of one program on GPUs; `pages` tells of the last one over a graph in a file."""
 
     executable: Executable
+    pages: PagePlan | None = None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there was any."""
+        return self.executable.has_run or self.pages is not None
 
     def run(
         self,

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -10,10 +11,11 @@ import torch
 from tiga.backends.llvm.paged import Limits, Paging, run_paged
 from tiga.errors import InvalidFile, OutOfBudget, UnsupportedByBackend
 from tiga.frontends.dlpack import array_of_torch, torch_of
+from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.knobs import current
 from tiga.relations.paged import PagedField, PagedGraph
 from tiga.runtime.mapped import file_at, map_file
-from tiga.runtime.pages import Damaged, FileRows, MemoryRows, Rows
+from tiga.runtime.pages import Damaged, FileRows, MemoryRows, Rows, Traffic
 from tiga.runtime.parallel import thread_count
 from tiga.runtime.scope import Extent, Scope, active, fallback
 from tiga.trace.node import Node
@@ -58,7 +60,7 @@ class Placement:
         budget = self.scope.host.budget
         left = None if budget is None else max(0, budget - self.scope.host.live - held)
         room = 0 if spill else sum(sizes.values()) if left is None else left // SHARE
-        self.resident = _fitting(sizes, room)
+        self.resident = fitting(sizes, room)
         stored = sum(sizes[node] for node in self.resident)
         bound = current().memory_bound if left is None else left - stored
         threads = thread_count(torch.get_num_threads())
@@ -82,26 +84,37 @@ class Placement:
             if active() is not None:
                 self.scope.adopt(array, f"an output of shape {shape}")
             return torch_of(array), MemoryRows(array)
-        rows = self._extent(shape[0], nbytes // shape[0])
-        block = map_file(rows.fd, rows.offset, nbytes, rows.owner, shared=True)
-        return torch_of(block.view(array_of_torch(kind).dtype).reshape(shape)), rows
+        return spilled_tensor(self.scope, self.traffic, shape, dtype)
 
     def between(self, node: Node, count: int) -> Rows:
         """Rows for a value that one step stores for later ones."""
         row_bytes = node.type.row_bytes
         if node not in self.resident and count * row_bytes:
-            return self._extent(count, row_bytes)
+            return spilled(self.scope, self.traffic, count, row_bytes)
         array = np.empty((count, row_bytes), np.uint8)
         if active() is not None:
             self.scope.adopt(array, f"a value between steps, {count} rows")
         return MemoryRows(array)
 
-    def _extent(self, count: int, row_bytes: int) -> FileRows:
-        extent = Extent(self.scope, count * row_bytes, "a value of a call over a graph in a file")
-        return FileRows(extent.file.fd, extent.start, count, row_bytes, self.traffic, extent)
+
+def spilled(scope: Scope, traffic: Traffic, count: int, row_bytes: int) -> FileRows:
+    """Rows in a scope's spill file, which last as long as they are used."""
+    extent = Extent(scope, count * row_bytes, "a value of a call over a graph in a file")
+    return FileRows(extent.file.fd, extent.start, count, row_bytes, traffic, extent)
 
 
-def _fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:
+def spilled_tensor(
+    scope: Scope, traffic: Traffic, shape: tuple[int, ...], dtype: torch.dtype
+) -> tuple[torch.Tensor, FileRows]:
+    """A tensor that is not empty, mapped from such rows."""
+    kind = torch.empty(0, dtype=dtype)
+    nbytes = prod(shape) * kind.element_size()
+    rows = spilled(scope, traffic, shape[0], nbytes // shape[0])
+    block = map_file(rows.fd, rows.offset, nbytes, rows.owner, shared=True)
+    return torch_of(block.view(array_of_torch(kind).dtype).reshape(shape)), rows
+
+
+def fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:
     """All values, if they fit; else those of edges that do: they may be stored in any order, and
     what lies between two of them in a file would be written again with them."""
     if sum(sizes.values()) <= room:
@@ -129,13 +142,18 @@ def rows_of(tensor: torch.Tensor, graph: PagedGraph) -> Rows:
 def run_on_pages(
     runnable: "Runnable", graph: PagedGraph, values: Sequence[Any]
 ) -> list[torch.Tensor]:
-    """Compute the outputs of a program, page by page.
+    """Compute the outputs of a program, page by page, where the graph runs.
 
     Raises:
         OutOfBudget: a page of one task does not fit the budget.
         InvalidFile: the file names an edge that cannot be.
         UnsupportedByBackend: the program needs all of a set in memory.
     """
+    device = device_of(graph)
+    if on_gpu(device):
+        from tiga.frontends.torch.paged_gpu import run_on_gpu_pages
+
+        return run_on_gpu_pages(runnable, graph, values, device)
     try:
         return _run(runnable, graph, values, spill=False)
     except OutOfBudget:

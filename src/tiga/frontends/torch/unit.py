@@ -122,7 +122,7 @@ class Runnable:
     def ran_on_gpu(self) -> bool:
         """Whether some call ran it on a GPU."""
         runs = vars(self).get("gpu_runs")
-        return runs is not None and runs.executable.has_run
+        return runs is not None and runs.has_run
 
     def allocate(self, graph: Graph) -> list[torch.Tensor]:
         """Arrays for the outputs."""
@@ -274,10 +274,10 @@ class Trained:
             self.derivative(present).unit.plain().compile(device)
         self.ready.add(device.type)
 
-    def require_pages(self, count: int) -> None:
+    def require_pages(self, device: torch.device, count: int) -> None:
         """Raise Unfusable if no pages hold the gradient of the first `count` outputs."""
         present = tuple(i for i in self.floats if i < count)
-        if not present:
+        if not present or on_gpu(device):
             return
         for step in self.derivative(present).unit.plain().executable.scheduled.plan.steps:
             if isinstance(step, RowProgram):

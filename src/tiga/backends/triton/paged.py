@@ -1,0 +1,244 @@
+"""Run a plan over a graph in a file on a GPU: the kernels of the graph in memory, page by page.
+
+Pages are read into pinned memory ahead of compute, copied on a stream of their own, and computed
+in order; results that do not stay on the device are copied back and written behind. What a row
+gives depends on its own edges alone, so the results have the same bits as in memory.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.executable import Executable
+from tiga.backends.triton.launch import RowStep
+from tiga.backends.triton.library import call_library
+from tiga.backends.triton.paged_facts import WalkFacts
+from tiga.backends.triton.paged_launch import Place, StepKernels
+from tiga.backends.triton.paged_link import Link, PairedArena, link_of
+from tiga.backends.triton.paged_lists import plain_list
+from tiga.backends.triton.paged_memory import DeviceRows
+from tiga.backends.triton.paged_steps import Steps, told
+from tiga.backends.triton.paged_walk import Loaded, Scratch, WalkPages, never
+from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline
+from tiga.paging.plan import Limits
+from tiga.paging.span import PagePlan, Span, Spans
+from tiga.paging.stage import WORD, Page, PagedGraph, Stage
+from tiga.passes.rows import LibraryCall
+from tiga.runtime.pages import Rows
+from tiga.runtime.platform import Platform
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, DType, Relation, Space
+
+COPY_BYTES = 2**20
+
+_NONE = np.zeros(1, np.int64)
+
+
+@dataclass
+class PagedRun:
+    """One execution: `arrays` has global values as arrays of the platform, `steps` the rest."""
+
+    steps: Steps
+    link: Link
+    arrays: Mapping[Node, Any]
+    pipeline: Pipeline
+    charge: Callable[[int], Callable[[], None]]
+    plan: PagePlan
+    held: list[Any] = field(default_factory=list)
+
+    @property
+    def platform(self) -> Platform:
+        return self.steps.platform
+
+    def execute(self, step: RowStep | LibraryCall) -> None:
+        if isinstance(step, LibraryCall):
+            operands = [self._whole(n) for n in (*step.node.inputs, step.node)]
+            call_library(step.node, operands[:-1], operands[-1])
+        elif step.program.relation is None:
+            self._rows(step)
+        else:
+            self._walk(step)
+
+    def _whole(self, node: Node) -> Any:
+        """A value as an array of the platform, for what takes no pages."""
+        if node in self.arrays:
+            return self.arrays[node]
+        home = self.steps.homes[node]
+        assert isinstance(home, DeviceRows), f"{node!r} is not on the device"
+        return home.view(node.type.size, node.type.dtype)
+
+    def _allocate(self, nbytes: int) -> int:
+        """The address of scratch that lives as long as the step."""
+        self.held.append(self.platform.arena(max(nbytes, 1)))
+        return self.platform.address(self.held[-1])
+
+    def _walk(self, step: RowStep) -> None:
+        kernels, planner, spans = self.steps.walk(step)
+        scratch = Scratch(self._allocate)
+        pages = WalkPages(planner, kernels, self.link, scratch, self._totals(kernels))
+        self._paged(told(step), spans, lambda: scratch.add(kernels.kept_states()),
+                    pages.jobs(spans.pages))  # fmt: skip
+
+    def _rows(self, step: RowStep) -> None:
+        kernels, stage, spans = self.steps.rows(step)
+        pages = RowPages(stage, kernels, self.link, self._totals(kernels))
+        self._paged(told(step), spans, _nothing, map(pages.job, spans.pages))
+
+    def _totals(self, kernels: StepKernels) -> Callable[[Place], None]:
+        """What launches the kernels of a page, and adds totals if there are some."""
+        if not (kernels.program.totals or kernels.program.outer_sums):
+            return kernels.launch
+        return partial(self._summed, kernels)
+
+    def _summed(self, kernels: StepKernels, place: Place) -> None:
+        pieces = {}
+        for state, count, dtype in kernels.pieces_states(place.work):
+            pieces[state] = self._cleared(count, dtype)
+        place = place.with_states(pieces)
+        kernels.launch(place)
+        kernels.totals(place)
+
+    def _cleared(self, count: int, dtype: DType) -> int:
+        address, nbytes = self._allocate(count * dtype.itemsize), count * dtype.itemsize
+        self.platform.zero(self.held[-1], 0, nbytes)
+        return address
+
+    def _paged(
+        self, what: str, spans: Spans, prepare: Callable[[], None], jobs: Iterable[Job]
+    ) -> None:
+        self.plan.add(what, spans)
+        self.pipeline.arenas.provide(spans, self.steps.limits.nbytes)
+        uncharge = self.charge(spans.resident)
+        try:
+            prepare()
+            self.pipeline.run(jobs)
+        finally:
+            self.held.clear()
+            uncharge()
+
+
+@dataclass(frozen=True)
+class RowPages:
+    """The jobs of rows without edges: kernels number a page's rows from 0 on."""
+
+    stage: Stage
+    kernels: StepKernels
+    link: Link
+    launch: Callable[[Place], None]
+
+    def job(self, span: Any) -> Job:
+        """That of a page."""
+        return Job(partial(self._read, span), self._run, never)
+
+    def _read(self, span: Span, arena: Any) -> Loaded:
+        arena.begin()
+        page = Page(span, _NONE, _NONE)
+        self.stage.rows(page, arena)
+        low, arrays = span.rows[0], {}
+        for node, address in page.addresses.items():
+            home = self.stage.homes[node]
+            arrays[node] = address + low * home.row_bytes + (0 if home.address else arena.offset)
+        degrees = {key: at + low * WORD + arena.offset for key, at in page.degrees.items()}
+        place = Place(plain_list(span.rows[1] - low), arrays, degrees)
+        return Loaded(page, place, arena, arena.send(page.results))
+
+    def _run(self, loaded: Loaded) -> None:
+        self.link.follow(loaded.mark)
+        self.launch(loaded.place)
+        loaded.computed(self.link)
+
+
+def _nothing() -> None:
+    """Nothing is to be prepared."""
+
+
+@dataclass(frozen=True)
+class Paging:
+    """What a run is made on: the graphs of its relations, sizes, how much memory pages may take,
+    what finds the facts of a walk, and what counts bytes of a tier as used (and gives back what
+    takes them back)."""
+
+    platform: Platform
+    graphs: Mapping[Relation, PagedGraph]
+    extents: Mapping[Space, int]
+    limits: Limits
+    facts: Callable[[PagedGraph, str], WalkFacts]
+    charge: Callable[[str, int], Callable[[], None]]
+
+    def pages_charge(self, nbytes: int) -> Callable[[], None]:
+        """Count the memory of pages, which is pinned and on the device."""
+        back = self.charge("host-pinned", nbytes)
+        try:
+            also = self.charge("device", nbytes)
+        except BaseException:
+            back()
+            raise
+        return lambda: (back(), also())[0]
+
+    def steps(self, homes: Mapping[Node, Rows], arrays: Mapping[Node, Any]) -> Steps:
+        """What cuts steps into pages."""
+        addresses = {node: self.platform.address(array) for node, array in arrays.items()}
+        return Steps(
+            self.platform, self.graphs, {GLOBAL: 1, **self.extents}, homes, addresses, self.limits,
+            self.facts,
+        )  # fmt: skip
+
+
+def run_paged(
+    executable: Executable,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    between: Mapping[Node, Any],
+    paging: Paging,
+) -> PagePlan:
+    """Compute the outputs; what was read and held.
+
+    `inputs`, `outputs` and `between` (values that steps leave for others) are rows for values over
+    entities, arrays of the platform for global ones.
+
+    Raises:
+        OutOfBudget: a page of a single row does not fit.
+        UnsupportedByBackend: the program holds something that needs all of a set in memory.
+        Damaged: the file holds what cannot be.
+    """
+    arrays: dict[Node, Any] = {}
+    homes: dict[Node, Rows] = {}
+    repeated = []
+    values = [*zip(executable.plan.inputs, inputs, strict=True)]
+    values += [*zip(executable.plan.outputs, outputs, strict=True), *between.items()]
+    for node, value in values:
+        known: dict[Node, Any] = arrays if node.type.space == GLOBAL else homes
+        if known.setdefault(node, value) is not value:
+            repeated.append((known, node, value))
+    platform = paging.platform
+    link = link_of(platform)
+    make = partial(PairedArena, link=link, platform=platform)
+    arenas, plan = Arenas(paging.pages_charge, make), PagePlan(paging.limits.nbytes)
+    with Helpers() as helpers:
+        pipeline = Pipeline(arenas, paging.limits.depth, helpers)
+        steps, charge = paging.steps(homes, arrays), partial(paging.charge, "device")
+        run = PagedRun(steps, link, arrays, pipeline, charge, plan)
+        try:
+            for step in executable.steps:
+                run.execute(step)
+            for known, node, value in repeated:  # an input, or the same value as another output
+                _copy(known[node], value, node)
+        finally:
+            link.settle()
+            arenas.close()
+    return plan
+
+
+def _copy(source: Any, target: Any, node: Node) -> None:
+    if node.type.space == GLOBAL:
+        target.copy_(source)
+        return
+    step = max(1, COPY_BYTES // max(1, source.row_bytes))
+    block = np.empty((step, source.row_bytes), np.uint8)
+    for low in range(0, source.count, step):
+        part = block[: min(step, source.count - low)]
+        source.read_into(low, part)
+        target.write(low, part)

@@ -1,0 +1,177 @@
+"""Copies between a GPU and pinned memory of the host, on streams beside the one that computes.
+
+Under Triton's interpreter the device is the host: copies are made at once.
+"""
+
+import ctypes
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tiga.runtime.arena import Arena
+from tiga.runtime.driver import driver
+from tiga.runtime.platform import Platform
+
+Copy = tuple[int, int, int]
+"""An address on the device, one on the host, and bytes."""
+
+GAP = 2**16
+"""Bytes of an arena that are sent along rather than left out: a copy of its own takes as long."""
+
+
+class Mark(Protocol):
+    """A point in a stream's work."""
+
+    def wait(self) -> None:
+        """Return when the work before it is done."""
+
+
+class Link(Protocol):
+    """How a run moves bytes to its device and back."""
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Memory of the host that copies take directly, uint8 `[nbytes]`."""
+
+    def mark(self) -> Mark:
+        """What was launched so far."""
+
+    def follow(self, mark: Mark) -> None:
+        """Let what is launched from now on come after a mark."""
+
+    def send(self, copies: Iterable[Copy], after: Mark) -> Mark:
+        """Copy to the device once a mark is reached; it is done at the result."""
+
+    def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
+        """Copy to the host once a mark is reached; it is done at the result."""
+
+    def settle(self) -> None:
+        """Return when all copies are done."""
+
+
+class Reached:
+    """A mark that was reached before it was made."""
+
+    def wait(self) -> None:
+        """Nothing is under way."""
+
+
+class HostLink:
+    """The host in the place of a device."""
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        return Arena(nbytes).take(nbytes, np.dtype(np.uint8))
+
+    def mark(self) -> Mark:
+        return Reached()
+
+    def follow(self, mark: Mark) -> None:
+        """Nothing is under way."""
+
+    def send(self, copies: Iterable[Copy], after: Mark) -> Mark:
+        for device, host, nbytes in copies:
+            ctypes.memmove(device, host, nbytes)
+        return Reached()
+
+    def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
+        for device, host, nbytes in copies:
+            ctypes.memmove(host, device, nbytes)
+        return Reached()
+
+    def settle(self) -> None:
+        """Nothing is under way."""
+
+
+class GpuMark:
+    """An event of a GPU."""
+
+    def __init__(self, gpu: Any, stream: int) -> None:
+        self._gpu, self.event = gpu, gpu.record_event(stream)
+        weakref.finalize(self, gpu.close_event, self.event).atexit = False
+
+    def wait(self) -> None:
+        self._gpu.call("cuEventSynchronize", ctypes.c_void_p(self.event))
+
+
+class GpuLink:
+    """A GPU whose kernels run on a stream `compute`."""
+
+    def __init__(self, index: int, compute: int) -> None:
+        self.gpu, self.compute = driver(index), compute
+        self.inward, self.outward = self.gpu.new_stream(), self.gpu.new_stream()
+        for stream in (self.inward, self.outward):
+            weakref.finalize(self, self.gpu.close_stream, stream).atexit = False
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        address = self.gpu.allocate_pinned(nbytes)
+        memory = (ctypes.c_uint8 * max(nbytes, 1)).from_address(address)
+        weakref.finalize(memory, self.gpu.free_pinned, address).atexit = False
+        return np.frombuffer(memoryview(memory).cast("B"), np.uint8)
+
+    def mark(self) -> Mark:
+        return GpuMark(self.gpu, self.compute)
+
+    def follow(self, mark: Mark) -> None:
+        self._wait(self.compute, mark)
+
+    def send(self, copies: Iterable[Copy], after: Mark) -> Mark:
+        self._wait(self.inward, after)
+        for device, host, nbytes in copies:
+            self.gpu.copy_in_on(self.inward, device, host, nbytes)
+        return GpuMark(self.gpu, self.inward)
+
+    def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
+        self._wait(self.outward, after)
+        for device, host, nbytes in copies:
+            self.gpu.copy_out_on(self.outward, host, device, nbytes)
+        return GpuMark(self.gpu, self.outward)
+
+    def settle(self) -> None:
+        for stream in (self.inward, self.outward):
+            self.gpu.synchronize(stream)
+
+    def _wait(self, stream: int, mark: Mark) -> None:
+        assert isinstance(mark, GpuMark)
+        self.gpu.wait_event(stream, mark.event)
+
+
+def link_of(platform: Platform) -> Link:
+    """A link to a device, beside its current stream."""
+    return GpuLink(platform.index, platform.stream()) if platform.is_gpu else HostLink()
+
+
+class PairedArena(Arena):
+    """Pinned memory and as much of the device: what is staged in one lies at the same place of the
+    other once it is sent."""
+
+    def __init__(self, nbytes: int, link: Link, platform: Platform) -> None:
+        super().__init__(nbytes, link.pinned(nbytes))
+        self.link, self.block = link, platform.arena(max(nbytes, 1))
+        self.offset = platform.address(self.block) - self.address
+        self.computed, self.copied = link.mark(), link.mark()
+
+    def begin(self) -> None:
+        """Wait until what was staged before may be written over."""
+        self.copied.wait()
+
+    def send(self, but: Sequence[np.ndarray]) -> Mark:
+        """Copy what is staged to the device, once its kernels are done with what was there; `but`
+        are blocks that need not be."""
+        self.copied = self.link.send(self._copies(but), self.computed)
+        return self.copied
+
+    def fetch(self, blocks: Sequence[np.ndarray]) -> Mark:
+        """Copy blocks from the device, once what was launched so far is done."""
+        places = [(b.ctypes.data, b.nbytes) for b in blocks]
+        copies = [(host + self.offset, host, nbytes) for host, nbytes in places]
+        self.copied = self.link.fetch(copies, self.computed)
+        return self.copied
+
+    def _copies(self, but: Sequence[np.ndarray]) -> list[Copy]:
+        start, found = self.address, []
+        for host, nbytes in sorted((b.ctypes.data, b.nbytes) for b in but if b.nbytes > GAP):
+            found.append((start, host - start))
+            start = host + nbytes
+        found.append((start, self.address + self.used - start))
+        return [(host + self.offset, host, nbytes) for host, nbytes in found if nbytes > 0]

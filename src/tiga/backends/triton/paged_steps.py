@@ -1,0 +1,141 @@
+"""How each step of a plan goes through pages on a GPU: what a run follows, and what can be told of
+one before it, as nothing but sizes and places of arrays (and of the graph, its row pointers and a
+sample of its indices) is looked at."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.launch import RowStep, Run, Shape
+from tiga.backends.triton.paged_facts import WalkFacts
+from tiga.backends.triton.paged_launch import StepKernels, state_bytes
+from tiga.backends.triton.paged_walk import division_of, list_bytes
+from tiga.backends.triton.split_scans import splits
+from tiga.backends.triton.topology import CHUNK, NO_EDGES
+from tiga.errors import OutOfBudget, UnsupportedByBackend
+from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, row_spans
+from tiga.paging.span import LongRow, Span, Spans
+from tiga.paging.stage import WORD, PagedGraph, Stage
+from tiga.passes.roles import roles_of
+from tiga.passes.rows import LibraryCall, RowProgram
+from tiga.runtime.pages import Rows
+from tiga.runtime.platform import Platform
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Relation, Space
+
+ROWS = 1024
+"""Rows without edges come in pages of a multiple of so many: their arrays stay aligned."""
+
+_NO_WALK: Any = None
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The pages of steps over graphs, whose arrays over entities lie in `homes` and whose global
+    values are at `globals`. `facts` finds those of a walk."""
+
+    platform: Platform
+    graphs: Mapping[Relation, PagedGraph]
+    extents: Mapping[Space, int]
+    homes: Mapping[Node, Rows]
+    globals: Mapping[Node, int]
+    limits: Limits
+    facts: Callable[[PagedGraph, str], WalkFacts]
+
+    def walk(self, step: RowStep) -> tuple[StepKernels, Planner, Spans]:
+        """Those of a walk.
+
+        Raises:
+            OutOfBudget: a page does not fit, or what has to be in one.
+        """
+        program = step.program
+        assert program.relation is not None
+        graph = self.graphs[program.relation]
+        walk, facts = graph.walks[program.side], self.facts(graph, program.side)
+        kernels = self._kernels(step, facts, walk.dtype.itemsize)
+        row, edge = list_bytes(kernels, walk.dtype.itemsize)
+        roles = roles_of(program)
+        stage = Stage(program, roles, graph, walk, self.homes, row_list=row, edge_list=edge)
+        kept = state_bytes(kernels.kept_states())
+        limits = replace(self.limits, nbytes=max(0, self.limits.nbytes - kept))
+        summed = bool(program.totals or program.outer_sums)
+        if summed:
+            limits = replace(limits, target=limits.nbytes)
+        planner = Planner(stage, limits, division_of(kernels, len(walk.tasks) - 1))
+        spans = planner.plan()
+        if summed and len(spans.pages) > 1:
+            raise _in_one_page(program, spans)
+        beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
+        return kernels, planner, replace(spans, beside=beside, stored=stage.file_bytes)
+
+    def _kernels(self, step: RowStep, facts: WalkFacts | None, word: int = 4) -> StepKernels:
+        tile = step.tile(facts.degrees if facts else NO_EDGES)
+        if isinstance(tile, EdgeTile):
+            raise UnsupportedByBackend(
+                "tiles of edges across rows (single numbers on this graph) do not run on pages of "
+                "a GPU; use `graph.in_memory()` there, or run it on the CPU."
+            )
+        run: Any = Run({}, self.extents, self.platform)
+        chunks = facts is not None and facts.num_chunks > 0 and splits(step.program)
+        shape = Shape(tile, 8 * word, step.is_wide(run), chunks)
+        return StepKernels(step, self.platform, facts, shape, self.globals)
+
+    def rows(self, step: RowStep) -> tuple[StepKernels, Stage, Spans]:
+        """Those of rows without edges.
+
+        Raises:
+            OutOfBudget: they add to a total, and need more than one page.
+        """
+        program = step.program
+        extent, roles = self.extents[program.space], roles_of(program)
+        graph: Any = next(iter(self.graphs.values()), None)
+        stage = Stage(program, roles, graph, _NO_WALK, self.homes)
+        bytes_, degrees = self._bytes, WORD * len(roles.row_degrees)
+        staged = bytes_((*roles.rows, *program.stores)) + degrees
+        row = RowBytes(staged, bytes_(roles.rows, True) + degrees, bytes_(program.stores, True))
+        arenas = arenas_of(stage, self.limits) if staged else 1
+        pages = row_spans(_boundaries(extent), row, self.limits, arenas) if staged else (
+            row.span(0, 1, (0, extent)),
+        )  # fmt: skip
+        spans = Spans(pages, arenas, stored=extent * row.read)
+        if (program.totals or program.outer_sums) and len(pages) > 1:
+            raise _in_one_page(program, spans)
+        return self._kernels(step, None), stage, spans
+
+    def _bytes(self, nodes: Iterable[Node], in_file: bool = False) -> int:
+        """Bytes per row that are staged, or lie in files."""
+        homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
+        return sum(h.row_bytes for h in homes if (h.in_file if in_file else not h.address))
+
+
+def _long_bytes(kernels: StepKernels, page: Span | LongRow) -> int:
+    """What the states of a row in several pages take beside them."""
+    if isinstance(page, Span):
+        return 0
+    return state_bytes(kernels.row_states(-(-page.degree // CHUNK)))
+
+
+def _boundaries(extent: int) -> np.ndarray:
+    return np.append(np.arange(0, extent, ROWS), extent)
+
+
+def _in_one_page(program: RowProgram, spans: Spans) -> OutOfBudget:
+    (node, *_) = (*program.totals, *program.outer_sums)
+    place = f" ({node.where})" if node.where else ""
+    return OutOfBudget(
+        f"a sum over all rows or edges, {node.op.name}{place}, keeps its order only where the walk "
+        f"is one page of the device, and the budgets cut it into {len(spans.pages)}. Raise "
+        "memory={'device': ..., 'host-pinned': ...} of tg.execution, or run it on the CPU."
+    )
+
+
+def told(step: RowStep | LibraryCall) -> str:
+    """What a step is called in plans."""
+    if isinstance(step, LibraryCall):
+        return f"library call, {step.node.op.name}"
+    if step.program.relation is None:
+        return "rows without edges"
+    return f"walk, rows = {step.program.side}"

@@ -1,0 +1,226 @@
+"""The pages of a walk over a graph in a file as jobs: staged, sent to the device, computed."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.paged_launch import Place, State, StepKernels, state_bytes
+from tiga.backends.triton.paged_link import Link, Mark, PairedArena
+from tiga.backends.triton.paged_lists import WorkList, chunk_list, work_list
+from tiga.backends.triton.scans import BLOCK
+from tiga.backends.triton.topology import CHUNK
+from tiga.paging.pipeline import Job
+from tiga.paging.plan import Division, Planner
+from tiga.paging.span import LongRow, Span
+from tiga.paging.stage import WORD, Page, Stage
+from tiga.passes.carries import kept_scans
+from tiga.trace.node import Node
+from tiga.types import DType
+
+_NONE = np.zeros(1, np.int64)
+
+GROUP = 16
+"""Chunks of a long row that go to a page together: the states of such groups are aligned."""
+
+
+@dataclass
+class Loaded:
+    """A page that was sent to the device; `mark` is when it is there."""
+
+    page: Page
+    place: Place
+    arena: PairedArena
+    mark: Mark
+    fetched: Mark | None = None
+
+    @property
+    def finish(self) -> list[Callable[[], None]]:
+        """What stores its results, behind."""
+        return [self._wait, *self.page.finish] if self.page.finish else []
+
+    def computed(self, link: Link) -> None:
+        """Note that its kernels were launched; results follow them to the host."""
+        self.arena.computed = link.mark()
+        if self.page.finish:
+            self.fetched = self.arena.fetch(self.page.results)
+
+    def _wait(self) -> None:
+        assert self.fetched is not None
+        self.fetched.wait()
+
+
+@dataclass
+class Scratch:
+    """Memory of the device that a step uses beside its pages."""
+
+    allocate: Callable[[int], int]
+    places: dict[State, int] = field(default_factory=dict)
+
+    def add(self, states: Iterable[tuple[State, int, DType]]) -> None:
+        """Have room for states."""
+        for state, count, dtype in states:
+            self.places[state] = self.allocate(count * dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class WalkPages:
+    """The jobs of a walk."""
+
+    planner: Planner
+    kernels: StepKernels
+    link: Link
+    scratch: Scratch
+    launch: Callable[[Place], None]
+
+    @property
+    def stage(self) -> Stage:
+        return self.planner.stage
+
+    def jobs(self, spans: Iterable[Span | LongRow]) -> Iterator[Job]:
+        """Those of these pages, in order."""
+        for span in spans:
+            if isinstance(span, LongRow):
+                yield from self._long_row(span)
+            else:
+                read, smaller = partial(self._read, span), partial(self._smaller, span)
+                yield Job(read, partial(self._run, None), smaller)
+
+    def _smaller(self, span: Span) -> Iterator[Job]:
+        """The pages in place of one that names more distinct rows than was expected."""
+        assert span.last - span.first > 1, "a page took more memory than was planned"
+        limit = span.nbytes
+        yield from self.jobs(self.planner.cut(span.first, span.last, limit, limit, sure=True))
+
+    def _read(self, span: Span, arena: Any) -> Loaded:
+        arena.begin()
+        page = self.stage.read(span, arena)
+        pointers = page.row_ptr + span.parts[0][0]
+        overs, dtype = self.kernels.overs, self.stage.walk.dtype
+        work = work_list(pointers, span.rows[0], overs, dtype, arena)
+        return self._sent(page, work, arena)
+
+    def _run(self, number: int | None, loaded: Loaded) -> None:
+        """Launch all kernels of a page, or one of them."""
+        self.link.follow(loaded.mark)
+        if number is None:
+            self.launch(loaded.place)
+        else:
+            self.kernels.alone(number, loaded.place)
+        loaded.computed(self.link)
+
+    # long rows
+
+    def _long_row(self, long: LongRow) -> Iterator[Job]:
+        """Kernel after kernel, over all chunks in parts, or over the row."""
+        chunks = -(-long.degree // CHUNK)
+        states = Scratch(self.scratch.allocate)
+        states.add(self.kernels.row_states(chunks))
+        for number, (over, _) in enumerate(self.kernels.kernels):
+            run = partial(self._run, number)
+            if over == "hubs":
+                yield Job(partial(self._end, long, chunks, states.places), run, never)
+            for part in long.parts if over in ("items", "chunks") else ():
+                yield Job(partial(self._part, long, part, chunks, states.places), run, never)
+
+    def _part(
+        self, long: LongRow, part: Span, chunks: int, states: dict[State, int], arena: Any
+    ) -> Loaded:
+        """Some chunks of a row; their states lie among those of the whole row."""
+        arena.begin()
+        page = self.stage.read(part, arena)
+        low, high = part.parts[0]
+        before = (low - long.parts[0].parts[0][0]) // CHUNK
+        moved = {
+            (kind, node): at + before * node.type.size * node.type.dtype.compute.itemsize
+            for (kind, node), at in states.items()
+            if kind != "hub"
+        }
+        overs, dtype = self.kernels.overs, self.stage.walk.dtype
+        work = chunk_list(long.row, low, high, chunks, overs, dtype, arena)
+        return self._sent(page, work, arena, {**states, **moved})
+
+    def _end(self, long: LongRow, chunks: int, states: dict[State, int], arena: Any) -> Loaded:
+        """The row without its edges."""
+        arena.begin()
+        page = Page(long.end, np.zeros(2, np.int64), _NONE)
+        self.stage.rows(page, arena)
+        low, overs = long.end.parts[0][0], self.kernels.overs
+        work = chunk_list(long.row, low, low, chunks, overs, self.stage.walk.dtype, arena)
+        return self._sent(page, work, arena, states)
+
+    # what kernels are told
+
+    def _sent(
+        self, page: Page, work: WorkList, arena: PairedArena, states: dict[State, int] | None = None
+    ) -> Loaded:
+        blocks, places = [], dict(self.scratch.places)
+        for state, block, at in self._states(page, work, arena) if states is None else ():
+            blocks.append(block)
+            places[state] = at + arena.offset
+        place = Place(
+            work, self._arrays(page, arena.offset), self._degrees(page, arena.offset),
+            {**places, **(states or {})}, self._topology(page, arena.offset), arena.offset,
+        )  # fmt: skip
+        mark = arena.send([*page.results, *blocks])
+        return Loaded(page, place, arena, mark)
+
+    def _states(
+        self, page: Page, work: WorkList, arena: PairedArena
+    ) -> Iterator[tuple[State, np.ndarray, int]]:
+        """Scratch of a page's own: blocks, and the addresses that kernels take."""
+        for state, count, dtype in self.kernels.states(work):
+            block = arena.take(count, np.dtype(dtype.numpy))
+            yield state, block, block.ctypes.data
+        (low, rows), edges = page.rows, page.span.parts[0]
+        for state, count, dtype in self.kernels.marks(rows - low, edges):
+            size = state[1].type.size * dtype.itemsize
+            first = edges[0] // BLOCK + low
+            block = arena.rows(count // state[1].type.size, size, first)
+            yield state, block, block.ctypes.data - first * size
+
+    def _arrays(self, page: Page, offset: int) -> dict[Node, int]:
+        """Addresses of arrays, as if the whole lay there."""
+        homes, found = self.stage.homes, {}
+        by_position = set(self.stage.edge_arrays) if self.stage.walk.edge_id is None else set()
+        for node, address in page.addresses.items():
+            home = homes[node]
+            staged = address != home.address or not home.address
+            if node in by_position:
+                first = page.span.parts[0][0] * home.row_bytes
+                staged, address = not home.address, address - first
+            found[node] = address + (offset if staged else 0)
+        return found
+
+    def _degrees(self, page: Page, offset: int) -> dict[Any, int]:
+        return {key: address + offset for key, address in page.degrees.items()}
+
+    def _topology(self, page: Page, offset: int) -> dict[str, int]:
+        first = page.span.parts[0][0] * self.stage.walk.dtype.itemsize
+        found = {"index": page.index.ctypes.data - first + offset}
+        if page.edge_id is not None:
+            found["edge_id"] = page.edge_id.ctypes.data - first + offset
+        return found
+
+
+def never() -> Iterator[Job]:
+    """What takes the place of a page whose size is certain."""
+    raise AssertionError("a page took more memory than was planned")
+
+
+def division_of(kernels: StepKernels, tasks: int) -> Division:
+    """How kernels take a walk apart: what a row gives depends on its own edges alone."""
+    passes = sum(over in ("items", "chunks") for over, _ in kernels.kernels)
+    divides = "hubs" in kernels.overs and not kept_scans(kernels.program)
+    return Division(True, CHUNK, CHUNK * GROUP, passes * divides, (0, tasks))
+
+
+def list_bytes(kernels: StepKernels, word: int) -> tuple[int, int]:
+    """Bytes per row and per edge of the work list and of states: a chunk has at least half of
+    `CHUNK` edges on average."""
+    item, hub = 2 * word + 4, 3 * WORD
+    marks = state_bytes(kernels.marks(0, (0, 0)))
+    chunk = item + hub + state_bytes(kernels.row_states(1))
+    return item + marks, -(-2 * chunk // CHUNK) + -(-marks // BLOCK)
