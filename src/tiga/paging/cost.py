@@ -8,7 +8,7 @@ from tiga.paging.numbers import SPREAD, crew_bytes
 from tiga.paging.span import Span
 from tiga.paging.stage import WORD, Stage
 from tiga.relations.spread import NOWHERE, Core, distinct
-from tiga.runtime.arena import ALIGNMENT
+from tiga.runtime.arena import ALIGNMENT, slack
 from tiga.runtime.pages import picking, putting
 from tiga.trace.node import Node
 
@@ -16,7 +16,7 @@ WASTE = 2
 """Windows are taken whole where that takes at most so many times the memory of picking rows."""
 
 SLACK = 64 * ALIGNMENT
-"""Beside the arrays: each starts at a place of its own, and few rows may take a whole piece."""
+"""Beside the arrays: few rows may take a whole piece, and what is not counted otherwise."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Costs:
     written_edges: int
     shared: int
     stores_numbers: int
+    arrays: int
 
 
 def costs_of(stage: Stage) -> Costs:
@@ -74,6 +75,7 @@ def costs_of(stage: Stage) -> Costs:
         written_edges=0 if numbered else from_file(stage.edge_stores),
         shared=every + degrees if stage.shares_ends else 0,
         stores_numbers=from_file(stage.edge_stores) if numbered else 0,
+        arrays=stage.arrays,
     )
 
 
@@ -144,6 +146,7 @@ class Prices:
         if costs.stores_numbers:
             again, stored = _storing(reach, real, costs.stores_numbers)
             read, written = read + again, written + stored
+        nbytes += slack(nbytes, costs.arrays)
         return replace(span, others_whole=others, edges_whole=numbered,
                        window=reach.window, numbers=reach.numbers, nbytes=nbytes,
                        read=read, written=written, seeks=seeks)  # fmt: skip

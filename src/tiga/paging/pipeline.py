@@ -1,27 +1,24 @@
-"""Pages through memory: asked of the disk ahead of time, computed in order, written behind.
-
-What will be read is announced to the system, which fetches it while pages are computed: pages take
-memory once only, and no thread of ours takes a core from the kernels.
-"""
+"""Pages through memory: read ahead by threads of their own, computed in order, written behind."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
 from tiga.paging.span import NOTHING_HELD, Held, Spans
 from tiga.runtime.arena import Arena, ArenaFull
 
+READERS = 2
+"""Pages that are read at a time: where one waits for the disk, another is checked."""
+
 
 @dataclass(frozen=True)
 class Job:
-    """One page: `expect` announces what it reads, `read` stages it in an arena, `run` computes
-    what that gives. If it does not fit after all, `smaller` are the jobs that take its place."""
+    """One page: `read` stages it in an arena, `run` computes what that gives. If it does not fit
+    after all, `smaller` are the jobs that take its place."""
 
-    expect: Callable[[], None]
     read: Callable[[Arena], Any]
     run: Callable[[Any], None]
     smaller: Callable[[], Iterable["Job"]]
@@ -68,16 +65,17 @@ class Arenas:
 
 @dataclass
 class Pipeline:
-    """One step's pages after another; `depth` of them are announced ahead of the one that is
-    computed.
+    """One step's pages after another; up to `depth` of them are read ahead of the one that is
+    computed, as far as there are arenas.
 
-    A page's arena is free again when its results are written. `helpers` are two threads: one
-    announces, one writes.
+    A page's arena is free again when its results are written. `helpers` are the threads that read
+    and write.
     """
 
     arenas: Arenas
     depth: int
     helpers: "Helpers"
+    ahead: "deque[Ahead]" = field(default_factory=deque)
     written: "deque[Future[None]]" = field(default_factory=deque)
 
     def run(self, jobs: Iterable[Job]) -> None:
@@ -86,26 +84,31 @@ class Pipeline:
         Raises:
             What reading, computing or writing raised first.
         """
+        left = iter(jobs)
         try:
-            for job in self._announced(iter(jobs)):
-                arena = self.arenas.free.get()
-                self._do(job, arena, job.attempt(arena))
+            while self._read_ahead(left):
+                next_ = self.ahead.popleft()
+                self._do(next_.job, next_.arena, next_.page.result())
         finally:
-            wait(self.written)  # its memory may go only then
+            # Their memory may go only then.
+            for one in self.ahead:
+                one.page.cancel()
+            wait([one.page for one in self.ahead])
+            self.ahead.clear()
+            wait(self.written)
         while self.written:
             self.written.popleft().result()
 
-    def _announced(self, left: Iterator[Job]) -> Iterator[Job]:
-        ahead = deque(islice(left, self.depth))
-        while ahead or not self.depth:
+    def _read_ahead(self, left: Iterator[Job]) -> bool:
+        """Start to read as many pages as may be, one at least; False when there are none left."""
+        while not self.ahead or (len(self.ahead) <= self.depth and not self.arenas.free.empty()):
             job = next(left, None)
-            if job is not None:
-                ahead.append(job)
-                if self.depth:
-                    self.helpers.announcer.submit(job.expect)
-            if not ahead:
-                return
-            yield ahead.popleft()
+            if job is None:
+                break
+            arena = self.arenas.free.get()
+            page = self.helpers.readers.submit(job.attempt, arena)
+            self.ahead.append(Ahead(job, arena, page))
+        return bool(self.ahead)
 
     def _do(self, job: Job, arena: Arena, page: Any) -> None:
         if page is None:
@@ -134,16 +137,25 @@ class Pipeline:
         self.arenas.free.put(arena)
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """A page that is being read."""
+
+    job: Job
+    arena: Arena
+    page: "Future[Any]"
+
+
 class Helpers:
     """The threads of a run, which start with their first work."""
 
     def __init__(self) -> None:
-        self.announcer = ThreadPoolExecutor(1, "tiga-announce")
+        self.readers = ThreadPoolExecutor(READERS, "tiga-read")
         self.writer = ThreadPoolExecutor(1, "tiga-write")
 
     def __enter__(self) -> "Helpers":
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.announcer.shutdown(cancel_futures=True)
+        self.readers.shutdown(cancel_futures=True)
         self.writer.shutdown()

@@ -9,8 +9,10 @@ import numpy as np
 
 from tiga.errors import OutOfBudget
 from tiga.paging.cost import SLACK, Prices, Reach
+from tiga.paging.pipeline import READERS
 from tiga.paging.span import SEEK_COST, LongRow, Span, Spans
 from tiga.paging.stage import Stage
+from tiga.runtime.arena import slack
 from tiga.runtime.tiers import size_text
 
 TARGET = 8 * 2**20
@@ -26,8 +28,8 @@ WORTH = 1.2
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes that all pages in memory may take together, how many are announced ahead, and the rows
-    of one, if they are bounded too."""
+    """Bytes that all pages in memory may take together, how many are read ahead, and the rows of
+    one, if they are bounded too."""
 
     nbytes: int
     depth: int
@@ -79,7 +81,8 @@ class Planner:
         Raises:
             OutOfBudget: one row, or what may not be split, does not fit.
         """
-        whole, arenas, best = self.limits.nbytes, arenas_of(self.stage), None
+        whole, best = self.limits.nbytes, None
+        arenas = arenas_of(self.stage, self.limits)
         choices = [(arenas, TARGET), (arenas, whole), (1, whole)]
         for count, target in dict.fromkeys(choices):
             limit = whole // count
@@ -233,32 +236,48 @@ def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner
     return (mapped, found) if WORTH * found.cost < spans.cost else (planner, spans)
 
 
-def arenas_of(stage: Stage) -> int:
-    """Pages in memory at a time: a second one where results are written to a file."""
+def arenas_of(stage: Stage, limits: Limits) -> int:
+    """Pages in memory at a time: the one that is computed, those that are read meanwhile, and one
+    that is written where results go to a file."""
     written = (*stage.program.stores, *stage.edge_stores)
-    return 1 + any(n in stage.homes and stage.homes[n].in_file for n in written)
+    writes = any(n in stage.homes and stage.homes[n].in_file for n in written)
+    return 1 + min(limits.depth, READERS) * stage.reads_files + writes
 
 
 @dataclass(frozen=True)
 class RowBytes:
-    """What a row without edges takes in a page, and moves from and to files."""
+    """What a row without edges takes in a page, in how many arrays, and what it moves from and to
+    files."""
 
     staged: int
     read: int = 0
     written: int = 0
+    arrays: int = 0
 
     def span(self, first: int, last: int, rows: tuple[int, int]) -> Span:
         """The page of some rows."""
         count = rows[1] - rows[0]
         nbytes = SLACK + (count + 1) * self.staged
+        nbytes += slack(nbytes, self.arrays)
         return Span(first, last, rows, ((0, 0),), nbytes=nbytes,
                     read=count * self.read, written=count * self.written)  # fmt: skip
 
+    def most(self, nbytes: int) -> int:
+        """The rows of a page of so many bytes."""
+        room = nbytes - SLACK - slack(nbytes, self.arrays)
+        return max(0, room // max(1, self.staged) - 1)
 
-def row_spans(tasks: np.ndarray, row: RowBytes, limits: Limits, arenas: int) -> tuple[Span, ...]:
-    """Pages over rows without edges."""
-    most = min(TARGET, limits.nbytes // arenas) // max(1, row.staged)
-    firsts, first = [0], 0
+
+def row_spans(tasks: np.ndarray, row: RowBytes, limits: Limits, arenas: int) -> Spans:
+    """Pages over rows without edges; one at a time where tasks of several do not fit."""
+    found = Spans(_row_pages(tasks, row, min(TARGET, limits.nbytes // arenas)), arenas)
+    if found.arenas * found.arena_bytes <= limits.nbytes:
+        return found
+    return Spans(_row_pages(tasks, row, min(TARGET, limits.nbytes)), 1)
+
+
+def _row_pages(tasks: np.ndarray, row: RowBytes, nbytes: int) -> tuple[Span, ...]:
+    most, firsts, first = row.most(nbytes), [0], 0
     while first < len(tasks) - 1:
         last = int(np.searchsorted(tasks, tasks[first] + most, side="right")) - 1
         first = min(max(last, first + 1), len(tasks) - 1)

@@ -112,6 +112,19 @@ class Stage:
         return tuple(n for n in self.edge_arrays if not self.homes[n].address)
 
     @cached_property
+    def arrays(self) -> int:
+        """How many arrays a page stages, at most."""
+        roles, topology = self.roles, 3
+        degrees = len(roles.row_degrees) + len(roles.other_degrees)
+        rows = len(roles.rows) + len(self.program.stores)
+        return topology + degrees + rows + len(roles.others) + len(self.edge_arrays)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether pages read anything but memory; a walk's edges are in a file."""
+        return self.walk is not None or any(self.homes[n].in_file for n in self.roles.rows)
+
+    @cached_property
     def scattered(self) -> tuple[Node, ...]:
         """Arrays in files that pages read by number, wherever the numbers lead."""
         numbered = self.roles.edges if self.walk.edge_id is not None else ()
@@ -150,27 +163,6 @@ class Stage:
         self._others(page, arena)
         self.rows(page, arena)
         return page
-
-    def expect(self, span: Span) -> None:
-        """Announce to the system what a page will read."""
-        for low, high in span.parts:
-            self.walk.index.expect(low, high)
-            if self.walk.edge_id is not None and self.edge_arrays:
-                self.walk.edge_id.expect(low, high)
-            for node in self.roles.edges if self.walk.edge_id is None else ():
-                self.homes[node].expect(low, high)
-        self.walk.row_ptr.expect(span.rows[0], span.rows[1] + 1)
-        for node in self.staged_others if span.others_whole else ():
-            self.homes[node].expect(*span.window)
-        numbered = self.walk.edge_id is not None and span.edges_whole
-        for node in self.roles.edges if numbered else ():
-            self.homes[node].expect(*span.numbers)
-        self.expect_rows(span)
-
-    def expect_rows(self, span: Span) -> None:
-        """The same for the values of its rows."""
-        for node in self.roles.rows:
-            self.homes[node].expect(*span.rows)
 
     def _topology(self, span: Span, arena: Arena) -> Page:
         low, high = span.rows

@@ -17,6 +17,7 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.relations.walk import Walk
 from tiga.runtime.container import Content, require_name, write_container
+from tiga.runtime.direct import BLOCK
 from tiga.types import dtype_of_numpy
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def save_graph(graph: "Graph", path: Any, fields: Any, overwrite: bool) -> Path:
         dtype = dtype_of_numpy(array.dtype).name
         contents[label] = Content(dtype, array.shape, _rows_of(array, order))
     info = graph_info(csr.num_src, csr.num_dst, csr.num_edges)
-    return write_container(path, contents, "graph", info, overwrite)
+    return write_container(path, contents, "graph", info, overwrite, alignment=BLOCK)
 
 
 def graph_info(num_src: int, num_dst: int, num_edges: int) -> dict[str, int]:
@@ -65,9 +66,10 @@ def graph_info(num_src: int, num_dst: int, num_edges: int) -> dict[str, int]:
 
 def walk_contents(walk: Walk) -> dict[str, Content]:
     """The arrays of one walk by name."""
-    arrays = {"row_ptr": walk.row_ptr, "index": walk.index, "tasks": task_table(walk)}
+    arrays = {"row_ptr": walk.row_ptr, "index": walk.index}
     if walk.edge_id is not None:
         arrays["edge_id"] = walk.edge_id
+    arrays["tasks"] = task_table(walk)
     return {f"{walk.side}.{n}": Content.of(a, str(a.dtype)) for n, a in arrays.items()}
 
 

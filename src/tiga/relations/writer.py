@@ -21,6 +21,7 @@ from tiga.relations.spool import Column, ColumnFile, Spool
 from tiga.relations.store import array_of, graph_info, range_of
 from tiga.relations.walk import plan_rows
 from tiga.runtime.container import Content, require_name, write_container
+from tiga.runtime.direct import BLOCK
 from tiga.runtime.tiers import parse_size
 from tiga.types import dtype_of_numpy
 
@@ -276,7 +277,7 @@ def write_graph(
         writer = Writer(spool, budget, told)
         info = graph_info(num_src, num_dst, spool.edges)
         contents = writer.contents() | nodes
-        write_container(path, contents, "graph", info, overwrite, spool.forget)
+        write_container(path, contents, "graph", info, overwrite, spool.forget, alignment=BLOCK)
         spool.remove()
     finally:
         spool.close()

@@ -2,11 +2,18 @@
 reading the page."""
 
 import mmap
+from contextlib import suppress
 from math import prod
 
 import numpy as np
 
+from tiga.runtime.direct import BLOCK, LEAST
+
 ALIGNMENT = 64
+
+ROOMY = 2**21
+"""Arenas of so many bytes place what is long enough such that it can be read past the page cache,
+which takes up to a block each, and ask for huge pages, of which the disk fills each at once."""
 
 
 class ArenaFull(Exception):
@@ -54,8 +61,9 @@ class Arena:
     def rows(self, count: int, row_bytes: int, first: int = 0) -> np.ndarray:
         """Rows of bytes, uint8 `[count, row_bytes]`; where row 0 would be, if these start with row
         `first`, an array may start."""
-        skipped = first * row_bytes % ALIGNMENT
-        return self._take((count, row_bytes), np.dtype(np.uint8), aligned(self.used) + skipped)
+        step = BLOCK if count * row_bytes >= LEAST and self.nbytes >= ROOMY else ALIGNMENT
+        start = self.used + (first * row_bytes - self.address - self.used) % step
+        return self._take((count, row_bytes), np.dtype(np.uint8), start)
 
     def back_to(self, used: int) -> None:
         """Take back what was handed out since `used` was this."""
@@ -67,8 +75,21 @@ class Arena:
 
 
 def _anonymous(nbytes: int) -> np.ndarray:
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return np.frombuffer(mmap.mmap(-1, max(nbytes, 1), private), np.uint8)
+    memory = mmap.mmap(-1, max(nbytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if nbytes >= ROOMY and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a system without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
+
+
+def slack(nbytes: int, arrays: int) -> int:
+    """What placing so many arrays of so many bytes in all takes beside them.
+
+    Example:
+        >>> slack(1000, 2), slack(2**21, 2)
+        (128, 8192)
+    """
+    return arrays * (BLOCK if nbytes >= ROOMY else ALIGNMENT)
 
 
 def aligned(nbytes: int) -> int:

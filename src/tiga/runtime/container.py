@@ -4,6 +4,8 @@ The header is 8 bytes of length, then JSON: for each array its dtype, shape and 
 under `__metadata__` the entry `tiga` (a JSON text) and `tiga.crc32`, the checksum of the header
 with that number's digits as zeros. Each array has a checksum of its own in the `tiga` entry. Any
 reader of safetensors reads the file; complex numbers are pairs of floats along a last axis of 2.
+Where arrays are to start at blocks of the disk, arrays `pad0`, `pad1`, ... of zeros, which the
+format asks for in place of gaps, lie between them.
 
 A file is written under a temporary name, flushed to the disk and then renamed: whoever reads sees
 the old file or the new one, never a part. Readers that are attached keep the old one.
@@ -38,6 +40,10 @@ _PARTIAL = ".tiga-save-"
 _CRC_FIELD = '"tiga.crc32":"'
 _ZEROS = "0" * 8
 HEADER_LIMIT = 100 * 2**20
+HEADER_ALIGNMENT = 64
+PAD_FOR = 2**16
+"""Bytes of arrays that are worth a start of their own."""
+
 PIECE = 8 * 2**20
 
 
@@ -74,6 +80,12 @@ class Content:
     dtype: str
     shape: tuple[int, ...]
     pieces: Iterable[np.ndarray]
+    pad: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return math.prod(self.shape) * numpy_dtype(self.dtype).itemsize
 
     @staticmethod
     def of(array: np.ndarray, dtype: str) -> "Content":
@@ -96,11 +108,12 @@ def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
 def write_container(
     path: Any, contents: Mapping[str, Content], kind: str, info: Any = None,
     overwrite: bool = False,
-    finished: Callable[[], None] | None = None,
+    finished: Callable[[], None] | None = None, alignment: int = HEADER_ALIGNMENT,
 ) -> Path:  # fmt: skip
     """Write arrays to a new file, or replace one at once with `overwrite`; returns the path.
 
-    `finished` is called when all is on the disk, before the file gets its name.
+    `finished` is called when all is on the disk, before the file gets its name. With an `alignment`
+    beyond 64, long arrays start at its multiples.
 
     Raises:
         FileExistsError: there is a file, and no `overwrite`.
@@ -114,7 +127,7 @@ def write_container(
     remove_of_dead(path.parent, _PARTIAL)
     fd, partial = open_named(path.parent, _PARTIAL, 0o666)
     try:
-        _write_all(fd, contents, kind, info)
+        _write_all(fd, padded(contents, alignment), kind, info, alignment)
         os.fsync(fd)
         if finished is not None:
             finished()
@@ -147,9 +160,25 @@ def publish(partial: Path, path: Path, overwrite: bool) -> None:
         os.close(folder)
 
 
-def _write_all(fd: int, contents: Mapping[str, Content], kind: str, info: Any) -> None:
-    shapes = {name: (content.dtype, content.shape) for name, content in contents.items()}
-    header = header_bytes(shapes, kind, info, dict.fromkeys(contents, 0))
+def padded(contents: Mapping[str, Content], alignment: int) -> dict[str, Content]:
+    """Arrays with zeros between them, such that long ones start at multiples of an alignment."""
+    found: dict[str, Content] = {}
+    offset = pads = 0
+    for name, content in contents.items():
+        short = -offset % alignment
+        if alignment > HEADER_ALIGNMENT and content.nbytes >= PAD_FOR and short:
+            zeros = np.zeros(short, np.uint8)
+            found[f"pad{pads}"] = Content("uint8", (short,), [zeros], pad=True)
+            offset, pads = offset + short, pads + 1
+        found[name] = content
+        offset += content.nbytes
+    return found
+
+
+def _write_all(
+    fd: int, contents: Mapping[str, Content], kind: str, info: Any, alignment: int
+) -> None:
+    header = header_bytes(contents, kind, info, dict.fromkeys(contents, 0), alignment)
     sums: dict[str, int] = {}
     offset = len(header)
     for name, content in contents.items():
@@ -160,31 +189,33 @@ def _write_all(fd: int, contents: Mapping[str, Content], kind: str, info: Any) -
             pwrite_all(fd, data, offset)
             offset += data.size
         sums[name] = checksum
-        expected = math.prod(content.shape) * numpy_dtype(content.dtype).itemsize
-        assert offset - start == expected, name
-    pwrite_all(fd, header_bytes(shapes, kind, info, sums), 0)
+        assert offset - start == content.nbytes, name
+    pwrite_all(fd, header_bytes(contents, kind, info, sums, alignment), 0)
 
 
 def header_bytes(
-    shapes: Mapping[str, tuple[str, tuple[int, ...]]], kind: str, info: Any,
-    sums: Mapping[str, int],
-) -> bytes:  # fmt: skip
+    contents: Mapping[str, Content], kind: str, info: Any, sums: Mapping[str, int], alignment: int
+) -> bytes:
     """The header of a file with these arrays; its length does not depend on the checksums."""
     told = {
         "format": FORMAT,
         "kind": kind,
         "info": info,
-        "arrays": {n: {"dtype": d, "crc32": f"{sums[n]:08x}"} for n, (d, _) in shapes.items()},
+        "arrays": {
+            name: {"dtype": content.dtype, "crc32": f"{sums[name]:08x}"}
+            | ({"pad": True} if content.pad else {})
+            for name, content in contents.items()
+        },
     }
     described: dict[str, Any] = {"__metadata__": {"tiga": json.dumps(told), "tiga.crc32": _ZEROS}}
     offset = 0
-    for name, (dtype, shape) in shapes.items():
-        code, stored = _stored(dtype, shape)
-        end = offset + math.prod(shape) * numpy_dtype(dtype).itemsize
+    for name, content in contents.items():
+        code, stored = _stored(content.dtype, content.shape)
+        end = offset + content.nbytes
         described[name] = {"dtype": code, "shape": stored, "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(described, separators=(",", ":"))
-    text += " " * (-(len(text.encode()) + 8) % 64)
+    text += " " * (-(len(text.encode()) + 8) % alignment)
     data = struct.pack("<Q", len(text.encode())) + text.encode()
     digits = f"{zlib.crc32(data):08x}".encode()
     at = data.index(_CRC_FIELD.encode()) + len(_CRC_FIELD)
@@ -249,14 +280,15 @@ class Container:
             InvalidFile: one of them was altered.
         """
         block = np.empty(PIECE, np.uint8)
-        for name in self.entries if names is None else names:
-            entry, checksum = self.entry(name), 0
+        every = (*self.entries.values(), *self._pads.values())
+        for entry in every if names is None else map(self.entry, names):
+            checksum = 0
             for start in range(0, entry.nbytes, PIECE):
                 part = block[: min(PIECE, entry.nbytes - start)]
                 self.pread(part, entry.offset + start)
                 checksum = zlib.crc32(part.data, checksum)
             if checksum != entry.crc32:
-                raise self._altered(name)
+                raise self._altered(entry.name)
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
@@ -304,8 +336,10 @@ class Container:
             raise self._refuse("the header was altered or damaged: its checksum differs.")
         self.kind: str = told["kind"]
         self.info: Any = told["info"]
-        self.entries = self._entries(described, told["arrays"], 8 + length)
-        end = max((e.offset + e.nbytes for e in self.entries.values()), default=8 + length)
+        every = self._entries(described, told["arrays"], 8 + length)
+        self._pads = {n: e for n, e in every.items() if "pad" in told["arrays"][n]}
+        self.entries = {n: e for n, e in every.items() if n not in self._pads}
+        end = max((e.offset + e.nbytes for e in every.values()), default=8 + length)
         if end != size:
             raise self._refuse(
                 f"{size} bytes, but its header tells of {end}: it was cut or added to."

@@ -1,14 +1,15 @@
 """Arrays of rows in memory or in a file, read and written by ranges and by row numbers."""
 
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 
+from tiga.runtime.direct import BLOCK, LEAST, DirectFile, fits
 from tiga.runtime.mapped import map_file
 from tiga.runtime.spill import pread_into, pwrite_all
 
@@ -21,7 +22,7 @@ GAP_BYTES = 4096
 
 FEW_RUNS = 4
 
-PIECE = 2**20
+PIECE = 2**21
 """Bytes that picking rows reads at a time, at most."""
 
 MIXED_BYTES = 2**17
@@ -63,9 +64,6 @@ class Rows(Protocol):
     def mapped(self) -> "MemoryRows":
         """The same rows in memory, for reading; mapped where they are in a file."""
 
-    def expect(self, low: int, high: int) -> None:
-        """Announce that rows [low, high) will be read: a file's are fetched meanwhile."""
-
     def read_into(self, low: int, out: np.ndarray) -> None:
         """Fill contiguous uint8 `[rows, row_bytes]` with the rows from number `low` on."""
 
@@ -97,9 +95,6 @@ class MemoryRows:
 
     def mapped(self) -> "MemoryRows":
         return self
-
-    def expect(self, low: int, high: int) -> None:
-        """Nothing is to be done."""
 
     def read_into(self, low: int, out: np.ndarray) -> None:
         self._typed(out)[...] = self.array[low : low + len(out)]
@@ -136,6 +131,11 @@ class FileRows:
         self.count, self.row_bytes = count, row_bytes
         self.traffic, self.owner = traffic, owner
 
+    @cached_property
+    def direct(self) -> DirectFile:
+        """The file past the page cache."""
+        return DirectFile(self.fd)
+
     @property
     def address(self) -> int:
         return 0
@@ -145,14 +145,12 @@ class FileRows:
         block = map_file(self.fd, self.offset, self.count * self.row_bytes, self.owner, False)
         return MemoryRows(block.reshape(self.count, self.row_bytes))
 
-    def expect(self, low: int, high: int) -> None:
-        if high > low:
-            start, length = self.offset + low * self.row_bytes, (high - low) * self.row_bytes
-            os.posix_fadvise(self.fd, start, length, os.POSIX_FADV_WILLNEED)
-
     def read_into(self, low: int, out: np.ndarray) -> None:
-        pread_into(self.fd, out, self.offset + low * self.row_bytes)
-        self.traffic.count(read=out.nbytes)
+        flat, offset = out.reshape(-1), self.offset + low * self.row_bytes
+        direct = fits(out, offset) and self.direct.serves(offset, flat.size)
+        if not (direct and self.direct.read(flat, offset)):
+            pread_into(self.fd, out, offset)
+        self.traffic.count(read=flat.size)
 
     def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         if not len(ids):
@@ -162,21 +160,34 @@ class FileRows:
             self.read_into(first, out)
             return
         dense = last - first <= SPARSE * len(ids)
-        room = len(scratch)
+        room = len(scratch) - BLOCK if len(scratch) > LEAST else len(scratch)
         spans = self._pieces(first, last, room) if dense else self._runs(ids, room)
         at = 0
         for low, high in spans:
             end = at + int(np.searchsorted(ids[at:], high))
             if end > at:
-                part = scratch[: (high - low) * self.row_bytes].reshape(high - low, self.row_bytes)
+                part = self._placed(low, high, scratch)
                 self.read_into(low, part)
                 picked = ids[at:end] - low
                 np.take(_units(part), picked, axis=0, out=_units(out[at:end]), mode="clip")
             at = end
 
+    def _placed(self, low: int, high: int, scratch: np.ndarray) -> np.ndarray:
+        """Room for rows [low, high) in scratch; where they can be read past the page cache, if it
+        has room for that."""
+        nbytes = (high - low) * self.row_bytes
+        skip = (self.offset + low * self.row_bytes - scratch.ctypes.data) % BLOCK
+        skip = skip if skip + nbytes <= len(scratch) else 0
+        return scratch[skip : skip + nbytes].reshape(high - low, self.row_bytes)
+
     def write(self, low: int, block: np.ndarray) -> None:
         data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-        pwrite_all(self.fd, data, self.offset + low * self.row_bytes)
+        offset = self.offset + low * self.row_bytes
+        first, whole = -offset % BLOCK, 0
+        if fits(data, offset) and self.direct.serves(offset, data.size):
+            whole = self.direct.write(data, offset)
+        for at, part in ((0, data[:first]), (first + whole, data[first + whole :])):
+            pwrite_all(self.fd, part, offset + at)
         self.traffic.count(written=data.size)
 
     def put(self, ids: np.ndarray, block: np.ndarray) -> None:

@@ -127,10 +127,7 @@ class PagedRun:
             launcher.page(page, np.ascontiguousarray(tasks[span.first : span.last + 1]))
 
         pages = (span for span in spans.pages if isinstance(span, Span))
-        jobs = (
-            Job(partial(stage.expect_rows, s), partial(read, s), partial(run, s), _never)
-            for s in pages
-        )
+        jobs = (Job(partial(read, s), partial(run, s), _never) for s in pages)
         self._run(spans, jobs)
         launcher.totals()
 
@@ -159,8 +156,7 @@ class WalkPages:
             if isinstance(span, LongRow):
                 yield from self._long_row(span)
             else:
-                yield Job(partial(self.stage.expect, span), partial(self.stage.read, span),
-                          self._page, partial(self._smaller, span))  # fmt: skip
+                yield Job(partial(self.stage.read, span), self._page, partial(self._smaller, span))
 
     def _page(self, page: Page) -> None:
         span = page.span
@@ -184,14 +180,12 @@ class WalkPages:
             first = 0
             for part in long.parts:
                 run = partial(row.chunks, kernel=kernel, first=first)
-                yield Job(
-                    partial(self.stage.expect, part), partial(self.stage.read, part), run, _never
-                )
+                yield Job(partial(self.stage.read, part), run, _never)
                 first += -(-part.edges // HUB_CHUNK)
 
     def _end(self, span: Span, run: Callable[[Page], None]) -> Job:
         """A job on a row without its edges."""
-        return Job(partial(self.stage.expect_rows, span), partial(self._row, span), run, _never)
+        return Job(partial(self._row, span), run, _never)
 
     def _row(self, span: Span, arena: Arena) -> Page:
         """The page of a row without its edges."""

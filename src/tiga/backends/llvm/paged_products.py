@@ -20,7 +20,7 @@ from tiga.errors import UnsupportedByBackend
 from tiga.paging.pipeline import Arenas
 from tiga.paging.span import Span, Spans
 from tiga.passes.rows import LibraryCall
-from tiga.runtime.arena import ALIGNMENT, Arena
+from tiga.runtime.arena import Arena, slack
 from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
@@ -52,9 +52,9 @@ class Products:
         cut = step.cut(extent * lead)
         staged = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
         unit = lcm(cut.size, lead) // lead if step.node.op.name == "outer_sum" else 1
-        room = (min(BLOCK_BYTES, self.page_bytes) - 3 * ALIGNMENT) // max(1, staged)
-        size = max(1, min(room, extent) // unit) * unit
-        nbytes = size * staged + 3 * ALIGNMENT
+        most = min(BLOCK_BYTES, self.page_bytes)
+        size = max(1, min((most - slack(most, 3)) // max(1, staged), extent) // unit) * unit
+        nbytes = size * staged + slack(most, 3)
         read, written = self._in_files(step.node.inputs), self._in_files([step.node])
         blocks = [(low, min(low + size, extent)) for low in range(0, extent, size)]
         pages = tuple(
@@ -108,7 +108,7 @@ class Products:
         home = self.homes[node]
         if home.address:
             return home.address + low * home.row_bytes
-        block = arena.rows(high - low, home.row_bytes)
+        block = arena.rows(high - low, home.row_bytes, low)
         home.read_into(low, block)
         return block.ctypes.data
 
@@ -117,7 +117,7 @@ class Products:
         home = self.homes.get(node)
         if home is None or home.address:
             return self._block(node, low, high, arena), None
-        block = arena.rows(high - low, home.row_bytes)
+        block = arena.rows(high - low, home.row_bytes, low)
         return block.ctypes.data, block
 
     def _store(self, node: Node, low: int, block: Any) -> None:

@@ -62,10 +62,10 @@ class Steps:
         written = self._bytes(program.stores, in_file=True)
         degrees = WORD * len(roles.row_degrees)
         staged = self._bytes((*roles.rows, *program.stores)) + degrees
-        tasks, arenas = row_tasks(extent), arenas_of(stage)
-        row = RowBytes(staged, read + degrees, written)
-        pages = row_spans(tasks, row, self.limits, arenas)
-        return stage, tasks, Spans(pages, arenas, stored=extent * row.read)
+        tasks, arenas = row_tasks(extent), arenas_of(stage, self.limits)
+        row = RowBytes(staged, read + degrees, written, stage.arrays)
+        spans = row_spans(tasks, row, self.limits, arenas)
+        return stage, tasks, replace(spans, stored=extent * row.read)
 
     def _bytes(self, nodes: Iterable[Node], in_file: bool = False) -> int:
         """Bytes per row that are staged, or lie in files."""
