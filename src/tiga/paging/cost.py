@@ -61,10 +61,10 @@ def costs_of(stage: Stage) -> Costs:
     numbered = stage.walk.edge_id is not None
     edge_bytes = staged(stage.edge_arrays)
     return Costs(
-        rows=staged(roles.rows) + staged(stores) + WORD * len(roles.row_degrees),
+        rows=staged(roles.rows) + staged(stores) + WORD * len(roles.row_degrees) + stage.row_list,
         others=staged(others) + degrees,
         picked=every + degrees,
-        edges=0 if numbered else edge_bytes,
+        edges=stage.edge_list + (0 if numbered else edge_bytes),
         numbered=edge_bytes if numbered else 0,
         picked_edges=sum(stage.homes[n].row_bytes for n in stage.edge_arrays),
         read_rows=from_file(roles.rows) + WORD * len(roles.row_degrees),

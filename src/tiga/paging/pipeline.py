@@ -35,10 +35,12 @@ class Job:
 class Arenas:
     """The memory that pages are staged in, kept from step to step while it serves.
 
-    `charge` counts bytes as used and returns what takes them back.
+    `charge` counts bytes as used and returns what takes them back, `make` gives an arena of so
+    many bytes.
     """
 
     charge: Callable[[int], Callable[[], None]]
+    make: Callable[[int], Arena] = Arena
     free: "SimpleQueue[Arena]" = field(default_factory=SimpleQueue)
     held: Held = NOTHING_HELD
     _uncharge: Callable[[], None] | None = None
@@ -52,7 +54,7 @@ class Arenas:
         self._uncharge = self.charge(needed.count * needed.nbytes)
         self.held = needed
         for _ in range(needed.count):
-            self.free.put(Arena(needed.nbytes))
+            self.free.put(self.make(needed.nbytes))
 
     def close(self) -> None:
         """Give the memory back."""

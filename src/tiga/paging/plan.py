@@ -29,12 +29,17 @@ WORTH = 1.2
 @dataclass(frozen=True)
 class Limits:
     """Bytes that all pages in memory may take together, how many are read ahead, and the rows of
-    one, if they are bounded too."""
+    one, if they are bounded too.
+
+    `target` is what a page takes that is not made larger; `advice` says how to allow more bytes.
+    """
 
     nbytes: int
     depth: int
     page_rows: int | None = None
     threads: int = 1
+    target: int = TARGET
+    advice: str = "memory={'host': ...} of tg.execution (or TIGA_MEMORY_BOUND)"
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Planner:
         """
         whole, best = self.limits.nbytes, None
         arenas = arenas_of(self.stage, self.limits)
-        choices = [(arenas, TARGET), (arenas, whole), (1, whole)]
+        choices = [(arenas, self.limits.target), (arenas, whole), (1, whole)]
         for count, target in dict.fromkeys(choices):
             limit = whole // count
             found = self._try(count, limit, min(target, limit))
@@ -210,8 +215,7 @@ class Planner:
             raise OutOfBudget(
                 f"a page of this graph takes at least {span.nbytes} bytes "
                 f"({size_text(span.nbytes)}), and the budget leaves {limit} for one "
-                f"({size_text(limit)}). Raise memory={{'host': ...}} of tg.execution (or "
-                "TIGA_MEMORY_BOUND)."
+                f"({size_text(limit)}). Raise {self.limits.advice}."
             )
         return span
 
@@ -270,10 +274,10 @@ class RowBytes:
 
 def row_spans(tasks: np.ndarray, row: RowBytes, limits: Limits, arenas: int) -> Spans:
     """Pages over rows without edges; one at a time where tasks of several do not fit."""
-    found = Spans(_row_pages(tasks, row, min(TARGET, limits.nbytes // arenas)), arenas)
+    found = Spans(_row_pages(tasks, row, min(limits.target, limits.nbytes // arenas)), arenas)
     if found.arenas * found.arena_bytes <= limits.nbytes:
         return found
-    return Spans(_row_pages(tasks, row, min(TARGET, limits.nbytes)), 1)
+    return Spans(_row_pages(tasks, row, min(limits.target, limits.nbytes)), 1)
 
 
 def _row_pages(tasks: np.ndarray, row: RowBytes, nbytes: int) -> tuple[Span, ...]:

@@ -79,13 +79,18 @@ class Page:
 
 @dataclass(frozen=True)
 class Stage:
-    """How pages of one walk are read: `homes` says where every array over entities lies."""
+    """How pages of one walk are read: `homes` says where every array over entities lies.
+
+    `row_list` and `edge_list` are bytes per row and edge that kernels take beside arrays.
+    """
 
     program: RowProgram
     roles: Roles
     graph: PagedGraph
     walk: PagedWalk
     homes: Mapping[Node, Rows]
+    row_list: int = 0
+    edge_list: int = 0
 
     @cached_property
     def staged_others(self) -> tuple[Node, ...]:

@@ -95,13 +95,14 @@ class Steps:
         stage = Stage(program, roles, graph, _NO_WALK, self.homes)
         bytes_, degrees = self._bytes, WORD * len(roles.row_degrees)
         staged = bytes_((*roles.rows, *program.stores)) + degrees
-        row = RowBytes(staged, bytes_(roles.rows, True) + degrees, bytes_(program.stores, True))
-        arenas = arenas_of(stage, self.limits) if staged else 1
-        pages = row_spans(_boundaries(extent), row, self.limits, arenas) if staged else (
-            row.span(0, 1, (0, extent)),
-        )  # fmt: skip
-        spans = Spans(pages, arenas, stored=extent * row.read)
-        if (program.totals or program.outer_sums) and len(pages) > 1:
+        read, written = bytes_(roles.rows, True) + degrees, bytes_(program.stores, True)
+        row = RowBytes(staged, read, written, stage.arrays)
+        spans = Spans((row.span(0, 1, (0, extent)),), 1)
+        if staged:
+            arenas = arenas_of(stage, self.limits)
+            spans = row_spans(_boundaries(extent), row, self.limits, arenas)
+        spans = replace(spans, stored=extent * row.read)
+        if (program.totals or program.outer_sums) and len(spans.pages) > 1:
             raise _in_one_page(program, spans)
         return self._kernels(step, None), stage, spans
 
