@@ -8,6 +8,7 @@ outputs too, so that derivatives of every order and mode flow through them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 from torch.autograd import forward_ad
@@ -40,8 +41,15 @@ class Job:
     trained: Trained
     graph: Graph
     token: tuple[int, ...]
+    version: "ReferenceType[Snapshot] | None" = None
+    """The topology at that version, where it was looked up. An unused graph may free it."""
     of: "Job | None" = None
     """The run on the graph of which this graph holds copies."""
+
+    @property
+    def topology(self) -> Snapshot | None:
+        """The topology at that version, if it is still there."""
+        return None if self.version is None else self.version()
 
     def require_unchanged(self) -> None:
         """Raise StaleTopology if index arrays were written to since."""
@@ -52,7 +60,7 @@ class Job:
     def on_copies(self, count: int) -> "Job":
         """The run of so many samples together."""
         graph = copies(self.graph, count)
-        return Job(self.trained, graph, graph.token(), self)
+        return Job(self.trained, graph, graph.token(), of=self)
 
 
 def _keep(ctx: Any, job: Job, values: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
@@ -64,9 +72,11 @@ def _keep(ctx: Any, job: Job, values: Sequence[Any], outputs: Sequence[torch.Ten
     ctx.tensors = tensors
     if job.graph.paged:
         ctx.devices = [v.device if isinstance(v, torch.Tensor) else None for v in values]
-    ctx.numbers = {i: values[i] for i in inputs if i not in tensors}
+    all_tensors = len(tensors) == len(inputs)
+    ctx.numbers = {} if all_tensors else {i: values[i] for i in inputs if i not in tensors}
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*(outputs[i] for i in job.trained.whole))
+    if job.trained.whole:
+        ctx.mark_non_differentiable(*(outputs[i] for i in job.trained.whole))
     ctx.gives = False
 
 
@@ -89,17 +99,16 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
         return tuple(result)
     job.require_unchanged()
     kept = ctx.saved_tensors
-    known: dict[tuple[str, int], Any] = {("input", i): v for i, v in ctx.numbers.items()}
-    for i, value in zip(ctx.tensors, kept, strict=False):
-        known["input", i] = value
-    for i, value in zip(trained.saved[1], kept[len(ctx.tensors) :], strict=True):
-        known["output", i] = value
-    for i in present:
-        known["cotangent", i] = _laid_out(cotangents[i], job.graph)
+    known: dict[str, dict[int, Any]] = {
+        "input": dict(zip(ctx.tensors, kept, strict=False)),
+        "output": dict(zip(trained.saved[1], kept[len(ctx.tensors) :], strict=True)),
+        "cotangent": {i: _laid_out(cotangents[i], job.graph) for i in present},
+    }
+    known["input"].update(ctx.numbers)
     derivative = trained.derivative(present)
-    values = [known[argument] for argument in derivative.arguments]
+    values = [known[kind][n] for kind, n in derivative.arguments]
     unneeded = _unneeded(ctx, derivative.arguments)
-    gradients = run(derivative.unit, job.graph, job.token, values, unneeded=unneeded)
+    gradients = run(derivative.unit, job.graph, job.token, values, job.topology, unneeded)
     for position, found in zip(derivative.wanted, gradients, strict=True):
         # Over a graph in a file, what fits the device lies there, and the rest in files.
         result[1 + position] = found.to(ctx.devices[position]) if job.graph.paged else found
@@ -131,7 +140,8 @@ def _jvp(ctx: Any, _: None, *tangents: Any) -> Any:
     saved = iter(ctx.saved_tensors)
     values = [ctx.plain[i] if i in ctx.plain else next(saved) for i in range(ctx.count)]
     values += [tangents[i].contiguous() for i in moving]
-    found = dict(zip(live, run(unit, job.graph, job.token, values), strict=True))
+    tangents_of = run(unit, job.graph, job.token, values, job.topology)
+    found = dict(zip(live, tangents_of, strict=True))
     zeros = job.trained.runnable.allocate(job.graph)
     return tuple(
         (found[i] if i in found else zeros[i].zero_()) if i in job.trained.floats else None
@@ -144,7 +154,7 @@ class Differentiated(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, job: Job, *values: Any) -> Any:
-        outputs = job.trained.runnable.run(job.graph, values)
+        outputs = job.trained.runnable.run(job.graph, values, job.topology)
         _keep(ctx, job, values, outputs)
         ctx.gives = _saves_as_is()
         if forward_ad._current_level >= 0:
@@ -160,7 +170,7 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def forward(job: Job, *values: Any) -> Any:
-        return tuple(job.trained.runnable.run(job.graph, values))
+        return tuple(job.trained.runnable.run(job.graph, values, job.topology))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -261,12 +271,14 @@ def run(
         wanted = tuple([i for i, value in enumerate(values) if needs(value)])
     if not wanted and not watched:
         return unit.plain().run(graph, values, topology, unneeded)
-    token = graph.token() if token is None else token
+    if token is None:
+        token = graph.token() if topology is None else topology.token
     device = device_of(graph)
     trained = unit.training(wanted, device)
     if graph.paged:
         trained.require_pages(device, len(unit.program.outputs))
-    outputs = _apply(Job(trained, graph, token), values)
+    version = None if topology is None else ref(topology)
+    outputs = _apply(Job(trained, graph, token, version), values)
     return outputs[: len(unit.program.outputs)]
 
 

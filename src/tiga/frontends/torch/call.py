@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,9 +131,11 @@ def call(
     given = (src, dst, edge, ndata)
     topology = graph.snapshot() if type(graph) is Graph and not graph.paged else None
     last = None if params or topology is None else state.last
+    values: Sequence[Any] | None = None
     if last is not None and topology is not None and last.serves(topology, given):
         state.hits += 1
-        variant, fields = last.variant, _by_namespace(*given)
+        variant, values = last.variant, last.values(given)
+        fields = NO_FIELDS if values is not None else _by_namespace(*given)
     else:
         fields = namespaces(graph, *given)
         key = _signature(graph, fields, params)
@@ -143,11 +145,13 @@ def call(
         if topology is not None and not params:
             state.last = Repeat.of(topology, given, device_of(graph), variant)
     try:
-        return _run(state, variant, graph, fields, params, topology)
+        if values is None:
+            values = _values(state, variant, graph, fields, params)
+        return _run(variant, graph, values, topology)
     except Unfusable as reason:
         if variant.fallback is None:
             variant.fallback = Bounded(reason, discover(kernel))
-    return _run_bounded(variant.fallback, kernel, graph, fields, params)
+    return _run_bounded(variant.fallback, kernel, graph, fields or _by_namespace(*given), params)
 
 
 def _by_namespace(src: Any, dst: Any, edge: Any, ndata: Any) -> dict[str, Mapping[str, Any]]:
@@ -312,14 +316,19 @@ def _edge_order(state: State, graph: Graph) -> torch.Tensor:
     return torch.arange(graph.num_edges, device=device_of(graph))
 
 
-def _run(
-    state: State, variant: Variant, graph: Graph, fields: Any, params: Any, topology: Any
-) -> Any:
-    assert variant.unit is not None
+def _values(
+    state: State, variant: Variant, graph: Graph, fields: Any, params: Any
+) -> Sequence[Any]:
+    """The inputs of a variant's program, checked as far as a call has to."""
     assert variant.captured is not None
     for bound in variant.captured.bounds:
         state.checked.require(bound, *_field(bound.source, fields, params))
-    values = _bind(variant, graph, fields, params, state)
+    return _bind(variant, graph, fields, params, state)
+
+
+def _run(variant: Variant, graph: Graph, values: Sequence[Any], topology: Any) -> Any:
+    assert variant.unit is not None
+    assert variant.captured is not None
     outputs = run(variant.unit, graph, None, values, topology)
     if variant.single:
         return outputs[0]

@@ -7,14 +7,16 @@ from typing import Any
 
 import torch
 
+from tiga.frontends.torch.capture import FieldSource
 from tiga.relations.snapshot import Snapshot
 
 Fields = tuple[tuple[str, torch.dtype, torch.Size], ...] | None
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+NAMESPACES = "src", "dst", "edge", "ndata"
 NO_FIELDS: Mapping[str, Any] = {}
 
-
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_STRIDED = torch.strided
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
@@ -34,7 +36,8 @@ class Repeat:
     """What a call looked like that a variant served: names, dtypes and shapes of its fields.
 
     Another call that looks the same on the same topology passes every check that the first one
-    passed. `given` holds `src`, `dst`, `edge` and `ndata`, None for what was left out.
+    passed. `given` holds `src`, `dst`, `edge` and `ndata`, None for what was left out; `places`
+    where among them the inputs of the program are, None if not all are there, or not as they come.
     """
 
     topology: "weakref.ref[Snapshot]"
@@ -42,6 +45,7 @@ class Repeat:
     device: torch.device
     settings: tuple[Any, ...]
     variant: Any
+    places: tuple[tuple[int, str], ...] | None
 
     @staticmethod
     def of(
@@ -56,13 +60,14 @@ class Repeat:
             None if fields is None else tuple((n, v.dtype, v.shape) for n, v in fields.items())
             for fields in given
         )
-        return Repeat(weakref.ref(topology), kinds, device, settings(), variant)
+        places = _places(variant, given, topology)
+        return Repeat(weakref.ref(topology), kinds, device, settings(), variant, places)
 
     def serves(self, topology: Snapshot, given: Sequence[Any]) -> bool:
         """Whether a call without parameters looks the same."""
         if self.topology() is not topology:
             return False
-        for fields, known in zip(given, self.given, strict=True):
+        for fields, known in zip(given, self.given):  # noqa: B905  # both have four
             if fields is None or known is None:
                 if fields is not known:
                     return False
@@ -73,12 +78,39 @@ class Repeat:
     def _alike(self, fields: Mapping[str, Any], known: Any) -> bool:
         if len(fields) != len(known):
             return False
+        device = self.device
         for name, dtype, shape in known:
             value: Any = fields.get(name)
-            if type(value) not in _PLAIN:
+            if type(value) not in _PLAIN or value.dtype is not dtype or value.shape != shape:
                 return False
-            if value.dtype is not dtype or value.shape != shape or value.device != self.device:
-                return False
-            if value.layout is not torch.strided:
+            if value.device != device or value.layout is not _STRIDED:
                 return False
         return True
+
+    def values(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
+        """The inputs of the program for a call that looks the same, contiguous; None where they are
+        to be looked up one by one."""
+        if self.places is None:
+            return None
+        found = [given[position][name] for position, name in self.places]
+        for value in found:
+            if not value.is_contiguous():
+                return [value.contiguous() for value in found]
+        return found
+
+
+def _places(
+    variant: Any, given: Sequence[Any], topology: Snapshot
+) -> tuple[tuple[int, str], ...] | None:
+    """Where the inputs of a variant's program are among the fields of a call."""
+    captured = variant.captured
+    if captured is None or captured.bounds:
+        return None
+    found = []
+    for source in captured.sources:
+        if not isinstance(source, FieldSource):
+            return None
+        if source.namespace == "edge" and topology.topology.permutation is not None:
+            return None
+        found.append((NAMESPACES.index(source.namespace), source.name))
+    return tuple(found)

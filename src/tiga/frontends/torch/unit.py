@@ -297,6 +297,9 @@ class Trained:
 
     def derivative(self, present: tuple[int, ...]) -> Derivative:
         """The gradient program when these outputs have a cotangent."""
+        found = self.derivatives.get(present)
+        if found is not None:
+            return found
         with self.lock:
             found = self.derivatives.get(present)
             if found is None:
