@@ -257,3 +257,16 @@ def test_truth_over_axes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert got.dtype == want.dtype
         assert (got.numpy() == want.numpy()).all()
         assert got.execution["library_calls"] == ()
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (1, 4), (5, 1), (7, 33), (3, 9000)])
+@pytest.mark.parametrize("dtype", [tg.float32, tg.bfloat16])
+def test_rows_that_are_asked_for_ahead(shape, dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
+    values = np.random.default_rng(0).standard_normal(shape)
+    x = tg.tensor(values).astype(dtype).realize()
+    y = tg.softmax(x[::-1] * 1.0, axis=1).astype(tg.float64)
+    exact = x.astype(tg.float64).numpy()[::-1]
+    terms = np.exp(exact - exact.max(1, keepdims=True)) if exact.size else exact
+    want = terms / terms.sum(1, keepdims=True) if exact.size else exact
+    np.testing.assert_allclose(y.numpy(), want, atol=1e-6 if dtype == tg.float32 else 1e-2)

@@ -100,6 +100,18 @@ class Spec:
             found.append(below + 1 if ends else below)
         return tuple(found)
 
+    def ahead(self, phase: int) -> tuple[int, ...]:
+        """The loads whose later rows a phase asks for: memory works while phases compute. A kernel
+        of one phase reads its rows one after the other, which hardware sees by itself."""
+        last = max(self.levels, default=0)
+        if self.flat or not 0 < phase <= last:
+            return ()
+        loads = [
+            i for i, one in enumerate(self.instructions)
+            if one.opcode == "load" and one.kind == FULL and one.moves and one.dims
+        ]  # fmt: skip
+        return tuple(loads[phase - 1 :: last])
+
 
 @dataclass(frozen=True)
 class Load:

@@ -23,6 +23,9 @@ from tiga.types import DType
 SIZES = ("rows", "columns", "batch", "tile", "tiles")
 """The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
 
+AHEAD_COLUMNS = 8192
+"""Columns up to which a row is asked for before it is read: a few such rows fit a cache."""
+
 Body = Callable[[ir.Value, int, ir.Value | None, Sequence[ir.Value]], Sequence[ir.Value]]
 """What is done in some columns: the first, how many, which of them, and the values carried."""
 
@@ -248,7 +251,7 @@ class _Kernel:
         rows = [Row(position if k == 0 else arith.addi(position, i64(k))) for k in range(count)]
         current = dict(zip(self.totals, totals, strict=True))
         for row in rows:
-            self._locate(row)
+            self._locate(row, count)
         for phase in range(self.last + 1):
             self._phase(rows, phase, current)
         for row in rows:
@@ -266,11 +269,17 @@ class _Kernel:
             if self.spec.instructions[i].kind == ROW:
                 self._store_at(i, self.row_value(row, i), row.index)
 
-    def _locate(self, row: Row) -> None:
-        """Where every load starts in this row."""
+    def _locate(self, row: Row, count: int) -> None:
+        """Where every load starts in this row, and in the one `count` later, if rows are so short
+        that it stays in a cache until then."""
         for one in self.spec.instructions:
             if one.opcode == "load" and one.kind != SCALAR:
                 row.starts[int(one.text)] = self._start(one, row.index)
+        short = arith.cmpi(arith.CmpIPredicate.slt, self._size("columns"), i64(AHEAD_COLUMNS))
+        later = arith.select(short, arith.addi(row.index, i64(count)), row.index)
+        for phase in range(self.last + 1):
+            for i in self.spec.ahead(phase):
+                row.ahead[i] = self._start(self.spec.instructions[i], later)
 
     def _start(self, one: Instruction, row: ir.Value) -> ir.Value:
         number, rest, total = int(one.text), row, i64(0)
@@ -349,6 +358,7 @@ class _Kernel:
             common: dict[int, Value] = {}
             every = [Lanes(self, row, column, lanes, mask, phase, common) for row in rows]
             for place, (row, lanes_of) in enumerate(zip(rows, every, strict=True)):
+                lanes_of.look_ahead()
                 own = range(width * place, width * (place + 1))
                 for at in (*own, *range(len(carried) - len(sums), len(carried))):
                     states[at] = lanes_of.reduced(carried[at], states[at])

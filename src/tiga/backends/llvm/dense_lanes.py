@@ -18,6 +18,8 @@ class Row:
 
     index: ir.Value
     starts: dict[int, ir.Value] = field(default_factory=dict)
+    ahead: dict[int, ir.Value] = field(default_factory=dict)
+    """Where loads start in the row that is asked for ahead of time."""
     values: dict[int, Value] = field(default_factory=dict)
 
 
@@ -71,6 +73,14 @@ class Lanes:
         if not one.moves:
             return dv.spread(dv.load(base, one.dtype, start, 1, None), self.lanes)
         return dv.load(base, one.dtype, arith.addi(start, self.column), self.lanes, self.mask)
+
+    def look_ahead(self) -> None:
+        """Ask for what a later row has in these columns."""
+        kernel = self.kernel
+        for i in kernel.spec.ahead(self.phase):
+            one = kernel.spec.instructions[i]
+            base, start = kernel.pointers["load", int(one.text)], self.row.ahead[i]
+            dv.prefetch(base, one.dtype, arith.addi(start, self.column), self.lanes)
 
     def reduced(self, i: int, state: Value) -> Value:
         """A reduction's accumulator with these lanes."""

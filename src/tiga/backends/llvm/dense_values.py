@@ -179,6 +179,13 @@ def _apply_signed(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence
     return (A.cast(value, int16, uint8) if dtype == uint8 else value,)
 
 
+def prefetch(base: ir.Value, dtype: DType, offset: ir.Value, lanes: int) -> None:
+    """Ask for the cache lines of `lanes` neighbours from an element on."""
+    if dtype.is_complex:
+        offset, lanes = arith.addi(offset, offset), 2 * lanes
+    Array(base, part_dtype(dtype), 1).prefetch(offset, lanes)
+
+
 def combine(name: str, dtype: DType, a: Value, b: Value) -> Value:
     """Two values of a reduction."""
     if dtype.is_complex:
