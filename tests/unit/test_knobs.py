@@ -99,3 +99,13 @@ def test_table_says_what_each_knob_means() -> None:
     for knob in knobs.TABLE:
         assert knob.metadata["variable"] == f"TIGA_{knob.name.upper()}"
         assert knob.metadata["meaning"]
+
+
+def test_a_variable_is_what_the_environment_holds_now(monkeypatch):
+    monkeypatch.delenv("TIGA_MADE_UP", raising=False)
+    assert knobs.environment("TIGA_MADE_UP") is None
+    for text in ("", "3,2", "größe"):
+        monkeypatch.setenv("TIGA_MADE_UP", text)
+        assert knobs.environment("TIGA_MADE_UP") == text
+    monkeypatch.setattr(knobs, "_texts", None)
+    assert knobs.environment("TIGA_MADE_UP") == "größe"

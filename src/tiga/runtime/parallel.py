@@ -112,6 +112,7 @@ _process = _Process(forked=_is_forked_worker())
 
 def _after_fork_in_child() -> None:
     _process.forked = True
+    _available_cores.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -146,10 +147,14 @@ def thread_count(threads: int | None = None) -> int:
 
 def _environment_threads() -> int | None:
     """The first level of OMP_NUM_THREADS, which may be a list such as `4,2`."""
-    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    text = knobs.environment("OMP_NUM_THREADS")
+    if not text:
+        return None
+    first = text.split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
+@lru_cache(maxsize=1)
 def _available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -10,6 +10,8 @@ from threading import Lock
 
 import numpy as np
 
+from tiga.runtime.addresses import address
+
 POOLED_FROM = 1 << 19
 """Bytes from which memory is pooled."""
 
@@ -19,8 +21,28 @@ STAGGER = 9 * ALIGNMENT
 MARGIN = PAGE + ALIGNMENT
 """Bytes beside an array in its block, so that arrays can start at different places in a page."""
 
-_OWN_REFERENCES = 3
-"""References to a free block: the pool's list, the loop's variable, the count's argument."""
+_OWN_REFERENCES = 2
+"""References to the memory of a free block: the block's own, and the count's argument."""
+
+
+class Block:
+    """Memory, and where an array starts in it: at another place in a page than in other blocks.
+
+    Rows of several arrays that start at the same place in a page compete for the same few lines
+    of the nearest cache.
+    """
+
+    __slots__ = ("memory", "nbytes", "start")
+
+    def __init__(self, nbytes: int, number: int) -> None:
+        self.nbytes = nbytes
+        self.memory = np.empty(nbytes + MARGIN, np.uint8)
+        self.start = (number * STAGGER - address(self.memory)) % PAGE
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing else refers to the memory."""
+        return sys.getrefcount(self.memory) <= _OWN_REFERENCES
 
 
 @dataclass
@@ -37,8 +59,9 @@ class Pool:
     """
 
     limit: int = 256 * 2**20
-    _blocks: list[np.ndarray] = field(default_factory=list, repr=False)
+    _blocks: list[Block] = field(default_factory=list, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
+    _made: int = field(default=0, repr=False)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """An array whose elements are not set."""
@@ -47,51 +70,30 @@ class Pool:
             return np.empty(shape, dtype)
         with self._lock:
             block = self._take(nbytes)
-        return _within(block, shape, dtype, len(self._blocks))
+            return np.ndarray(shape, dtype, block.memory, block.start)
 
-    def _take(self, nbytes: int) -> np.ndarray:
-        """A free block that is not much too large, or a new one."""
-        free = 0
-        for place in range(len(self._blocks)):
-            block = self._blocks[place]
-            if sys.getrefcount(block) > _OWN_REFERENCES:
-                continue
-            if nbytes + MARGIN <= block.nbytes <= 2 * nbytes + MARGIN:
-                self._blocks.append(self._blocks.pop(place))
+    def _take(self, nbytes: int) -> Block:
+        """A free block that is not much too large, or a new one. The one that was used last is
+        the likeliest to be in a cache."""
+        blocks = self._blocks
+        for place in range(len(blocks) - 1, -1, -1):
+            block = blocks[place]
+            if nbytes <= block.nbytes <= 2 * nbytes and block.free:
+                if block is not blocks[-1]:
+                    blocks.append(blocks.pop(place))
                 return block
-            free += block.nbytes
-        if free > self.limit:
-            self._release()
-        made = np.empty(nbytes + MARGIN, np.uint8)
+        if sum(block.nbytes for block in blocks if block.free) > self.limit:
+            self._blocks = [block for block in blocks if not block.free]
+        self._made += 1
+        made = Block(nbytes, self._made)
         self._blocks.append(made)
         return made
-
-    def _release(self) -> None:
-        """Forget the free blocks."""
-        busy = []
-        while self._blocks:
-            block = self._blocks.pop()
-            # Here only the variable and the argument refer to a free block.
-            if sys.getrefcount(block) > _OWN_REFERENCES - 1:
-                busy.append(block)
-        self._blocks = busy[::-1]
-
-
-def _within(block: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, number: int) -> np.ndarray:
-    """An array inside a block, at a place in its page that depends on its number.
-
-    Rows of several arrays that start at the same place in a page compete for the same few lines
-    of the nearest cache.
-    """
-    place = number * STAGGER % PAGE
-    start = (place - block.__array_interface__["data"][0]) % PAGE
-    return np.ndarray(shape, dtype, buffer=block, offset=start)
 
 
 def staggered(shape: tuple[int, ...], dtype: np.dtype, number: int) -> np.ndarray:
     """A new array that starts at another place in its page than those of other numbers."""
-    block = np.empty(math.prod(shape) * dtype.itemsize + MARGIN, np.uint8)
-    return _within(block, shape, dtype, number + 1)
+    block = Block(math.prod(shape) * dtype.itemsize, number + 1)
+    return np.ndarray(shape, dtype, block.memory, block.start)
 
 
 POOL = Pool()

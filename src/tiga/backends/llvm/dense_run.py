@@ -1,6 +1,5 @@
 """Compile kernels of whole-tensor programs, once per code, and run them on arrays."""
 
-import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
-from tiga.runtime.pool import POOL, staggered
+from tiga.runtime.pool import POOL, POOLED_FROM, staggered
 from tiga.types import Shape, Type
 
 TASK_ELEMENTS = 16384
@@ -24,6 +23,10 @@ TASK_ELEMENTS = 16384
 
 MAX_PARTS = 64
 """Parts of a reduction over rows, which are added afterwards."""
+
+PIECES = 8
+"""Pieces of neighbouring tasks that each thread takes, at most: long runs of memory for the
+prefetcher, short enough to balance threads."""
 
 SERIAL_BELOW = 32768
 """Elements of a domain below which one thread is faster."""
@@ -139,10 +142,34 @@ class Template:
     serial: bool
     plain: bool
     grain: int
+    pack: Callable[..., bytes]
+
+    def table(self, loaded: Sequence[np.ndarray], stored: Sequence[np.ndarray]) -> bytes:
+        """What the kernel reads its extents, numbers and addresses from."""
+        words = list(self.words)
+        for slot, which in self.loads:
+            words[slot] = address(loaded[which])
+        for slot, which in self.stores:
+            words[slot] = address(stored[which])
+        return self.pack(*words)
+
+    def launch(self, table: bytes) -> None:
+        """Run all tasks."""
+        threads = 1 if self.serial else parallel.thread_count()
+        grain = max(self.grain, self.tasks // (PIECES * threads))
+        launch(self.code.address, table, self.tasks, threads, grain)
+
+    def finished(self, stored: list[np.ndarray]) -> list[np.ndarray]:
+        """The values, from the arrays that the kernel wrote."""
+        if self.plain:
+            return stored
+        return [one.finished(array) for one, array in zip(self.outputs, stored, strict=True)]
 
 
 def template(step: KernelStep) -> Template:
     """The template of a step; compiles its code if need be."""
+    if step.spec.streaming and not _pooled(step):
+        step = _cached(step)
     code = compile_spec(step.spec)
     parts = decompose(step.spec, step.rows, step.columns, step.group)
     places = {
@@ -155,7 +182,19 @@ def template(step: KernelStep) -> Template:
     plain = all(one.kind in (FULL, ROW) for one in outputs)
     grain = max(1, TASK_ELEMENTS // max(1, parts.batch * parts.tile))
     return Template(step, code, parts.tasks, words, places["load"], places["store"], outputs,
-                    serial, plain, grain)  # fmt: skip
+                    serial, plain, grain, struct.Struct(f"={len(words)}q").pack)  # fmt: skip
+
+
+def _pooled(step: KernelStep) -> bool:
+    """Whether the memory of all full values is the pool's, which starts on cache lines."""
+    kinds = [step.spec.instructions[i].kind for i in step.spec.stores]
+    full = [n.type for n, kind in zip(step.outputs, kinds, strict=True) if kind == FULL]
+    return all(value.row_bytes >= POOLED_FROM for value in full)
+
+
+def _cached(step: KernelStep) -> KernelStep:
+    """The step with stores that go through the caches."""
+    return replace(step, spec=replace(step.spec, streaming=False))
 
 
 def _store(step: KernelStep, place: int, parts: Decomposition) -> Store:
@@ -170,7 +209,10 @@ def _store(step: KernelStep, place: int, parts: Decomposition) -> Store:
 
 def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The arrays of the kernel's outputs, for those of its loads."""
-    return bind(kernel, arrays).run()
+    loaded = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+    stored = [one.array(place) for place, one in enumerate(kernel.outputs)]
+    kernel.launch(kernel.table(loaded, stored))
+    return kernel.finished(stored)
 
 
 @dataclass
@@ -179,7 +221,7 @@ class Bound:
 
     kernel: Template
     stored: list[np.ndarray]
-    table: ctypes.Array
+    table: bytes
     kept: Sequence[np.ndarray]
 
     @property
@@ -187,17 +229,12 @@ class Bound:
         """The kernel as a call without arguments, if one thread runs it all."""
         if not self.kernel.serial:
             return None
-        return call_of(self.kernel.code.address, ctypes.addressof(self.table), self.kernel.tasks)
+        return call_of(self.kernel.code.address, self.table, self.kernel.tasks)
 
     def run(self) -> list[np.ndarray]:
         """Compute the outputs."""
-        kernel = self.kernel
-        threads = 1 if kernel.serial else parallel.thread_count()
-        table = ctypes.addressof(self.table)
-        launch(kernel.code.address, table, kernel.tasks, threads, kernel.grain)
-        if kernel.plain:
-            return self.stored
-        return [one.finished(a) for one, a in zip(kernel.outputs, self.stored, strict=True)]
+        self.kernel.launch(self.table)
+        return self.kernel.finished(self.stored)
 
 
 def _added(parts: np.ndarray) -> np.ndarray:
@@ -221,17 +258,9 @@ def bind(
         one.array(place) if array is None or one.kind not in (FULL, ROW) else array
         for place, (one, array) in enumerate(zip(kernel.outputs, given, strict=True))
     ]  # fmt: skip
-    step = kernel.step
-    if step.spec.streaming and not _on_lines(kernel, stored):
-        plain = replace(step, spec=replace(step.spec, streaming=False))
-        return bind(template(plain), arrays, stored)
-    words = list(kernel.words)
-    for slot, which in kernel.loads:
-        words[slot] = address(kept[which])
-    for slot, which in kernel.stores:
-        words[slot] = address(stored[which])
-    table = (ctypes.c_int64 * len(words))(*words)
-    return Bound(kernel, stored, table, kept)
+    if kernel.step.spec.streaming and not _on_lines(kernel, stored):
+        return bind(template(_cached(kernel.step)), arrays, stored)
+    return Bound(kernel, stored, kernel.table(kept, stored), kept)
 
 
 def _on_lines(kernel: Template, stored: Sequence[np.ndarray]) -> bool:

@@ -143,13 +143,13 @@ _kernel_at = lru_cache(maxsize=4096)(_KERNEL)
 
 
 def launch(
-    kernel_address: int, args_pointer: int, num_tasks: int, threads: int, grain: int = 1
+    kernel_address: int, args_pointer: int | bytes, num_tasks: int, threads: int, grain: int = 1
 ) -> None:
     """Call the kernel until every task in [0, num_tasks) is done; the GIL is free meanwhile.
 
     Args:
         kernel_address: a raw address, `void kernel(ptr args, i64 lo, i64 hi)`.
-        args_pointer: what the kernel takes first; alive until this returns.
+        args_pointer: what the kernel takes first, or its bytes; alive until this returns.
         num_tasks: 0 or more; 0 calls nothing.
         threads: at most so many threads, the caller's included; 1 calls the kernel directly.
         grain: tasks that a thread takes at a time.
@@ -165,7 +165,7 @@ def launch(
     _loops().parallel_for(fork, kernel_address, args_pointer, num_tasks, grain, threads)
 
 
-def call_of(kernel_address: int, args_pointer: int, num_tasks: int) -> Callable[[], None]:
+def call_of(kernel_address: int, args_pointer: int | bytes, num_tasks: int) -> Callable[[], None]:
     """A kernel with its arguments as one call, on this thread.
 
     Args:
