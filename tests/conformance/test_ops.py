@@ -1,5 +1,7 @@
 """Every op of messages, in every dtype that it takes, on every backend against the numpy oracle."""
 
+import copy
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -156,3 +158,13 @@ def test_every_op_has_samples(name: str) -> None:
     samples = samples_of(name)
     assert samples
     assert all(sample.op.name == name and sample.dtypes for sample in samples)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_ops_hash_alike_and_copies_carry_no_hash(name: str) -> None:
+    for sample in samples_of(name):
+        op = sample.op
+        twin = dataclasses.replace(op)
+        assert twin == op
+        assert hash(twin) == hash(op)
+        assert set(copy.copy(op).__dict__) == set(op.attributes())

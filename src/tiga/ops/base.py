@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,11 +35,24 @@ class Op:
 
     def __init_subclass__(cls, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
+        # Given to the class itself, or dataclasses would make another function for every op.
+        if "__hash__" not in cls.__dict__:
+            cls.__hash__ = Op.__hash__  # type: ignore[method-assign]
         if name is None:
             return
         assert name not in REGISTRY, f"op {name!r} is already {REGISTRY[name]}"
         cls.name = name
         REGISTRY[name] = cls
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.__class__, *self.attributes().values()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.attributes()  # without the hash: another process has others
 
     def __call__(self, *inputs: Node, where: str | None = None) -> Node:
         assert self.arity is None or len(inputs) == self.arity, f"{self} takes {self.arity}"

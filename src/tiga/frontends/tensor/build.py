@@ -12,7 +12,7 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor, View, share, wrap
 from tiga.frontends.tensor.dtypes import promote, promote_scalar, result_dtype
-from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, user_place
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, filled, here, user_place
 from tiga.ops.align import expand_to
 from tiga.ops.base import Op
 from tiga.ops.feature import Broadcast
@@ -35,8 +35,7 @@ def _constant(value: Any, type: Type, negative_zero: bool, kind: type) -> LazyNo
     except (OverflowError, ValueError, TypeError):
         raise InvalidValue(f"{value!r} is no value of {type.dtype} ({here()}).") from None
     node = LazyNode(plain.op, (), type, None)
-    one = np.full((1,) * len(type.shape), plain.op.value, type.dtype.numpy)
-    node.cell = Cell(np.broadcast_to(one, type.shape))
+    node.cell = filled(plain.op.value, type)
     return node
 
 

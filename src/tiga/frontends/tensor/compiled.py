@@ -32,7 +32,9 @@ def _entry(
 def _calls(roots: Sequence[Node], order: Sequence[Node]) -> list[int]:
     """The places of calls on graphs that have no value yet; those of roots are made in any case."""
     found = [place for place, node in enumerate(order) if node.op.name == "graph_call"]
-    tops = {id(root) for root in roots} if found else ()
+    if not found:
+        return found
+    tops = {id(root) for root in roots}
     return [i for i in found if id(order[i]) in tops or getattr(order[i], "cell", None) is None]
 
 

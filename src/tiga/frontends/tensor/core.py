@@ -1,6 +1,7 @@
 """`Tensor`: a lazy n-dimensional value with its own storage, differentiable and inspectable."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -211,9 +212,7 @@ class Tensor:
 
             realize_strictly(self)
         if self._array is None:
-            from tiga.frontends.tensor.evaluate import realize
-
-            realize(self)
+            _evaluator()(self)
         return self
 
     def numpy(self) -> np.ndarray:
@@ -303,6 +302,14 @@ class Tensor:
         body = np.array2string(self._host(), separator=", ", prefix="tensor(", threshold=1000)
         place = "" if self.device == CPU else f", device={str(self.device)!r}"
         return f"tensor({body}, dtype={self.dtype}{place}{grad})"
+
+
+@cache
+def _evaluator() -> Callable[[Tensor], None]:
+    """What gives a tensor its value; it knows tensors, so they cannot import it."""
+    from tiga.frontends.tensor.evaluate import realize
+
+    return realize
 
 
 def _layout(tensor: Tensor) -> np.ndarray:

@@ -1,7 +1,8 @@
 """From expressions to values: numpy for small programs, compiled kernels for large ones."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import ref
@@ -200,10 +201,20 @@ def _realize_one(tensor: Tensor, mode: str) -> None:
         start = perf_counter()
         array = _small(node)
         how: Any = Evaluation(perf_counter() - start)
+    elif mode == "auto" and COMPILE_FROM <= node.largest < LARGE:
+        (array,), how = _compiler()((node,))
     else:
         (array,), how = run((node,), mode)
     node = None  # `_settle` counts who refers to it
     _settle(tensor, array, how, 0)
+
+
+@cache
+def _compiler() -> Callable[..., Any]:
+    """`run_compiled`, which loads the compiler: programs of small values need none."""
+    from tiga.frontends.tensor.compiled import run_compiled
+
+    return run_compiled
 
 
 _OWN_REFERENCES = 2
@@ -289,9 +300,8 @@ def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
     large = mode == "auto" and any(map(_is_surely_large, roots))
     order = [] if large or mode == "native" else pending(roots)
     if mode == "native" or (mode == "auto" and (large or _is_large(order))):
-        from tiga.frontends.tensor.compiled import run_compiled
-
-        return run_compiled(roots, mode == "native")
+        arrays, how = _compiler()(roots, mode == "native")
+        return arrays, how
     start = perf_counter()
     arrays = evaluate_numpy(order, roots)
     return arrays, Evaluation(perf_counter() - start)
@@ -304,14 +314,12 @@ def _is_surely_large(root: Node) -> bool:
 
 def realize_strictly(tensor: Tensor) -> None:
     """Give one computed tensor its value by compiled code whose sums add in order."""
-    from tiga.frontends.tensor.compiled import run_compiled
-
     if tensor._source is None and tensor._plan is None and tensor._node.cell is None:
         if device_of_node(tensor._node) != CPU:
             raise UnsupportedByBackend(
                 f"realize(strict=True) adds element after element, which GPUs do not ({here()})."
             )
-        (array,), how = run_compiled([tensor._node], True, False)
+        (array,), how = _compiler()([tensor._node], True, False)
         _settle(tensor, array, how, 0)
 
 

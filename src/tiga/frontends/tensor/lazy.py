@@ -82,6 +82,12 @@ class Cell:
         return self.array
 
 
+def filled(value: Any, type_: Type) -> Cell:
+    """One number in every element."""
+    one = np.full((1,) * len(type_.shape), value, type_.dtype.numpy)
+    return Cell(np.broadcast_to(one, type_.shape))
+
+
 @dataclass(frozen=True, eq=False)
 class Leaf(Op):
     """A value that is given, not computed: an input of every program it is part of."""

@@ -25,12 +25,12 @@ Binary = Callable[[Any, Any], Any]
 
 
 def _is_operand(value: Any) -> bool:
-    return value.__class__ is Tensor or isinstance(value, SCALARS) or hasattr(value, "__array__")
+    return isinstance(value, SCALARS) or hasattr(value, "__array__")
 
 
 def _operator(function: Binary) -> Binary:
     def operate(self: Tensor, other: Any) -> Any:
-        if other.__class__ is Tensor or _is_operand(other):
+        if other.__class__ in e.OWN or _is_operand(other):
             return function(self, other)
         return NotImplemented
 
@@ -39,7 +39,8 @@ def _operator(function: Binary) -> Binary:
 
 def _reflected(function: Binary) -> Binary:
     def operate(self: Tensor, other: Any) -> Any:
-        return function(other, self) if _is_operand(other) else NotImplemented
+        known = other.__class__ in e.OWN or _is_operand(other)
+        return function(other, self) if known else NotImplemented
 
     return operate
 

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
-import numpy as np
-
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, Place, here, place_text
+from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, Place, filled, here, place_text
 from tiga.trace.node import Node
 from tiga.types import Type
 
@@ -61,9 +59,14 @@ class Recipe:
     def __init__(self, roots: int, parts: Structure, order: Sequence[Node]) -> None:
         self._roots = roots
         self._parts = parts
-        self._places: list[Place | None] = [getattr(node, "place", None) for node in order]
-        cells = [getattr(node, "cell", None) for node in order]
-        self._operands = [None if c is None else (ref(c.array), ref(c)) for c in cells]
+        self._places: list[Place | None] = []
+        self._operands: dict[int, tuple[ref, ref]] = {}
+        for number, node in enumerate(order):
+            lazy = node.__class__ is LazyNode
+            self._places.append(node.place if lazy else None)  # type: ignore[attr-defined]
+            cell = node.cell if lazy else None  # type: ignore[attr-defined]
+            if cell is not None and node.op.name != "constant":
+                self._operands[number] = ref(cell.array), ref(cell)
 
     def node(self, root: int, *, alive: bool = False) -> LazyNode:
         """The expression of one value. Operands that are gone are stood in for by zeros.
@@ -76,12 +79,14 @@ class Recipe:
                  for (op, type, _), place in zip(entries, self._places, strict=True)]  # fmt: skip
         for place, (op, type_, reads) in enumerate(entries):
             nodes[place].inputs = tuple(nodes[i] for i in reads)
-            if op is None or (op.name == "constant" and self._operands[place] is not None):
+            if op is None:
                 nodes[place].cell = self._cell(place, type_, alive)
+            elif op.name == "constant":
+                nodes[place].cell = filled(op.value, type_)
         return nodes[self._parts[root]]
 
     def _cell(self, place: int, type_: Type, alive: bool) -> Cell:
-        operand = self._operands[place]
+        operand = self._operands.get(place)
         array = None if operand is None else operand[0]()
         cell = None if operand is None else operand[1]()
         if array is None and cell is not None:
@@ -92,8 +97,7 @@ class Recipe:
                 f"prepare(): an operand, {type_} from {where}, is gone ({here()}): keep it, or "
                 "call prepare() before the value is computed."
             )
-        zero = np.zeros((), type_.dtype.numpy)
-        return Cell(np.broadcast_to(zero, type_.shape) if array is None else array)
+        return filled(0, type_) if array is None else Cell(array)
 
 
 class Made:
