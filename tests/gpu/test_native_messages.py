@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 import tiga as tg
+from tiga import errors
 from tiga.runtime.driver import has_gpu
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
     not (INTERPRETED or has_gpu()), reason="no GPU, and Triton does not interpret"
 )
+pytest.importorskip("triton")
 pytest.importorskip("torch_mlir")  # the CPU's side of the comparison
 NODES, EDGES = 40, 300
 
@@ -50,6 +50,10 @@ def operands() -> tuple[Any, np.ndarray, np.ndarray]:
 def results(kernel: Any, device: str) -> list[np.ndarray]:
     """Outputs, and gradients of a weighted sum of them."""
     graph, *arrays = operands()
+    return computed(kernel, graph, arrays, device)
+
+
+def computed(kernel: Any, graph: Any, arrays: list[np.ndarray], device: str) -> list[np.ndarray]:
     x, w = (tg.tensor(a, device=device, requires_grad=True) for a in arrays)
     out = kernel(graph=graph, ndata={"x": x}, edge={"w": w})
     outputs = list(out.values()) if isinstance(out, dict) else [out]
@@ -71,3 +75,103 @@ def test_values_and_gradients(kernel: Any) -> None:
 def test_the_same_bits_again() -> None:
     first, again = results(Difference(), "cuda"), results(Difference(), "cuda")
     assert all(a.tobytes() == b.tobytes() for a, b in zip(first, again, strict=True))
+
+
+class Network(tg.MessagePassing):
+    """Products of node values with a matrix, whose gradients are products of node values too."""
+
+    def __init__(self, weight: Any) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return tg.mean()(src.x * edge.w)
+
+    def node(self, dst: Any, sent: Any) -> Any:
+        return tg.tanh(sent @ self.weight) + dst.x
+
+
+def network(device: str) -> list[np.ndarray]:
+    """The output, its gradients, and the gradient of a loss of those."""
+    graph, *arrays = operands()
+    given = [*arrays, np.random.default_rng(1).normal(size=(5, 5)).astype(np.float32)]
+    x, w, m = (tg.tensor(a, device=device, requires_grad=True) for a in given)
+    out = Network(m)(graph=graph, ndata={"x": x}, edge={"w": w})
+    first = tg.autograd.grad((out * out).sum(), [x, w, m])
+    second = tg.autograd.grad((first[2] * first[2]).sum(), [x, m])
+    return [v.cpu().numpy() for v in (out, *first, *second)]
+
+
+def test_products_of_nodes_and_second_derivatives() -> None:
+    for one, other in zip(network("cuda"), network("cpu"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4 * np.abs(other).max())
+
+
+def ends(device: str, dtype: Any = np.int64) -> list[Any]:
+    rng = np.random.default_rng(0)
+    indices = rng.integers(0, NODES, (2, EDGES)).astype(dtype)
+    indices[1, :270] = 7  # a row that is split
+    return [tg.tensor(end, device=device) for end in indices]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_graphs_from_indices_on_the_device(dtype: Any) -> None:
+    src, dst = ends("cuda", dtype)
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    same = tg.Graph.from_coo(src.cpu(), dst.cpu(), num_src=NODES, num_dst=NODES)
+    assert graph.device == "cuda"
+    assert graph.row_ptr.device == "cuda"
+    for name in ("row_ptr", "col_idx", "edge_permutation"):
+        assert getattr(graph, name).tolist() == np.asarray(getattr(same, name)).tolist()
+    assert graph.transpose().row_ptr.tolist() == same.transpose().row_ptr.tolist()
+    _, *arrays = operands()
+    got, want = (computed(Difference(), g, arrays, "cuda") for g in (graph, same))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(got, want, strict=True))
+    assert graph.topology_bytes()["plan"] > 0
+
+
+def test_graphs_from_rows_on_the_device() -> None:
+    rows, sources = tg.tensor([0, 2, 3], device="cuda"), tg.tensor([1, 0, 1], device="cuda")
+    graph = tg.Graph.from_csr(rows, sources, num_src=2)
+    assert graph.coo()[1].tolist() == [0, 0, 1]
+    assert graph.transpose().edge_permutation.tolist() == [1, 0, 2]
+
+
+def test_writes_to_indices_are_seen() -> None:
+    src, dst = (tg.tensor(end, device="cuda") for end in ([0, 1], [1, 0]))
+    graph = tg.Graph.from_coo(src, dst)
+    assert graph.col_idx.tolist() == [1, 0]
+    src[1] = 0
+    assert graph.col_idx.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("wrong", [-1, NODES])
+def test_a_wrong_index_is_named(wrong: int) -> None:
+    src, dst = ends("cuda")
+    src[3] = wrong
+    with pytest.raises(errors.InvalidIndex, match=f"edge position 3 has value {wrong}"):
+        tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+
+
+def test_indices_on_two_devices_are_refused() -> None:
+    src, dst = ends("cuda")
+    with pytest.raises(errors.InvalidType, match="must lie on one device"):
+        tg.Graph.from_coo(src, dst.cpu())
+    with pytest.raises(errors.InvalidType, match="int32 or int64"):
+        tg.Graph.from_coo(src.astype(tg.float32), dst)
+
+
+def test_the_bits_are_those_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    device = "cpu" if INTERPRETED else "cuda"
+    if INTERPRETED:
+        pytest.skip("torch's tensors of the CPU go through the CPU's kernels")
+    graph, *arrays = operands()
+    ends = [torch.as_tensor(np.asarray(end)).to(device) for end in graph.coo()]
+    there = tg.Graph.from_coo(*ends, num_src=NODES, num_dst=NODES)
+    x, w = (torch.tensor(a, device=device, requires_grad=True) for a in arrays)
+    out = Difference()(graph=there, ndata={"x": x}, edge={"w": w})
+    found = torch.autograd.grad((out * out).sum(), [x, w])
+    want = [v.detach().cpu().numpy() for v in (out, *found)]
+    got = results(Difference(), "cuda")
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(got, want, strict=True))

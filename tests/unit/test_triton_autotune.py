@@ -14,6 +14,7 @@ from tiga.backends.triton.executable import compile_program  # noqa: E402
 from tiga.backends.triton.launch import Run  # noqa: E402
 from tiga.errors import UnsupportedByBackend  # noqa: E402
 from tiga.relations import Graph  # noqa: E402
+from tiga.runtime.cuda import torch_platform  # noqa: E402
 from tiga.types import float32  # noqa: E402
 
 GRAPH = Graph.from_csr([0, 3, 5, 9], [0, 1, 2, 0, 1, 3, 2, 1, 0], num_src=4)
@@ -29,7 +30,7 @@ def tuned(name, time):
     """The step of a program after tuning, and the tiles that were measured."""
     executable = compile_program(programs.MAKERS[name](float32).program)
     (step,) = executable.steps
-    run = Run({step.program.relation: GRAPH.snapshot()}, {}, torch.device("cpu"), 90)
+    run = Run({step.program.relation: GRAPH.snapshot()}, {}, torch_platform(torch.device("cpu")))
     degrees = run.walk(step.program.relation, step.program.side).degrees
     tried = []
 

@@ -18,8 +18,10 @@ from tiga.backends.triton.launch import RowStep, Shape  # noqa: E402
 from tiga.backends.triton.segments import fits  # noqa: E402
 from tiga.backends.triton.topology import Degrees, device_walk  # noqa: E402
 from tiga.relations import Graph  # noqa: E402
+from tiga.runtime.cuda import torch_platform  # noqa: E402
 from tiga.types import float32  # noqa: E402
 
+CPU = torch_platform(torch.device("cpu"))
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "triton" / "segments.py.txt"
 
 
@@ -52,19 +54,19 @@ def test_breaks_are_counted_in_the_work_list():
     rows = torch.tensor([3, 1, 2, 3, 2])
     dst = torch.repeat_interleave(torch.arange(5), rows)
     graph = Graph.from_coo(torch.zeros_like(dst), dst, num_src=1, num_dst=5)
-    walk = device_walk(graph.snapshot(), "dst", torch.device("cpu"))
+    walk = device_walk(graph.snapshot(), "dst", CPU)
     assert walk.item_count.tolist() == [3, 3, 2, 2, 1]
     assert walk.degrees.breaks == round(16 * 4 / 5)
     same = Graph.from_csr([0, 2, 4, 6], [0] * 6, num_src=1)
-    assert device_walk(same.snapshot(), "dst", torch.device("cpu")).degrees.breaks == 0
+    assert device_walk(same.snapshot(), "dst", CPU).degrees.breaks == 0
 
 
 def test_tiles_of_a_walk():
     """Rows of 3, 0, 40 and 21 edges in tiles of 32."""
     graph = Graph.from_csr([0, 3, 3, 43, 64], [0] * 64, num_src=1)
     snapshot = graph.snapshot()
-    walk = device_walk(snapshot, "dst", torch.device("cpu"))
-    tiles = edge_tiles(snapshot, walk, "dst", 32)
+    walk = device_walk(snapshot, "dst", CPU)
+    tiles = edge_tiles(snapshot, walk, "dst", 32, CPU)
     assert tiles.num_tiles == 2
     assert tiles.full_rows.tolist() == [0, 2, 3]
     assert tiles.full_before.tolist() == [-1, 1]
@@ -73,7 +75,7 @@ def test_tiles_of_a_walk():
     assert (tiles.head_slot.tolist(), tiles.tail_slot.tolist()) == ([-1, 1], [0, -1])
     heads = [i for i in range(96) if tiles.heads[i // 32].item() >> (i % 32) & 1]
     assert heads == [0, 3, 43, 64]
-    assert edge_tiles(snapshot, walk, "dst", 32) is tiles
+    assert edge_tiles(snapshot, walk, "dst", 32, CPU) is tiles
 
 
 @pytest.mark.parametrize("capability", [80, 90])

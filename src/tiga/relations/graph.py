@@ -13,7 +13,9 @@ from tiga.relations.indices import (
     Indices,
     as_array,
     as_count,
+    as_given,
     as_indices,
+    is_native_on_gpu,
     is_tensor,
     require_same_device,
     to_kind,
@@ -37,11 +39,11 @@ class Graph(Stored):
     Build one with `from_csr`, `from_coo` or `from_edge_index`. Parallel edges and self-loops are
     kept, and no edge is ever added. Sources and destinations may be one set of nodes or two.
 
-    Index inputs are torch tensors, numpy arrays or lists, int32 or int64, in any strides. A tensor
-    is shared, not copied: writing to it in place is seen at the next use, when everything derived
-    from it is checked and built again. Numpy arrays and inference tensors carry no version and are
-    copied on entry. (Writes that torch itself cannot see, through `.numpy()` or `.data`, are not
-    seen here either.)
+    Index inputs are tensors of torch or `tg`, numpy arrays or lists, int32 or int64, in any
+    strides. A tensor of torch, or of `tg` on a GPU, is shared, not copied: writing to it in place
+    is seen at the next use, when everything derived from it is checked and built again. Other
+    inputs carry no version and are copied on entry. (Writes that torch itself cannot see, through
+    `.numpy()` or `.data`, are not seen here either.)
 
     *Edge order* means the order in which the user gave the edges; edge fields follow it.
     *CSR order* sorts edges by destination, stably; `edge_permutation` leads from one to the other.
@@ -360,7 +362,7 @@ class Graph(Stored):
     def _permutation(self, snapshot: Snapshot) -> Any:
         topology = snapshot.topology
         if isinstance(topology, DeviceCsr) and topology.permutation is not None:
-            return topology.permutation.long()
+            return as_given(topology.permutation, self.input.template)
         csr = snapshot.csr
         order = csr.permutation
         if order is None:
@@ -370,7 +372,7 @@ class Graph(Stored):
 
 def _rows(edge_index: Any) -> tuple[Indices, Indices]:
     """The two rows of an edge index as index inputs."""
-    if not is_tensor(edge_index):
+    if not (is_tensor(edge_index) or is_native_on_gpu(edge_index)):
         edge_index = as_array("edge_index", edge_index)
     shape = tuple(edge_index.shape)
     if len(shape) != 2 or shape[0] != 2:

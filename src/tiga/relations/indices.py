@@ -2,20 +2,41 @@
 
 import operator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.relations.traced import is_tracing
+from tiga.runtime.device_array import DeviceArray, download
+from tiga.runtime.platform import index_arrays
 
 INT32_MAX = 2**31 - 1
-_TENSOR_DTYPES = ("torch.int32", "torch.int64")
+_TENSOR_DTYPES = ("torch.int32", "torch.int64", "int32", "int64")
 
 
 def is_tensor(value: Any) -> bool:
     """Whether `value` is a torch tensor, told by its interface: this module must not load torch."""
-    return all(hasattr(type(value), name) for name in ("detach", "numpy", "is_inference"))
+    return _is_tensor_type(type(value))
+
+
+@lru_cache(maxsize=64)
+def _is_tensor_type(kind: Any) -> bool:
+    return all(hasattr(kind, name) for name in ("detach", "numpy", "is_inference"))
+
+
+def is_native_on_gpu(value: Any) -> bool:
+    """Whether `value` is a native tensor in the memory of a GPU, told by its interface as well."""
+    return hasattr(type(value), "gpu_indices") and value.device.type == "cuda"
+
+
+def on_host(array: Any) -> np.ndarray:
+    """An array of a GPU as numpy has it; waits for the work that makes it."""
+    if isinstance(array, DeviceArray):
+        return download(array)
+    host: np.ndarray = array.cpu().numpy()
+    return host
 
 
 @dataclass(frozen=True)
@@ -24,8 +45,8 @@ class Indices:
 
     `data` is the user's own tensor, shared and watched through its version counter, or a private
     numpy copy of an input that carries no version (numpy arrays, lists, inference tensors).
-    `template` is an empty tensor of the dtype and device in which results go back to the user;
-    None for numpy.
+    `template` is an empty tensor of the dtype and device in which results go back to the user, of
+    native tensors what makes them; None for numpy.
     """
 
     name: str
@@ -47,17 +68,23 @@ class Indices:
     def version(self) -> tuple[int, ...]:
         """Changes whenever torch sees a write to the array, or its storage is replaced."""
         data = self.data
-        return () if isinstance(data, np.ndarray) else (data._version, data.data_ptr())
+        if isinstance(data, np.ndarray):
+            return ()
+        return (data._version, data.data_ptr()) if is_tensor(data) else (data.version,)
 
     def read(self) -> np.ndarray:
         """The indices as a rank-1 numpy array of int32 or int64, without a copy where possible."""
         if not self.is_shared:
             return self.data
+        if is_native_on_gpu(self.data):
+            return download(self.data.gpu_indices())
         # Checked again at each reading: an in-place `resize_` or `set_` may change all of it.
         return _tensor_array(self.name, self.data)
 
     def on_gpu(self) -> Any:
         """The indices as a rank-1 tensor on a GPU; None if they lie elsewhere."""
+        if is_native_on_gpu(self.data):
+            return self.data.gpu_indices()
         if not is_on_gpu(self.data):
             return None
         _require_tensor(self.name, self.data)
@@ -72,6 +99,8 @@ class Indices:
 
 def to_kind(array: np.ndarray, template: Any) -> Any:
     """`array` as a tensor like `template` (None: as a read-only numpy array), dtype kept."""
+    if hasattr(template, "made"):
+        return template.made(array)
     if template is None:
         view = array.view()
         view.flags.writeable = False
@@ -81,10 +110,19 @@ def to_kind(array: np.ndarray, template: Any) -> Any:
     return like.new_tensor(array if array.flags.writeable else array.copy())
 
 
+def as_given(indices: Any, template: Any) -> Any:
+    """Indices on a GPU in int64, as a tensor of the kind given."""
+    wide = index_arrays(indices).cast(indices, 64)
+    return template.made(wide) if hasattr(template, "made") else wide
+
+
 def as_indices(name: str, value: Any) -> Indices:
     """Take an index input; raises InvalidType or InvalidValue when it is not one."""
     if is_tracing():
         return Indices(name, value, None)
+    if is_native_on_gpu(value):
+        _require_tensor(name, value)
+        return Indices(name, value, value.index_template())
     if not is_tensor(value):
         return Indices(name, _own_copy(name, value), None)
     template = value.detach().new_empty(0)

@@ -6,7 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiga.relations.csr import Csr
+from tiga.relations.indices import is_native_on_gpu
 from tiga.relations.on_device import DeviceCsr
+from tiga.runtime.platform import platform_of
 
 
 class Held(Protocol):
@@ -57,4 +59,7 @@ def _count(arrays: Iterable[Any], seen: set[int]) -> int:
 
 
 def _address(array: Any) -> int:
-    return array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr()
+    if isinstance(array, np.ndarray):
+        return int(array.ctypes.data)
+    memory = array.gpu_indices() if is_native_on_gpu(array) else array
+    return platform_of(memory).address(memory)

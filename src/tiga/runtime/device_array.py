@@ -23,11 +23,16 @@ class Machine(Protocol):
 
     index: int
 
+    @property
+    def platform(self) -> Any:
+        """What programs over graphs need of it (`tiga.runtime.platform`)."""
+
     def allocate(self, nbytes: int) -> int: ...
     def free(self, address: int) -> None: ...
     def copy_in(self, device: int, host: int, nbytes: int) -> None: ...
     def copy_out(self, host: int, device: int, nbytes: int) -> None: ...
     def copy(self, to: int, source: int, nbytes: int) -> None: ...
+    def zero(self, address: int, nbytes: int) -> None: ...
     def synchronize(self) -> None: ...
     def event(self) -> Any: ...
 
@@ -125,7 +130,7 @@ class DeviceArray:
         if not self.is_contiguous:
             raise InvalidType("reshape: elements on a device that are not contiguous need a copy.")
         assert math.prod(target) == self.size, f"{self.shape} as {target}"
-        return DeviceArray(self.memory, target, self.dtype, None, self.address)
+        return type(self)(self.memory, target, self.dtype, None, self.address)
 
     def transpose(self, *axes: Any) -> "DeviceArray":
         return self.through(lambda a: a.transpose(*axes))
@@ -149,7 +154,7 @@ class DeviceArray:
         like = np.lib.stride_tricks.as_strided(nothing, self.shape, self.strides)
         seen = view(like)
         offset = _address(seen) - _address(like)
-        return DeviceArray(self.memory, seen.shape, self.dtype, seen.strides, self.address + offset)
+        return type(self)(self.memory, seen.shape, self.dtype, seen.strides, self.address + offset)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function in (np.expand_dims, np.broadcast_to) and args[0] is self:

@@ -49,6 +49,12 @@ class Driver:
         major, minor = map(self.attribute, _CAPABILITY)
         return 10 * major + minor
 
+    def name(self) -> str:
+        """The device's name, as its maker gives it."""
+        text = ctypes.create_string_buffer(256)
+        self._check("cuDeviceGetName", text, ctypes.c_int(256), self._handle)
+        return text.value.decode()
+
     def allocate(self, nbytes: int) -> int:
         """The address of device memory."""
         address = ctypes.c_uint64()

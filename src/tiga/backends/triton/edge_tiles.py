@@ -6,6 +6,7 @@ from typing import Any
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.topology import KEY, DeviceWalk, starts
 from tiga.relations.snapshot import Snapshot
+from tiga.runtime.platform import IndexArrays, Platform
 
 WORD = 32
 """Edges whose marks share a word."""
@@ -79,55 +80,47 @@ class EdgeTiles:
         return getattr(self, key) if hasattr(self, key) else self.walk.array(key, over)
 
 
-def edge_tiles(topology: Snapshot, walk: DeviceWalk, side: str, size: int) -> EdgeTiles:
+def edge_tiles(
+    topology: Snapshot, walk: DeviceWalk, side: str, size: int, platform: Platform
+) -> EdgeTiles:
     """The tiles of a walk, built once."""
-    key = (KEY, side, str(walk.row_ptr.device), size)
-    return topology.keep(key, lambda: _tiles(walk, size))
+    key = (KEY, side, platform.name, size)
+    return topology.keep(key, lambda: _tiles(platform.arrays, walk, size))
 
 
-def _tiles(walk: DeviceWalk, size: int) -> EdgeTiles:
-    import torch
-
-    device, row_ptr = walk.row_ptr.device, walk.row_ptr
+def _tiles(arrays: IndexArrays, walk: DeviceWalk, size: int) -> EdgeTiles:
+    row_ptr = walk.row_ptr
     low, high = row_ptr[:-1], row_ptr[1:]
-    tiles, dtype = -(-walk.num_edges // size), walk.index.dtype
-    is_full = high > low
-    full_rows = torch.nonzero(is_full).flatten()
-    bounds = torch.arange(tiles, device=device) * size
-    full_before = torch.searchsorted(low[full_rows], bounds) - 1
+    tiles, bits = -(-walk.num_edges // size), 8 * walk.index.itemsize
+    full_rows = arrays.where(high > low)
+    begins = low[full_rows]
+    bounds = arrays.positions(row_ptr, tiles) * size
     first, last = low // size, (high - 1) // size
-    hub_rows = torch.nonzero(is_full & (first != last)).flatten()
+    hub_rows = arrays.where((high > low) & (first != last))
     pieces = (last - first)[hub_rows] + 1
-    hub_ptr = starts(pieces)
-    piece_hub = torch.repeat_interleave(torch.arange(len(hub_rows), device=device), pieces)
-    slot = torch.arange(len(piece_hub), device=device)
+    hub_ptr = starts(arrays, pieces)
+    (count,) = arrays.numbers([hub_ptr[-1:]])
+    piece_hub = arrays.rows(hub_ptr, count)
+    slot = arrays.positions(row_ptr, count)
     ordinal = slot - hub_ptr[piece_hub]
     tile, ends = first[hub_rows][piece_hub] + ordinal, ordinal == pieces[piece_hub] - 1
-    none = torch.full((tiles,), -1, device=device, dtype=torch.int32)
-    head_slot, tail_slot = none.clone(), none
-    head_slot[tile[ends]] = slot[ends].int()
-    tail_slot[tile[~ends]] = slot[~ends].int()
-    marked = torch.cat([low[full_rows], row_ptr[-1:]])
     return EdgeTiles(
         walk=walk,
         size=size,
-        heads=_packed(marked, (tiles + 1) * size),
-        full_rows=full_rows.to(dtype),
-        full_before=full_before,
-        empty_rows=torch.nonzero(~is_full).flatten().to(dtype),
-        head_slot=head_slot,
-        tail_slot=tail_slot,
+        heads=arrays.bits(arrays.join([begins, row_ptr[-1:]]), (tiles + 1) * size),
+        full_rows=arrays.cast(full_rows, bits),
+        full_before=arrays.before(begins, bounds) - 1,
+        empty_rows=arrays.cast(arrays.where(high == low), bits),
+        head_slot=_slots(arrays, tiles, tile, slot, ends),
+        tail_slot=_slots(arrays, tiles, tile, slot, ordinal < pieces[piece_hub] - 1),
         hub_rows=hub_rows,
         hub_ptr=hub_ptr,
-        num_chunks=len(piece_hub),
+        num_chunks=count,
     )
 
 
-def _packed(positions: Any, count: int) -> Any:
-    """int32 words with the bits at these positions set; `count` is a multiple of 32."""
-    import torch
-
-    marks = torch.zeros(count, dtype=torch.uint8, device=positions.device)
-    marks[positions] = 1
-    weights = torch.tensor([1 << i for i in range(8)], dtype=torch.uint8, device=marks.device)
-    return (marks.view(-1, 8) * weights).sum(1, dtype=torch.uint8).view(torch.int32)
+def _slots(arrays: IndexArrays, tiles: int, tile: Any, slot: Any, chosen: Any) -> Any:
+    """Per tile the slot of the chosen piece in it, -1 where there is none, in int32."""
+    which = arrays.where(chosen)
+    slots = arrays.put(arrays.full(tile, tiles, -1), tile[which], slot[which])
+    return arrays.cast(slots, 32)

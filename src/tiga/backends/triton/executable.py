@@ -13,6 +13,7 @@ from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
 from tiga.backends.triton.launch import RowStep, Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
+from tiga.backends.triton.row_products import with_row_products
 from tiga.backends.triton.scatters import without_scatters
 from tiga.backends.triton.split import split
 from tiga.backends.triton.topology import NO_EDGES
@@ -23,11 +24,12 @@ from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import fewer_reads
 from tiga.passes.form import form
 from tiga.passes.hoist import hoist
+from tiga.passes.joined_products import part_products
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import LibraryCall, Plan, Step
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
-from tiga.runtime import cuda
+from tiga.runtime.platform import Platform, platform_of
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
@@ -64,11 +66,10 @@ class Executable:
 
         Args:
             graphs: one per relation of the program, in order.
-            inputs, outputs: contiguous torch tensors on one device, entity axis first.
+            inputs, outputs: contiguous arrays of one platform, entity axis first.
             extents: sizes of spaces that no relation of the program fixes.
         """
-        device = (*outputs, *inputs)[0].device
-        with cuda.on(device):
+        with platform_of((*outputs, *inputs)[0]).on():
             record, frame = self.bind(graphs, inputs, outputs, extents)
             record.play(frame)
 
@@ -81,20 +82,17 @@ class Executable:
     ) -> tuple[Record, Frame]:
         """The launches of a run and the addresses they take; the device is the current one."""
         given = (*inputs, *outputs)
-        device = given[-1].device
-        if device.type == "cuda":
-            addresses: list[Any] = [tensor.data_ptr() for tensor in given]
-            aligned = None if is_aligned(addresses) else tuple(map(_is_aligned, addresses))
-        else:
-            addresses, aligned = list(given), None
+        platform = platform_of(given[-1])
+        addresses = [platform.address(array) for array in given]
+        aligned = None if is_aligned(addresses) else tuple(map(_is_aligned, addresses))
         topologies = [g.snapshot() if isinstance(g, Graph) else g for g in graphs]
         known = self._known(topologies)
-        key = (device, aligned, tuple(extents.values()) if extents else ())
+        key = (platform, aligned, tuple(extents.values()) if extents else ())
         record = known.get(key)
         if record is None:
-            run = self._run(topologies, device, extents or {})
+            run = self._run(topologies, platform, extents or {})
             record = known[key] = self._recorded(run, aligned, given, addresses)
-        return record, record.bind(given, addresses, cuda.current_stream(device))
+        return record, record.bind(given, addresses, platform.stream())
 
     def _known(self, topologies: Sequence[Snapshot]) -> dict[Any, Record]:
         """Where the records of these topologies are kept: nowhere, if they are several."""
@@ -109,28 +107,29 @@ class Executable:
         return self.by_topology.setdefault(first, {}) if known is None else known
 
     def _recorded(
-        self, run: Run, aligned: Any, given: Sequence[Any], addresses: Sequence[Any]
+        self, run: Run, aligned: Any, given: Sequence[Any], addresses: Sequence[int]
     ) -> Record:
         """The record of a run; where measuring is asked for, with the fastest tiles."""
         make = partial(self._record, run, aligned)
-        if not (read("autotune") and cuda.may_wait(run.device)):
+        platform = run.platform
+        if not (read("autotune") and platform.may_wait()):
             return make()
 
         def milliseconds(record: Record) -> float:
-            frame = record.bind(given, addresses, cuda.current_stream(run.device))
-            return cuda.milliseconds(partial(record.play, frame))
+            frame = record.bind(given, addresses, platform.stream())
+            return platform.milliseconds(partial(record.play, frame))
 
-        return tune(self.steps, run, cuda.machine(run.device), make, milliseconds)
+        return tune(self.steps, run, platform.description(), make, milliseconds)
 
     def _run(
-        self, topologies: Sequence[Snapshot], device: Any, extents: Mapping[Space, int]
+        self, topologies: Sequence[Snapshot], platform: Platform, extents: Mapping[Space, int]
     ) -> Run:
         sizes = {GLOBAL: 1, **extents}
         for relation, topology in zip(self.relations, topologies, strict=True):
             sizes[relation.src], sizes[relation.dst] = topology.num_src, topology.num_dst
             sizes[relation.edge] = topology.num_edges
         bound = dict(zip(self.relations, topologies, strict=True))
-        return Run(bound, sizes, device, cuda.capability(device))
+        return Run(bound, sizes, platform)
 
     def _record(self, run: Run, aligned: Any) -> Record:
         given = (*self.plan.inputs, *self.plan.outputs)
@@ -163,7 +162,7 @@ def prepare(
     Raises:
         Unfusable: a value is too wide for any tile.
     """
-    plan = split(without_scatters(plan))
+    plan = with_row_products(split(without_scatters(plan)))
     ordered = ordered_sums(plan)
     steps = tuple(_step(s, ordered, i, choose) for i, s in enumerate(plan.steps))
     return Executable(plan, relations, steps)
@@ -172,7 +171,7 @@ def prepare(
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
     normal = fewer_reads(one_pass(canonicalize(hoist(canonicalize(Expand()(program))))))
-    return prepare(form(normal), program.relations, choose)
+    return prepare(form(part_products(normal)), program.relations, choose)
 
 
 def _step(

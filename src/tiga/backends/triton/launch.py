@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tiga.backends.triton.choice import Choose, choose
+from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.edge_tiles import EdgeTile, EdgeTiles, edge_tiles
 from tiga.backends.triton.kernel import Kernels
 from tiga.backends.triton.layout import Tile, padded
@@ -20,7 +21,7 @@ from tiga.backends.triton.totals import sum_pieces
 from tiga.backends.triton.writer import KernelSource
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
-from tiga.runtime import cuda
+from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
 from tiga.types import DType, Relation, Space, int32, int64
 
@@ -49,11 +50,10 @@ class Run:
 
     graphs: Mapping[Relation, Any]
     extents: Mapping[Space, int]
-    device: Any
-    capability: int
+    platform: Platform
 
     def walk(self, relation: Relation, side: str) -> DeviceWalk:
-        return device_walk(self.graphs[relation], side, self.device)
+        return device_walk(self.graphs[relation], side, self.platform)
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class RowStep:
 
     def prepared(self, run: Run) -> Prepared:
         """The launches of the program on the topology of a run, worked out once."""
-        program, wide = self.program, self._is_wide(run)
+        program, wide = self.program, self.is_wide(run)
         walk: DeviceWalk | None = None
         known: dict[Any, Prepared] = self.by_extent
         key: Hashable = wide
         if program.relation is None:
-            key = (run.extents[program.space], wide, run.device)
+            key = (run.extents[program.space], wide, run.platform)
             if len(known) > MOST_EXTENTS:
                 known.clear()
         else:
@@ -138,7 +138,8 @@ class RowStep:
         nodes = (*self.program.reads, *self.program.writes, *kept)
         return tuple({(n.type.space, n.type.size): None for n in nodes})
 
-    def _is_wide(self, run: Run) -> bool:
+    def is_wide(self, run: Run) -> bool:
+        """Whether offsets need 64 bits."""
         return any(run.extents[space] * size >= LIMIT for space, size in self._arrays)
 
     def sources(self, shape: Shape) -> list[tuple[str, KernelSource]]:
@@ -200,14 +201,14 @@ class Preparation:
         if self.walk is None or (splits(program) and not isinstance(self.tile, EdgeTile)):
             return self.walk
         assert program.relation is not None
-        topology = self.run.graphs[program.relation]
+        topology, platform = self.run.graphs[program.relation], self.run.platform
         if not splits(program):
-            return whole_rows(topology, self.walk, program.side)
-        return edge_tiles(topology, self.walk, program.side, self.tile.edges)
+            return whole_rows(topology, self.walk, program.side, platform)
+        return edge_tiles(topology, self.walk, program.side, self.tile.edges, platform)
 
     def prepare(self) -> Prepared:
         walk, plan = self.walk, self.plan
-        bits = walk.index.element_size() * 8 if walk else 32
+        bits = walk.index.itemsize * 8 if walk else 32
         shape = Shape(self.tile, bits, self.wide, bool(plan and plan.num_chunks))
         kernels = self.step.variant(shape)
         base, launches = 0, []
@@ -282,12 +283,17 @@ class Preparation:
                 arguments.append(numbers[key])
             else:
                 arguments.append(self._fixed(key, kernel, over))
-        aligned = tuple(hasattr(a, "data_ptr") and a.data_ptr() % 16 == 0 for a in arguments)
+        aligned = tuple(self._is_aligned(argument) for argument in arguments)
         return Launch(kernel, grid, tuple(arguments), tuple(slots), aligned)
+
+    def _is_aligned(self, argument: Any) -> bool:
+        if argument is None or isinstance(argument, int):
+            return False
+        return self.run.platform.address(argument) % ALIGNMENT == 0
 
     def _fixed(self, key: str, kernel: Kernel, over: str) -> Any:
         if key == "tables":
-            return cuda.constant(kernel.source.tables, self.run.device)
+            return self.run.platform.constant(kernel.source.tables)
         assert self.plan is not None, f"{key} without a relation"
         return self.plan.array(key, over)
 

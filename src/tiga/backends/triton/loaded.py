@@ -1,8 +1,10 @@
 """Kernels that can be launched: compiled and loaded on a device, or interpreted."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tiga.backends.triton.compiled import compile_kernel, function, is_interpreted
 from tiga.backends.triton.writer import KernelSource
@@ -40,9 +42,28 @@ def hidden_parameters(compiled: Any, source: KernelSource) -> int:
 
 @dataclass(frozen=True)
 class Interpreted:
-    """A kernel that Triton interprets, on tensors of the CPU."""
+    """A kernel that Triton interprets, on memory of the CPU."""
 
-    launch: Callable[..., Any]
+    source: KernelSource
+
+    def run(self, grid: tuple[int, int, int], arguments: Sequence[float]) -> None:
+        """Run it over a grid, with an address or a number for each parameter, in order."""
+        types = [parameter.type for parameter in self.source.parameters]
+        with np.errstate(all="ignore"):
+            function(self.source)[grid](*map(interpreted, types, arguments))
+
+
+def interpreted(type_: str, argument: float) -> Any:
+    """An argument as the interpreter takes it, with exactly the type of the signature."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    if type_.startswith("*"):
+        kind = tl.pointer_type(tl.str_to_ty(type_[1:], None))
+        return tl.tensor(TensorHandle(np.array([argument], np.uint64), kind), kind)
+    kind = tl.str_to_ty(type_, None)
+    numpy = {"fp32": np.float32, "fp64": np.float64, "i32": np.int32, "i64": np.int64}[type_]
+    return tl.tensor(TensorHandle(np.array([argument], numpy), kind), kind)
 
 
 @dataclass
@@ -50,23 +71,23 @@ class Kernel:
     """A kernel with the forms loaded so far, by device and alignment of its pointers."""
 
     source: KernelSource
-    forms: dict[tuple[Any, tuple[bool, ...]], DeviceKernel | Interpreted] = field(
+    forms: dict[tuple[int, tuple[bool, ...]], DeviceKernel | Interpreted] = field(
         default_factory=dict
     )
 
     def form(
-        self, device: Any, capability: int, aligned: tuple[bool, ...]
+        self, index: int, capability: int, aligned: tuple[bool, ...]
     ) -> DeviceKernel | Interpreted:
-        """What runs on a device with pointers of these alignments."""
-        form = self.forms.get((device, aligned))
+        """What runs on a device, by its number, with pointers of these alignments."""
+        form = self.forms.get((index, aligned))
         if form is None:
-            form = self.forms[device, aligned] = self._form(device, capability, aligned)
+            form = self.forms[index, aligned] = self._form(index, capability, aligned)
         return form
 
     def _form(
-        self, device: Any, capability: int, aligned: tuple[bool, ...]
+        self, index: int, capability: int, aligned: tuple[bool, ...]
     ) -> DeviceKernel | Interpreted:
         if is_interpreted():
-            return Interpreted(function(self.source))
+            return Interpreted(self.source)
         compiled = compile_kernel(self.source, capability, aligned)
-        return DeviceKernel.load(self.source, compiled, device.index)
+        return DeviceKernel.load(self.source, compiled, index)

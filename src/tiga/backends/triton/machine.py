@@ -7,16 +7,20 @@ is for tests and for looking at what kernels do, not for speed.
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tiga.backends.triton.compiled import function, is_interpreted
+from tiga.backends.triton.compiled import is_interpreted
 from tiga.backends.triton.device import Device, Number, slot_of
+from tiga.backends.triton.loaded import Interpreted
 from tiga.backends.triton.writer import KernelSource
 from tiga.runtime.functions import Slots, launcher
 from tiga.runtime.queue import READY, Event
+
+if TYPE_CHECKING:
+    from tiga.backends.triton.native import NativePlatform
 
 Arguments = Sequence[Number | None]
 """A number for each parameter of a kernel, None where a launch gives an address."""
@@ -48,6 +52,11 @@ class GpuEvent:
 
 class Gpu(Device):
     """A GPU of NVIDIA's."""
+
+    @cached_property
+    def platform(self) -> "NativePlatform":
+        """What programs over graphs need of it."""
+        return _platform(self)
 
     def event(self) -> GpuEvent:
         """When what was given to it so far is done."""
@@ -89,9 +98,16 @@ class Interpreter:
 
     capability = 0
 
+    stream = 0
+
     def __init__(self, index: int = 0) -> None:
         self.index = index
         self._blocks: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def platform(self) -> "NativePlatform":
+        """What programs over graphs need of it."""
+        return _platform(self)
 
     def allocate(self, nbytes: int) -> int:
         block = np.empty(max(nbytes, 1) + _ALIGNMENT, np.uint8)
@@ -128,14 +144,11 @@ class Interpreter:
         self, source: KernelSource, grid: tuple[int, int, int], arguments: Arguments
     ) -> Launch:
         """A launch of an interpreted kernel over a grid."""
-        kernel = function(source)[grid]
-        types = [p.type for p in source.parameters]
+        kernel = Interpreted(source)
 
         def launch(addresses: Sequence[int]) -> None:
             left = iter(addresses)
-            given = [next(left) if a is None else a for a in arguments]
-            with np.errstate(all="ignore"):
-                kernel(*map(_interpreted, types, given))
+            kernel.run(grid, [next(left) if a is None else a for a in arguments])
 
         return launch
 
@@ -143,17 +156,10 @@ class Interpreter:
 _ALIGNMENT = 256
 
 
-def _interpreted(type_: str, argument: Number) -> Any:
-    """An argument as the interpreter takes it, with exactly the type of the signature."""
-    import triton.language as tl
-    from triton.runtime.interpreter import TensorHandle
+def _platform(machine: "Gpu | Interpreter") -> "NativePlatform":
+    from tiga.backends.triton.native import NativePlatform
 
-    if type_.startswith("*"):
-        kind = tl.pointer_type(tl.str_to_ty(type_[1:], None))
-        return tl.tensor(TensorHandle(np.array([argument], np.uint64), kind), kind)
-    kind = tl.str_to_ty(type_, None)
-    numpy = {"fp32": np.float32, "fp64": np.float64, "i32": np.int32, "i64": np.int64}[type_]
-    return tl.tensor(TensorHandle(np.array([argument], numpy), kind), kind)
+    return NativePlatform(machine)
 
 
 @lru_cache(maxsize=16)

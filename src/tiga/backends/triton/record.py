@@ -2,7 +2,7 @@
 
 What a run gives, its inputs and outputs, comes first in a flat list of addresses; pieces of one
 arena (values between steps, scratch) follow, then all that the topology fixes. A launch takes its
-arguments from that list: on a GPU from the slots that hold it, interpreted as tensors.
+arguments from that list: on a GPU from the slots that hold it.
 """
 
 import ctypes
@@ -17,13 +17,23 @@ from tiga.backends.triton.launch import Launch, Prepared, RowStep, Run, Scratch
 from tiga.backends.triton.library import call_library
 from tiga.backends.triton.loaded import Interpreted
 from tiga.passes.rows import LibraryCall
-from tiga.runtime import cuda
+from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.functions import Slots, launcher, stream_handle
+from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
 from tiga.types import DType
 
 PIECE_ALIGNMENT = 512
 """Bytes to which torch's allocator aligns as well."""
+
+
+def library_of(array: Any) -> Callable[..., None]:
+    """What computes dense products of node values in arrays of this kind."""
+    if not isinstance(array, DeviceArray):
+        return call_library
+    from tiga.backends.triton.native_library import call_library as call_native
+
+    return call_native
 
 
 @dataclass(frozen=True)
@@ -37,12 +47,12 @@ class Piece:
 
 @dataclass(slots=True)
 class Frame:
-    """What actions of one run read: given tensors, the arena (None if empty), the addresses of
+    """What actions of one run read: given arrays, the arena (None if empty), the addresses of
     both, and the stream."""
 
     given: Sequence[Any]
     arena: Any
-    addresses: Sequence[Any]
+    addresses: Sequence[int]
     stream: ctypes.c_void_p
 
 
@@ -63,50 +73,53 @@ class DeviceAction:
 class InterpretedAction:
     """An interpreted kernel, with its arguments: numbers among the addresses of a run, or fixed."""
 
-    kernel: Callable[..., Any]
+    kernel: Interpreted
     grid: tuple[int, int, int]
     places: tuple[int, ...]
-    fixed: Sequence[Any]
+    fixed: Sequence[int]
 
     def __call__(self, frame: Frame) -> None:
         known = (*frame.addresses, *self.fixed)
-        self.kernel[self.grid](*(known[place] for place in self.places))  # type: ignore[index]
+        self.kernel.run(self.grid, [known[place] for place in self.places])
 
 
 @dataclass(frozen=True)
 class ZeroAction:
     """Clear a piece of the arena."""
 
+    platform: Platform
     piece: Piece
 
     def __call__(self, frame: Frame) -> None:
-        cuda.view(frame.arena, self.piece.offset, self.piece.count, self.piece.dtype).zero_()
+        nbytes = self.piece.count * self.piece.dtype.itemsize
+        self.platform.zero(frame.arena, self.piece.offset, nbytes)
 
 
-def _clearing(piece: Piece, slots: Slots) -> Action:
-    return ZeroAction(piece)
+def _clearing(action: ZeroAction, slots: Slots) -> Action:
+    return action
 
 
 @dataclass(frozen=True)
 class LibraryAction:
-    """A library call; operands are numbers of given tensors, or pieces."""
+    """A library call; operands are numbers of given arrays, or pieces."""
 
+    platform: Platform
     node: Node
     operands: tuple[int | Piece, ...]
 
     def __call__(self, frame: Frame) -> None:
-        tensors = [
+        arrays = [
             frame.given[o]
             if isinstance(o, int)
-            else cuda.view(frame.arena, o.offset, o.count, o.dtype)
+            else self.platform.view(frame.arena, o.offset, o.count, o.dtype)
             for o in self.operands
         ]
-        call_library(self.node, tensors[:-1], tensors[-1])
+        library_of(arrays[-1])(self.node, arrays[:-1], arrays[-1])
 
 
 @dataclass(frozen=True)
 class Record:
-    """All launches of a plan on a topology, for tensors of these alignments on one device.
+    """All launches of a plan on a topology, for arrays of these alignments on one device.
 
     `slots` hold the arguments of kernels on a GPU; `keep` what the fixed ones point to.
     """
@@ -115,7 +128,7 @@ class Record:
     nbytes: int
     slots: Slots
     actions: tuple[Action, ...]
-    device: Any
+    platform: Platform
     keep: tuple[Any, ...]
 
     @cached_property
@@ -127,7 +140,7 @@ class Record:
 
     @cached_property
     def _arena(self) -> Callable[[], Any]:
-        return cuda.arenas(self.nbytes, self.device)
+        return self.platform.arenas(self.nbytes)
 
     def launch(self, addresses: list[int], stream: int) -> None:
         """Launch everything, where `launches` is all there is, on the record's device, which is the
@@ -137,30 +150,25 @@ class Record:
         if self.nbytes:
             # The allocator hands it to nobody else on this stream before the kernels are done.
             arena = self._arena()
-            base = arena.data_ptr()
+            base = self.platform.address(arena)
             addresses += [base + piece.offset for piece in self.pieces]
         with self.slots.lock:
             self.slots.fill(addresses)
             for launch in launches:
                 launch(handle)
 
-    def bind(self, given: Sequence[Any], addresses: Sequence[Any], stream: int) -> Frame:
-        """A frame for these tensors and their addresses, with memory for what lies between."""
+    def bind(self, given: Sequence[Any], addresses: Sequence[int], stream: int) -> Frame:
+        """A frame for these arrays and their addresses, with memory for what lies between."""
         if not self.nbytes:
             return Frame(given, None, addresses, ctypes.c_void_p(stream))
-        arena = cuda.arena(self.nbytes, self.device)
-        places = (*addresses, *self._places(arena))
+        arena = self.platform.arena(self.nbytes)
+        base = self.platform.address(arena)
+        places = (*addresses, *(base + piece.offset for piece in self.pieces))
         return Frame(given, arena, places, ctypes.c_void_p(stream))
-
-    def _places(self, arena: Any) -> list[Any]:
-        base = cuda.address(arena)
-        if isinstance(base, int):
-            return [base + piece.offset for piece in self.pieces]
-        return [cuda.view(arena, p.offset, p.count, p.dtype) for p in self.pieces]
 
     def play(self, frame: Frame) -> None:
         """Launch everything; the record's device is the current one."""
-        if self.device.type != "cuda":
+        if not self.platform.is_gpu:
             for action in self.actions:
                 action(frame)
             return
@@ -208,11 +216,11 @@ class Recorder:
             else:
                 self._launches(step.prepared(self.run))
         # The number of pieces, and with it the place of what is fixed, is known only now.
-        numbers = self.fixed if self.run.device.type == "cuda" else ()
+        numbers = self.fixed if self.run.platform.is_gpu else ()
         slots = Slots(self.count + len(self.pieces), numbers)
         actions = tuple(make(slots) for make in self.actions)
         return Record(
-            tuple(self.pieces), self.nbytes, slots, actions, self.run.device, tuple(self.keep)
+            tuple(self.pieces), self.nbytes, slots, actions, self.run.platform, tuple(self.keep)
         )
 
     def _place(self, key: Hashable, count: int, dtype: DType, start: int | None = None) -> int:
@@ -228,7 +236,8 @@ class Recorder:
 
     def _library(self, node: Node) -> None:
         operands = tuple(self._operand(n) for n in (*node.inputs, node))
-        self.actions.append(lambda slots: LibraryAction(node, operands))
+        action = LibraryAction(self.run.platform, node, operands)
+        self.actions.append(lambda slots: action)
 
     def _operand(self, node: Node) -> int | Piece:
         if node in self.given:
@@ -246,7 +255,8 @@ class Recorder:
         for scratch in wanted:
             start = self._place(scratch.key, scratch.count, scratch.dtype, start)
             if scratch.zero:
-                self.actions.append(partial(_clearing, self.pieces[-1]))
+                action = ZeroAction(self.run.platform, self.pieces[-1])
+                self.actions.append(partial(_clearing, action))
 
     def _launch(self, launch: Launch) -> None:
         aligned, bound = list(launch.aligned), dict(launch.slots)
@@ -257,13 +267,14 @@ class Recorder:
             else:
                 source = self._fix(argument)
             sources.append(source)
-        form = launch.kernel.form(self.run.device, self.run.capability, tuple(aligned))
+        platform = self.run.platform
+        form = launch.kernel.form(platform.index, platform.capability, tuple(aligned))
 
         def made(slots: Slots) -> Action:
             starts = {"given": 0, "piece": self.count, "fixed": self.count + len(self.pieces)}
             places = [starts[kind] + number for kind, number in sources]
             if isinstance(form, Interpreted):
-                return InterpretedAction(form.launch, launch.grid, tuple(places), self.fixed)
+                return InterpretedAction(form, launch.grid, tuple(places), self.fixed)
             # Scratch that Triton might ask for is not there: any address will do.
             places += [0] * form.hidden
             return DeviceAction(launcher(form.function, launch.grid, slots, places))
@@ -280,11 +291,11 @@ class Recorder:
             return ("piece", self.places[key]), True
         assert kind == "degree", f"nothing bound to {key}"
         row_ptr = self.run.walk(*rest).row_ptr
-        return self._fix(row_ptr), row_ptr.data_ptr() % ALIGNMENT == 0
+        return self._fix(row_ptr), self.run.platform.address(row_ptr) % ALIGNMENT == 0
 
     def _fix(self, argument: Any) -> tuple[str, int]:
-        if hasattr(argument, "data_ptr"):
+        if not isinstance(argument, int):
             self.keep.append(argument)
-            argument = cuda.address(argument)
+            argument = self.run.platform.address(argument)
         self.fixed.append(argument)
         return "fixed", len(self.fixed) - 1

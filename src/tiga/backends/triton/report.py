@@ -105,7 +105,7 @@ def explain(executable: Executable) -> str:
     lines = [str(schedule) for schedule in schedules(executable)]
     for step in executable.steps:
         if not isinstance(step, RowStep):
-            lines.append(f"torch: {step.node.op.name} of node values")
+            lines.append(f"library: {step.node.op.name} of node values")
     for number, topology in enumerate(list(executable.by_topology)):
         lines += [f"graph {number}, {line}" for line in _memory(topology)]
     between = [sum(r.nbytes for r in list(records.values())[:1])

@@ -16,11 +16,12 @@ from tiga.backends.triton.schedule import (
     flat_size,
     in_registers,
 )
-from tiga.backends.triton.topology import KEY, DeviceWalk
+from tiga.backends.triton.topology import KEY, DeviceWalk, longest_first, steps
 from tiga.ops.scan import Scan
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
 from tiga.relations.snapshot import Snapshot
+from tiga.runtime.platform import IndexArrays, Platform
 
 THREAD_ELEMENTS = 2
 """Elements of a carry per thread: edges come one after another, so that many programs side by side
@@ -100,24 +101,23 @@ class WholeRows:
         return getattr(self, key) if key.startswith("item_") else self.walk.array(key, over)
 
 
-def whole_rows(topology: Snapshot, walk: DeviceWalk, side: str) -> DeviceWalk | WholeRows:
+def whole_rows(
+    topology: Snapshot, walk: DeviceWalk, side: str, platform: Platform
+) -> DeviceWalk | WholeRows:
     """The rows of a walk, its work list built once."""
     if not walk.num_chunks:
         return walk
-    key = (KEY, side, str(walk.row_ptr.device), "whole rows")
-    return topology.keep(key, lambda: _whole(walk))
+    key = (KEY, side, platform.name, "whole rows")
+    return topology.keep(key, lambda: _whole(platform.arrays, walk))
 
 
-def _whole(walk: DeviceWalk) -> WholeRows:
-    import torch
-
-    low, dtype = walk.row_ptr, walk.item_row.dtype
-    degree = low.diff()
-    hubs = walk.hub_rows[torch.argsort(degree[walk.hub_rows], descending=True, stable=True)]
-    start = walk.num_chunks
+def _whole(arrays: IndexArrays, walk: DeviceWalk) -> WholeRows:
+    low, bits, rest = walk.row_ptr, 8 * walk.item_row.itemsize, slice(walk.num_chunks, None)
+    degree = steps(low)
+    hubs = longest_first(arrays, walk.hub_rows, degree, walk.num_edges)
     return WholeRows(
         walk=walk,
-        item_row=torch.cat([hubs.to(dtype), walk.item_row[start:]]),
-        item_low=torch.cat([low[hubs].to(dtype), walk.item_low[start:]]),
-        item_count=torch.cat([degree[hubs].int(), walk.item_count[start:]]),
+        item_row=arrays.join([arrays.cast(hubs, bits), walk.item_row[rest]]),
+        item_low=arrays.join([arrays.cast(low[hubs], bits), walk.item_low[rest]]),
+        item_count=arrays.join([arrays.cast(degree[hubs], 32), walk.item_count[rest]]),
     )

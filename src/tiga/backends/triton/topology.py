@@ -1,4 +1,4 @@
-"""Relations on the GPU: both orientations and the work list of each, built by vectorised ops."""
+"""Relations on the GPU: both orientations and the work list of each, built there."""
 
 import time
 from dataclasses import dataclass, replace
@@ -10,6 +10,7 @@ from tiga.backends.triton.layout import padded
 from tiga.relations.csr import Csr
 from tiga.relations.on_device import DeviceCsr
 from tiga.relations.snapshot import Snapshot
+from tiga.runtime.platform import IndexArrays, Platform
 
 CHUNK = 256
 """Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
@@ -34,6 +35,17 @@ class Degrees:
     breaks: int = 0
     index_bytes: int = 4
 
+    @staticmethod
+    def of(rows: int, edges: int, squares: int, apart: int, index_bytes: int) -> "Degrees":
+        """Those of a walk with the sum of squared degrees `squares`, and so many rows `apart` from
+        the one before in its work list."""
+        return Degrees(
+            typical=min(padded(max(1, round(squares / max(edges, 1)))), MOST_EDGES),
+            mean=min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES),
+            breaks=round(16 * apart / max(rows, 1)),
+            index_bytes=index_bytes,
+        )
+
     def __str__(self) -> str:
         text = f"rows of about {self.mean} edges"
         return text if self.typical == self.mean else f"{text}, an edge's of about {self.typical}"
@@ -45,7 +57,7 @@ NO_EDGES = Degrees(1, 0)
 
 @dataclass(frozen=True, eq=False)
 class DeviceWalk:
-    """One orientation of a relation as torch tensors on a device.
+    """One orientation of a relation as index arrays of a platform.
 
     `row_ptr`: int64 `[num_rows + 1]`; `index`, `edge_id`: as in `tiga.relations.Walk`, in its
     dtype. The work list `item_row`, `item_low`, `item_count`: first the chunks of rows with more
@@ -68,6 +80,8 @@ class DeviceWalk:
     chunk_hub: Any
     seconds: float = 0.0
     """What building it took."""
+    copied: bool = False
+    """Whether the index arrays lay on the host and were copied."""
 
     @property
     def num_chunks(self) -> int:
@@ -120,88 +134,87 @@ KEY = "device walk"
 """What the key of a walk among the things derived from a topology starts with."""
 
 
-def device_walk(topology: Snapshot, side: str, device: Any) -> DeviceWalk:
+def device_walk(topology: Snapshot, side: str, platform: Platform) -> DeviceWalk:
     """The walk of a topology on a device, built once."""
-    key = (KEY, side, str(device))
-    return topology.keep(key, lambda: _timed(topology, side, device))
+    key = (KEY, side, platform.name)
+    return topology.keep(key, lambda: _timed(topology, side, platform))
 
 
-def _timed(topology: Snapshot, side: str, device: Any) -> DeviceWalk:
+def _timed(topology: Snapshot, side: str, platform: Platform) -> DeviceWalk:
     start = time.perf_counter()
-    walk = _walk(*_rows(topology, side, device))
+    csr = device_csr(topology, platform)
+    rows = (csr.row_ptr, csr.col_idx, None) if side == "dst" else csr.transposed()
+    walk = _walk(platform.arrays, *rows)
     # The last step waited for the device.
-    return replace(walk, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return replace(walk, seconds=seconds, copied=csr is not topology.topology)
 
 
-def _rows(topology: Snapshot, side: str, device: Any) -> tuple[Any, Any, Any]:
-    """Row pointers, the nodes at the other ends, and edge numbers (None: positions)."""
+def device_csr(topology: Snapshot, platform: Platform) -> DeviceCsr:
+    """The topology in arrays of a platform: as it is, or copied there once."""
     csr = topology.topology
-    if not isinstance(csr, DeviceCsr) or csr.col_idx.device != device:
-        csr = topology.keep((KEY, str(device)), lambda: _sent(topology.csr, device))
-    if side == "dst":
-        return csr.row_ptr, csr.col_idx, None
-    return csr.transposed()
+    if isinstance(csr, DeviceCsr) and platform.owns(csr.col_idx):
+        return csr
+    return topology.keep((KEY, platform.name), lambda: _sent(topology.csr, platform))
 
 
-def _sent(csr: Csr, device: Any) -> DeviceCsr:
+def _sent(csr: Csr, platform: Platform) -> DeviceCsr:
     """A topology of the host, on a device."""
-    import torch
-
-    dtype = torch.int32 if csr.index_dtype == np.int32 else torch.int64
-    row_ptr = torch.from_numpy(np.array(csr.row_ptr, np.int64)).to(device)
-    sources = torch.from_numpy(np.array(csr.col_idx)).to(device, dtype)
+    row_ptr = platform.sent(csr.row_ptr.astype(np.int64, copy=False))
+    sources = platform.sent(csr.col_idx.astype(csr.index_dtype, copy=False))
     return DeviceCsr(csr.num_src, csr.num_dst, row_ptr, sources)
 
 
-def starts(counts: Any) -> Any:
-    """0 and the running sums of counts."""
-    import torch
-
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+def steps(x: Any) -> Any:
+    """What each element is more than the one before."""
+    return x[1:] - x[:-1]
 
 
-def _walk(row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
-    import torch
+def starts(arrays: IndexArrays, counts: Any) -> Any:
+    """0 and the running sums of counts, in int64."""
+    sums = arrays.running_sums(counts)
+    return arrays.join([arrays.full(sums, 1, 0), sums])
 
-    degree = row_ptr.diff()
-    hub_rows = torch.nonzero(degree > CHUNK).flatten()
-    pieces = (degree[hub_rows] + CHUNK - 1) // CHUNK
-    hub_ptr = starts(pieces)
-    chunk_hub = torch.repeat_interleave(torch.arange(len(hub_rows), device=row_ptr.device), pieces)
-    ordinal = torch.arange(len(chunk_hub), device=row_ptr.device) - hub_ptr[chunk_hub]
+
+def longest_first(arrays: IndexArrays, rows: Any, degree: Any, most: int) -> Any:
+    """Rows by their degree, which is at most `most`; equal ones in their order."""
+    return rows[arrays.order(most - degree[rows], most + 1)]
+
+
+def _walk(arrays: IndexArrays, row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
+    degree, low = steps(row_ptr), row_ptr[:-1]
+    hub_rows = arrays.where(degree > CHUNK)
+    pieces = (degree[hub_rows] + (CHUNK - 1)) // CHUNK
+    hub_ptr = starts(arrays, pieces)
+    (num_chunks,) = arrays.numbers([hub_ptr[-1:]])
+    chunk_hub = arrays.rows(hub_ptr, num_chunks)
+    ordinal = arrays.positions(row_ptr, num_chunks) - hub_ptr[chunk_hub]
     chunk_row = hub_rows[chunk_hub]
-    chunk_low = row_ptr[chunk_row] + ordinal * CHUNK
-    chunk_count = torch.minimum(row_ptr[chunk_row + 1] - chunk_low, torch.full_like(ordinal, CHUNK))
-    whole = torch.nonzero(degree <= CHUNK).flatten()
-    whole = whole[torch.argsort(degree[whole], descending=True, stable=True)]
-    breaks = (row_ptr[whole + 1][:-1] != row_ptr[whole][1:]).sum()
+    chunk_low = low[chunk_row] + ordinal * CHUNK
+    left = row_ptr[1:][chunk_row] - chunk_low
+    chunk_count = CHUNK - (CHUNK - left) * (left < CHUNK)
+    whole = longest_first(arrays, arrays.where(degree <= CHUNK), degree, CHUNK)
+    begins, ends = low[whole], row_ptr[1:][whole]
+    breaks = arrays.total(ends[:-1] != begins[1:])
+    bits = 8 * index.itemsize
     return DeviceWalk(
         num_rows=degree.shape[0],
         num_edges=index.shape[0],
         row_ptr=row_ptr,
         index=index,
         edge_id=edge_id,
-        item_row=torch.cat([chunk_row, whole]).to(index.dtype),
-        item_low=torch.cat([chunk_low, row_ptr[whole]]).to(index.dtype),
-        item_count=torch.cat([chunk_count, degree[whole]]).to(torch.int32),
+        item_row=arrays.cast(arrays.join([chunk_row, whole]), bits),
+        item_low=arrays.cast(arrays.join([chunk_low, begins]), bits),
+        item_count=arrays.cast(arrays.join([chunk_count, degree[whole]]), 32),
         hub_rows=hub_rows,
         hub_ptr=hub_ptr,
         chunk_hub=chunk_hub,
-        degrees=_degrees(degree, breaks, index.element_size()),
+        degrees=_degrees(arrays, degree, breaks, index.itemsize),
     )
 
 
-def _degrees(degree: Any, breaks: Any, index_bytes: int) -> Degrees:
+def _degrees(arrays: IndexArrays, degree: Any, breaks: Any, index_bytes: int) -> Degrees:
     """The facts in one copy to the host."""
-    import torch
-
-    rows = degree.shape[0]
-    squared = (degree.double() ** 2).sum()
-    sums = torch.stack([degree.sum().double(), squared, breaks.double()])
-    edges, squares, apart = sums.tolist()
-    return Degrees(
-        typical=min(padded(max(1, round(squares / max(edges, 1)))), MOST_EDGES),
-        mean=min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES),
-        breaks=round(16 * apart / max(rows, 1)),
-        index_bytes=index_bytes,
-    )
+    sums = arrays.total(degree), arrays.total(degree * degree), breaks
+    edges, squares, apart = arrays.numbers(sums)
+    return Degrees.of(degree.shape[0], edges, squares, apart, index_bytes)

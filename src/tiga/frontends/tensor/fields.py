@@ -57,15 +57,25 @@ def edge_order(topology: Any) -> LazyNode | None:
 def edge_orders(topology: Any, device: Device) -> tuple[LazyNode, LazyNode] | None:
     """The user's number of each edge in CSR order, and the CSR position of each of the user's
     edges, on a device; None where the two orders are one."""
-    order = edge_order(topology)
-    if order is None:
-        return None
     if isinstance(topology, Graph):
-        return _orders(order, device)
+        order = edge_order(topology)
+        return None if order is None else _orders(order, device)
+    if topology.topology.permutation is None:
+        return None
     found: tuple[LazyNode, LazyNode] = topology.keep(
-        ("native edge orders", str(device)), lambda: _orders(order, device)
+        ("native edge orders", str(device)), lambda: _orders_of(topology, device)
     )
     return found
+
+
+def _orders_of(topology: Any, device: Device) -> tuple[LazyNode, LazyNode]:
+    if device != CPU:
+        from tiga.frontends.tensor.graph_indices import edge_orders_on_gpu
+
+        return edge_orders_on_gpu(topology, device.index)
+    order = edge_order(topology)
+    assert order is not None
+    return _orders(order, device)
 
 
 def _orders(order: LazyNode, device: Device) -> tuple[LazyNode, LazyNode]:

@@ -209,6 +209,20 @@ def _array_namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
     return tiga
 
 
+def _gpu_indices(x: Tensor) -> Any:
+    """The elements of a tensor on a GPU, as graphs take them; nobody else needs it."""
+    from tiga.frontends.tensor.graph_indices import gpu_indices
+
+    return gpu_indices(x)
+
+
+def _index_template(x: Tensor) -> Any:
+    """What makes tensors like this one of a graph's index arrays."""
+    from tiga.frontends.tensor.graph_indices import index_template
+
+    return index_template(x)
+
+
 def install() -> None:
     """Give `Tensor` its methods."""
     for name, function in _OPERATORS.items():
@@ -226,6 +240,7 @@ def install() -> None:
         setattr(Tensor, name, property(getter))
     for name, dunder in {
         "cpu": cpu, "cuda": cuda, "save": _save, "spill": residency.spill,
+        "gpu_indices": _gpu_indices, "index_template": _index_template,
         "to_torch": to_torch, "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device, "__array_namespace__": _array_namespace,
     }.items():  # fmt: skip

@@ -1,0 +1,243 @@
+"""Index arrays in memory of NVIDIA's driver, with functions that need no torch.
+
+What they compute depends on the operands alone: there are no atomics, and sorts are stable.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton import index_kernels as ik
+from tiga.backends.triton.writer import KernelSource
+from tiga.runtime.device_array import LAUNCH_ALIGNMENT, DeviceArray, DeviceMemory, download
+
+_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+
+
+class IndexArray(DeviceArray):
+    """A contiguous rank-1 array of integers or truth values with arithmetic, comparisons and
+    picks. Results have 64 bits, or are truth values."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # `==` compares elements
+
+    def __getitem__(self, index: Any) -> "IndexArray":
+        if isinstance(index, DeviceArray):
+            return _taken(self, index)
+        return index_array(super().__getitem__(index))
+
+    def __add__(self, other: Any) -> "IndexArray":
+        return _binary("add", self, other)
+
+    def __sub__(self, other: Any) -> "IndexArray":
+        return _binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> "IndexArray":
+        return _binary("sub", self, other, swapped=True)
+
+    def __mul__(self, other: Any) -> "IndexArray":
+        return _binary("mul", self, other)
+
+    def __floordiv__(self, other: Any) -> "IndexArray":
+        return _binary("floordiv", self, other)
+
+    def __and__(self, other: Any) -> "IndexArray":
+        return _binary("and", self, other)
+
+    def __lt__(self, other: Any) -> "IndexArray":
+        return _binary("lt", self, other)
+
+    def __le__(self, other: Any) -> "IndexArray":
+        return _binary("le", self, other)
+
+    def __gt__(self, other: Any) -> "IndexArray":
+        return _binary("gt", self, other)
+
+    def __ne__(self, other: Any) -> "IndexArray":  # type: ignore[override]
+        return _binary("ne", self, other)
+
+    def __eq__(self, other: Any) -> "IndexArray":  # type: ignore[override]
+        return _binary("eq", self, other)
+
+
+_TRUTHS = ("and", "lt", "le", "gt", "ne", "eq")
+
+
+def index_array(array: DeviceArray) -> IndexArray:
+    """The same elements, which are contiguous, as an index array."""
+    return IndexArray(array.memory, array.shape, array.dtype, array.strides, array.address)
+
+
+def empty(machine: Any, count: int, dtype: Any = np.int64) -> IndexArray:
+    """An array whose elements are not set."""
+    nbytes = count * np.dtype(dtype).itemsize
+    return IndexArray(DeviceMemory(machine, nbytes), (count,), dtype)
+
+
+def launch(
+    source: KernelSource, count: int, arrays: Sequence[DeviceArray], numbers: Sequence[int] = ()
+) -> None:
+    """Run a kernel over `count` elements with these arrays, in the order of its pointers."""
+    if not count:
+        return
+    machine: Any = arrays[-1].machine
+    skips = [array.address % LAUNCH_ALIGNMENT for array in arrays]
+    offsets = [skip // a.itemsize for skip, a in zip(skips, arrays, strict=True)]
+    addresses = [array.address - skip for skip, array in zip(skips, arrays, strict=True)]
+    arguments = [*(None for _ in arrays), *offsets, count, *numbers]
+    machine.bind(source, (-(-count // ik.BLOCK), 1, 1), arguments)(addresses)
+
+
+def _type(array: DeviceArray) -> str:
+    return _TYPES[array.itemsize]
+
+
+def _binary(name: str, x: IndexArray, other: Any, swapped: bool = False) -> IndexArray:
+    out = empty(x.machine, x.size, np.bool_ if name in _TRUTHS else np.int64)
+    if isinstance(other, DeviceArray):
+        assert other.shape == x.shape, f"{name} of {x.shape} and {other.shape}"
+        source = ik.binary(name, _type(x), _type(other), _type(out), swapped)
+        launch(source, x.size, [x, other, out], [0])
+        return out
+    source = ik.binary(name, _type(x), None, _type(out), swapped)
+    launch(source, x.size, [x, out], [int(other)])
+    return out
+
+
+def _taken(x: IndexArray, positions: DeviceArray) -> IndexArray:
+    out = empty(x.machine, positions.size, x.dtype)
+    launch(ik.take(_type(x), _type(positions)), out.size, [x, positions, out])
+    return out
+
+
+class NativeArrays:
+    """Functions of index arrays; see `tiga.runtime.platform.IndexArrays`."""
+
+    def numbers(self, values: Sequence[IndexArray]) -> list[int]:
+        joined = self.join([self.cast(value, 64) for value in values])
+        found: list[int] = download(joined).tolist()
+        return found
+
+    def minimum(self, x: IndexArray) -> IndexArray:
+        return self._reduced("min", x)
+
+    def maximum(self, x: IndexArray) -> IndexArray:
+        return self._reduced("max", x)
+
+    def total(self, x: IndexArray) -> IndexArray:
+        return self._reduced("sum", x) if x.size else self.cast(self.full(x, 1, 0), 64)
+
+    def _reduced(self, kind: str, x: IndexArray) -> IndexArray:
+        """Program by program, until one result is left."""
+        while True:
+            out = empty(x.machine, -(-x.size // ik.BLOCK))
+            launch(ik.reduction(kind, _type(x)), x.size, [x, out])
+            if out.size == 1:
+                return out
+            x = out
+
+    def positions(self, like: IndexArray, count: int) -> IndexArray:
+        return positions(like.machine, count)
+
+    def full(self, like: IndexArray, count: int, value: int) -> IndexArray:
+        out = empty(like.machine, count, like.dtype)
+        launch(ik.fill(_type(out)), count, [out], [value, 0])
+        return out
+
+    def cast(self, x: IndexArray, bits: int) -> IndexArray:
+        if 8 * x.itemsize == bits:
+            return x
+        out = empty(x.machine, x.size, f"int{bits}")
+        launch(ik.copy(_type(x), _type(out)), x.size, [x, out])
+        return out
+
+    def contiguous(self, x: IndexArray) -> IndexArray:
+        return x
+
+    def join(self, parts: Sequence[IndexArray]) -> IndexArray:
+        out = empty(parts[0].machine, sum(part.size for part in parts), parts[0].dtype)
+        place = out.address
+        for part in parts:
+            assert part.itemsize == out.itemsize, "parts of one dtype"
+            out.machine.copy(place, part.address, part.nbytes)
+            place += part.nbytes
+        return out
+
+    def running_sums(self, x: IndexArray) -> IndexArray:
+        out = empty(x.machine, x.size)
+        programs = -(-x.size // ik.BLOCK)
+        sums = empty(x.machine, programs)
+        if programs > 1:
+            launch(ik.reduction("sum", _type(x)), x.size, [x, sums])
+            sums = self.running_sums(sums)
+        launch(ik.running(_type(x)), x.size, [x, sums, out])
+        return out
+
+    def where(self, mask: IndexArray) -> IndexArray:
+        if not mask.size:
+            return empty(mask.machine, 0)
+        sums = self.running_sums(mask)
+        (count,) = self.numbers([sums[-1:]])
+        out = empty(mask.machine, count)
+        launch(ik.compact(_type(mask)), mask.size, [mask, sums, out])
+        return out
+
+    def put(self, target: IndexArray, positions: IndexArray, values: IndexArray) -> IndexArray:
+        source = ik.put(_type(target), _type(positions), _type(values))
+        launch(source, positions.size, [positions, values, target])
+        return target
+
+    def order(self, keys: IndexArray, count: int) -> IndexArray:
+        return sorted_order(keys, (count - 1).bit_length())
+
+    def rows(self, starts: IndexArray, total: int) -> IndexArray:
+        out = empty(starts.machine, total)
+        numbers = [starts.size, starts.size.bit_length()]
+        launch(ik.search(_type(starts), None), total, [starts, out], numbers)
+        return out
+
+    def before(self, ordered: IndexArray, bounds: IndexArray) -> IndexArray:
+        out = empty(bounds.machine, bounds.size)
+        numbers = [ordered.size, ordered.size.bit_length()]
+        source = ik.search(_type(ordered), _type(bounds))
+        launch(source, bounds.size, [ordered, bounds, out], numbers)
+        return out
+
+    def bits(self, positions: IndexArray, count: int) -> IndexArray:
+        marks = empty(positions.machine, count, np.int8)
+        marks.machine.zero(marks.address, marks.nbytes)
+        ones = self.full(positions, positions.size, 1)
+        self.put(marks, positions, ones)
+        out = empty(positions.machine, count // 32, np.int32)
+        launch(ik.pack(), out.size, [marks, out])
+        return out
+
+
+ARRAYS = NativeArrays()
+
+
+def positions(machine: Any, count: int) -> IndexArray:
+    """0, 1, 2, ... in int64."""
+    out = empty(machine, count)
+    launch(ik.fill("i64"), count, [out], [0, 1])
+    return out
+
+
+def sorted_order(keys: DeviceArray, bits: int, items: IndexArray | None = None) -> IndexArray:
+    """The positions that sort keys by their `bits` lowest bits, equal keys in their order; of
+    `items` instead, if they are given."""
+    machine, count = keys.machine, keys.size
+    items = positions(machine, count) if items is None else items
+    programs = -(-count // ik.BLOCK)
+    kind, wide = _type(keys), count >= 2**31 - ik.BLOCK
+    for shift in range(0, bits if count > 1 else 0, ik.RADIX_BITS):
+        numbers = [shift, programs]
+        counts = empty(machine, ik.DIGITS * programs)
+        launch(ik.count_digits(kind), count, [keys, counts], numbers)
+        sums = ARRAYS.running_sums(counts)
+        moved: DeviceArray = empty(machine, count, keys.dtype)
+        reordered = empty(machine, count)
+        launch(ik.spread_digits(kind, wide), count, [keys, items, sums, moved, reordered], numbers)
+        keys, items = moved, reordered
+    return items

@@ -1,0 +1,84 @@
+"""Dense products of node values, and rearranged global values, in kernels of our own."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.dense_executable import compile_dense
+from tiga.backends.triton.dense_matmul import ProductTile, product
+from tiga.backends.triton.dense_moves import copy_into
+from tiga.backends.triton.dense_outer import outer_sum
+from tiga.backends.triton.dense_run import Room
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
+from tiga.ops.leaf import Input
+from tiga.ops.tensor_reduce import Max, Min, Sum
+from tiga.runtime.device_array import DeviceArray
+from tiga.trace.node import Node
+from tiga.trace.program import Program
+
+REDUCTIONS = {"add": Sum, "maximum": Max, "minimum": Min}
+
+
+def call_library(node: Node, inputs: list[DeviceArray], out: DeviceArray) -> None:
+    """Compute a library node into its array. Arrays are contiguous, entity axis first."""
+    if out.size == 0:
+        return
+    machine: Any = out.machine
+    room = Room(machine)
+    if node.op.name == "contract":
+        _contract(node, inputs, out, room)
+    elif node.op.name == "outer_sum":
+        _outer_sum(node, inputs, out, room)
+    elif hasattr(node.op, "lanes"):
+        _move(node, inputs, out, room)
+    else:
+        _reduce(node, inputs[0], out, room)
+
+
+def _contract(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:
+    x, matrix = inputs
+    inner, outer = node.inputs[1].type.shape
+    rows = out.size // outer
+    tile = ProductTile.of(rows, outer, inner)
+    grid = (-(-rows // tile.rows), -(-outer // tile.columns), 1)
+    source = product(node.type.dtype, tile)
+    launch = room.machine.bind(source, grid, [None, None, None, rows, outer, inner])
+    launch([x.address, matrix.address, out.address])
+
+
+def _outer_sum(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:
+    x, y = inputs
+    inner, outer = node.type.shape
+    if x.size == 0:
+        room.machine.zero(out.address, out.nbytes)
+        return
+    outer_sum(x, y, out, node.type.dtype, inner, outer, room)
+
+
+def _move(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:
+    """Pick every element of the result from those of the inputs and a zero after them."""
+    flat = [index_array(x.reshape(x.size)) for x in inputs]
+    zero = ARRAYS.full(flat[0], 1, 0)
+    picked = ARRAYS.join([*flat, zero])[_chosen(node, room.machine)]
+    room.machine.copy(out.address, picked.address, out.nbytes)
+
+
+@lru_cache(maxsize=1024)
+def _chosen(node: Node, machine: Any) -> IndexArray:
+    """The position of every element of a movement's result in its inputs and the zero after."""
+    shapes = [n.type.shape for n in node.inputs]
+    lanes = node.op.lanes(shapes) if node.op.arity is None else node.op.lanes(shapes[0])
+    zero = sum(n.type.size for n in node.inputs)
+    chosen: IndexArray = machine.platform.sent(np.where(lanes >= 0, lanes, zero).ravel())
+    return chosen
+
+
+def _reduce(node: Node, x: DeviceArray, out: DeviceArray, room: Room) -> None:
+    """A reduction of a global value over one axis."""
+    type_ = node.inputs[0].type
+    given = Input("x", type_)()
+    reduced = REDUCTIONS[node.op.combine]((node.op.axis,))(given)
+    executable = compile_dense(Program((given,), (reduced,)))
+    (found,) = executable.run([x.reshape(type_.shape)], room)
+    copy_into(out, found.reshape(out.shape))
