@@ -156,6 +156,32 @@ def test_costly_free_values_of_the_rows_are_not_stored() -> None:
     assert steps_of(plan_of(reduce("dst", message_))) == [walk("dst")]
 
 
+def test_free_values_that_later_steps_store_are_recomputed_before() -> None:
+    p, y, m = value("p", GLOBAL, 4), value("y", DST, 4), value("m", EDGE, 4)
+    costly = functions.exp(p)
+    rows_ = reduce("dst", gather("dst", pointwise.mul(message.spread(costly, DST), y)))
+    edges = reduce("dst", pointwise.mul(message.spread(costly, EDGE), m))
+    plan = plan_of(rows_, edges)
+    assert steps_of(plan) == [walk("dst"), rows(GLOBAL), walk("dst")]
+    assert plan.steps[0].reads == (p, y)
+
+
+def test_global_values_are_read_by_rows_as_they_are() -> None:
+    x, w = value("x", GLOBAL, 8), value("w", GLOBAL, 8, 5)
+    product = contract(x, w)
+    plan = plan_of(reduce("dst", gather("dst", message.spread(product, DST))))
+    assert steps_of(plan) == ["contract", walk("dst")]
+    assert plan.steps[1].reads == (product,)
+
+
+def test_library_calls_read_arrays_even_of_what_is_cheap() -> None:
+    x, total = value("x", DST, 8), reduce("dst", value("m", EDGE, 1))
+    wide = feature.broadcast(total, (8,))
+    plan = plan_of(outer_sum(x, wide))
+    assert steps_of(plan) == [walk("dst"), "outer_sum"]
+    assert plan.steps[0].stores == (wide,)
+
+
 def test_dead_values_are_not_formed() -> None:
     m = value("m", EDGE)
     kept, _ = reduce("dst", m), reduce("src", m)

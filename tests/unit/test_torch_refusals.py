@@ -17,6 +17,7 @@ ENTITY_AXIS = {
     "len": lambda s, d, e: s.x * len(s.x),
     "numel": lambda s, d, e: s.x / s.x.numel(),
     "range": lambda s, d, e: sum(s.x * i for i in range(s.x.shape[0])),
+    "shapes broadcast": lambda s, d, e: torch.broadcast_shapes(s.x.shape, (1, 2)),
     "sqrt of shape": lambda s, d, e: s.x / math.sqrt(s.x.shape[0]),
     "arange": lambda s, d, e: s.x * torch.arange(s.x.shape[0])[:, None],
     "sum": lambda s, d, e: s.x.sum(0),
@@ -102,6 +103,18 @@ def test_in_place_writes_to_fields_are_refused(name):
     with pytest.raises(errors.InvalidValue, match=r"in place to `src\.x`"):
         kernel(WRITES[name])(graph=GRAPH, src={"x": x}, dst={"x": field(5, 2)})
     assert torch.equal(x, before)
+
+
+def test_fields_asked_of_an_aggregate():
+    class Swapped(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return src.x
+
+        def node(self, aggregate, dst):
+            return dst.x + aggregate
+
+    with pytest.raises(AttributeError, match=r"no attribute `x`.*node\(self, dst, aggregate\)"):
+        Swapped()(graph=GRAPH, src={"x": field(4, 2)}, dst={"x": field(5, 2)})
 
 
 def test_a_scalar_per_edge_needs_its_feature_axis():

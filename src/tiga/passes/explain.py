@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
-from tiga.passes.schedule import Schedule, cone
+from tiga.passes.schedule import Schedule, evaluated
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
@@ -111,8 +111,7 @@ _TOLD = (
 
 def _fused(step: RowProgram) -> str:
     """How many of which ops the kernel evaluates."""
-    reads = set(step.reads)
-    names = Counter(n.op.name for n in cone(step) if n not in reads and n.op.name not in _TOLD)
+    names = Counter(n.op.name for n in evaluated(step) if n.op.name not in _TOLD)
     parts = (name if count == 1 else f"{count} {name}" for name, count in sorted(names.items()))
     return ", ".join(parts) or "nothing else"
 

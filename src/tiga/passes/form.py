@@ -331,8 +331,8 @@ class Former:
             seen.add(node)
             if node.op.name == "input":
                 draft.reads[node] = None
-            elif self.home.get(node, FREE) not in (FREE, index):
-                if self._is_cheap_again(node):
+            elif self._comes_from_before(node, index):
+                if draft.library is None and self._is_cheap_again(node):
                     stack.extend(reversed(node.inputs))
                     continue
                 draft.reads[node] = None
@@ -340,11 +340,22 @@ class Former:
             elif node.op.name not in ROW_RESULTS:
                 stack.extend(reversed(node.inputs))
 
+    def _comes_from_before(self, node: Node, index: int) -> bool:
+        """Whether step `index` finds a value made by an earlier step.
+
+        A free value that later steps store is made again by those before them.
+        """
+        home = self.home.get(node, FREE)
+        assert home <= index or self.phase[node] == FREE, f"{node} is read before it is written"
+        return FREE < home < index
+
     def _is_cheap_again(self, node: Node) -> bool:
         """Whether making a value of a row again reads less than reading it: then it needs no array.
 
-        It is made from inputs of the program, and from single elements of its row.
+        It is one global value, or made from inputs of the program and single elements of its row.
         """
+        if node.op.name == "spread":
+            return node not in self.program.outputs
         if node.type.space == GLOBAL or node.type.size == 1 or node in self.program.outputs:
             return False
         read: dict[Node, None] = {}

@@ -73,6 +73,12 @@ def cone(program: RowProgram) -> list[Node]:
     return list(seen)
 
 
+def evaluated(program: RowProgram) -> list[Node]:
+    """Every node that the program evaluates: what it reads is an array, whichever op made it."""
+    reads = set(program.reads)
+    return [n for n in cone(program) if n not in reads]
+
+
 def _in_registers(program: RowProgram) -> list[Node]:
     """The nodes that kernels hold in registers: all but matrices, tables, and sums of those."""
     nodes = cone(program)

@@ -22,7 +22,7 @@ from tiga.backends.llvm.split_scans import SplitScans, chunk_edges, hub_chunks
 from tiga.ops.monoid import MONOIDS
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import Phase, RowProgram
-from tiga.passes.schedule import Schedule, cone
+from tiga.passes.schedule import Schedule, evaluated
 from tiga.trace.node import Node
 
 Body = Callable[[KernelScope], None]
@@ -108,7 +108,7 @@ class Kernels:
     @cached_property
     def _globals(self) -> tuple[Node, ...]:
         """Global values that rows or edges read."""
-        spreads = (n for n in cone(self.program) if n.op.name == "spread")
+        spreads = (n for n in evaluated(self.program) if n.op.name == "spread")
         return tuple(dict.fromkeys(n.inputs[0] for n in spreads))
 
     def _windows(self, table: SlotTable, body: Body) -> None:

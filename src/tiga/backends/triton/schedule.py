@@ -9,7 +9,7 @@ from tiga.backends.triton.layout import Tile, padded
 from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
 from tiga.passes.rows import RowProgram
-from tiga.passes.schedule import cone
+from tiga.passes.schedule import cone, evaluated
 from tiga.trace.node import Node
 
 WINDOW_BYTES = 512
@@ -65,8 +65,7 @@ def in_registers(program: RowProgram) -> list[Node]:
 
 def products(program: RowProgram) -> list[Node]:
     """The products with a matrix that kernels compute: others are arrays that they read."""
-    reads = set(program.reads)
-    return [n for n in cone(program) if n.op.name == "contract" and n not in reads]
+    return [n for n in evaluated(program) if n.op.name == "contract"]
 
 
 def is_window_safe(node: Node) -> bool:

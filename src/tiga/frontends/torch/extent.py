@@ -36,6 +36,11 @@ class Extent(torch.SymInt):
     __int__ = __float__ = __index__ = __bool__ = __str__ = __repr__ = __format__ = _refuse
     __hash__ = object.__hash__
 
+    @property
+    def node(self) -> NoReturn:
+        """What torch's own shape arithmetic, such as `torch.broadcast_shapes`, asks for."""
+        self._refuse()
+
 
 class Shape(tuple[Any, ...]):
     """The shape of a traced value: an Extent first if it has an entity axis."""

@@ -61,6 +61,12 @@ class Traced(torch.Tensor):
         traced.storage = storage
         return traced
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{user_line()}: a tensor has no attribute `{name}`. Fields come before it: "
+            f"`edge(self, src, dst, edge)`, and `node(self, dst, aggregate)` with fields in `dst`."
+        )
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _escaped()
