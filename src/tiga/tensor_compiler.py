@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.dense import build
+from tiga.backends.llvm.dense_adds import add_at, compile_adds, form_of
 from tiga.backends.llvm.dense_run import Bound, Template, bind, run_kernel, template
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
 from tiga.ops.dense import Deferred
-from tiga.passes.tensor_axes import split_runs
+from tiga.passes.tensor_axes import for_kernels
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
@@ -40,13 +41,19 @@ class TensorExecutable:
     @property
     def backend(self) -> str:
         """What computes the program."""
-        return "cpu-llvm" if self.kernels else "numpy-blas"
+        added = any(map(_adds, self._single))
+        return "cpu-llvm" if self.kernels or added else "numpy-blas"
+
+    @property
+    def _single(self) -> list[Node]:
+        """The ops that are steps by themselves."""
+        return [step.node for step in self.steps if isinstance(step, LibraryStep)]
 
     @cached_property
     def calls(self) -> tuple[str, ...]:
         """The ops that numpy computes; views cost nothing and are left out."""
-        nodes = [step.node for step in self.steps if isinstance(step, LibraryStep)]
-        return tuple(n.op.name for n in nodes if n.op.name not in ("reshape", "permute"))
+        free = ("reshape", "permute")
+        return tuple(n.op.name for n in self._single if n.op.name not in free and not _adds(n))
 
     @cached_property
     def semantic_hash(self) -> str:
@@ -55,10 +62,10 @@ class TensorExecutable:
 
     @cached_property
     def constants(self) -> dict[Node, np.ndarray]:
-        """Constants as arrays of one element in memory, whatever their extent."""
-        found = [node for node in self.program.order if node.op.name == "constant"]
-        return {n: np.broadcast_to(np.asarray(n.op.value, n.type.dtype.numpy), n.type.shape)
-                for n in found}  # fmt: skip
+        """What depends on no input, as arrays with few elements in memory, whatever their
+        extents."""
+        found = [node for node in self.program.order if node.op.name in ("constant", "positions")]
+        return {node: _constant(node) for node in found}
 
     @cached_property
     def _released(self) -> list[list[Node]]:
@@ -99,6 +106,8 @@ class TensorExecutable:
         """Compile what is not compiled yet; milliseconds spent."""
         start = perf_counter()
         assert len(self.templates) == len(self.kernels)
+        for node in filter(_adds, self._single):
+            compile_adds(form_of(node))
         return (perf_counter() - start) * 1e3
 
     def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
@@ -116,6 +125,12 @@ class TensorExecutable:
             gone = (n for n in self._released[number] if n not in outputs)
             live -= sum(n.type.row_bytes for n in gone)
         return peak
+
+
+def _constant(node: Node) -> np.ndarray:
+    if node.op.name == "positions":
+        return np.asarray(node.op.compute())
+    return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
 
 
 def _reads(step: TensorStep) -> tuple[Node, ...]:
@@ -264,8 +279,16 @@ def _bind_library(
     return place
 
 
+def _adds(node: Node) -> bool:
+    """Whether a loop of its own computes the op: sums at positions."""
+    named = node.op.name in ("index_add", "add_along")
+    return named and node.type.dtype.kind != "b" and all(n.type.size for n in node.inputs)
+
+
 def call_library(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """One op by numpy."""
+    """One op by numpy, or by a compiled loop of its own."""
+    if _adds(node):
+        return add_at(node, *arrays)
     try:
         with np.errstate(all="ignore"):
             value = apply_op(node, [array[None] for array in arrays])
@@ -280,7 +303,7 @@ def compile_tensors(
 ) -> TensorExecutable:
     """The executable of a whole-tensor program, planned once; its kernels are compiled at their
     first run, and shared by every program that needs the same code."""
-    program = split_runs(program)
+    program = for_kernels(program)
     return TensorExecutable(program, plan(program, native, relaxed))
 
 

@@ -14,7 +14,7 @@ from tiga.frontends.tensor.views import moveaxis
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import Broadcast, Concat, Permute, Reshape, broadcast, permute, reshape
 from tiga.ops.leaf import constant
-from tiga.ops.pointwise import add, mul
+from tiga.ops.pointwise import add, lt, mul, where
 from tiga.ops.tensor_index import IndexAdd, IndexTake
 from tiga.ops.tensor_markers import Marker
 from tiga.ops.tensor_matmul import Matmul
@@ -140,6 +140,8 @@ def _shifted(op: Any) -> Any:
 def _numbered(index: Node, extent: int, batch: Batch) -> Node:
     """Positions of every example in the examples laid end to end."""
     shape = index.type.shape
+    negative = lt(index, constant(0, index.type))
+    index = where(negative, add(index, constant(extent, index.type)), index)
     first: Node = helper(np.arange(batch.count))._node
     first = broadcast(reshape(first, (batch.count, *(1,) * (len(shape) - 1))), shape)
     return add(index, mul(first, constant(extent, index.type)))

@@ -1,4 +1,7 @@
-"""Elements picked and added up at positions that are themselves values; order along an axis."""
+"""Elements picked and added up at positions that are themselves values; order along an axis.
+
+Positions below 0 count from the end of their axis; those that do not exist are refused.
+"""
 
 from dataclasses import dataclass
 

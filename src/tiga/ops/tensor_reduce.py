@@ -1,4 +1,4 @@
-"""Reductions and scans over any axes of a whole tensor."""
+"""Reductions over any axes of a whole tensor."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,6 +19,21 @@ BLOCK = 128
 def kept_shape(shape: Shape, axes: Shape) -> Shape:
     """`shape` with the reduced axes at extent 1."""
     return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+
+
+def runs(shape: Shape, axes: Shape) -> list[tuple[int, ...]]:
+    """The reduced axes in runs between which nothing is kept; axes of extent 1 join any."""
+    found: list[list[int]] = []
+    kept_between = True
+    for axis, extent in enumerate(shape):
+        if axis in axes:
+            if kept_between:
+                found.append([])
+            found[-1].append(axis)
+            kept_between = False
+        elif extent != 1:
+            kept_between = True
+    return [tuple(run) for run in found]
 
 
 def expand(x: Node, axes: Shape, like: Type) -> Node:
@@ -118,6 +133,30 @@ class Min(Extremum, name="min_axes"):
 
 
 @dataclass(frozen=True)
+class Prod(Reduction, name="prod_axes"):
+    """The product along one axis. Its derivative divides by nothing: it is exact with any zeros."""
+
+    combine = "mul"
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.prod(axis=self.axes, dtype=x.dtype))
+
+    def _others(self, x: Node) -> Node:
+        from tiga.ops.tensor_scan import product_of_others
+
+        (axis,) = self.axes
+        return product_of_others(x, axis)
+
+    def vjp(self, ct, out, x):
+        return (mul(expand(ct, self.axes, x.type), self._others(x)),)
+
+    def jvp(self, tangents, out, x):
+        if tangents[0] is None:
+            return []
+        return [sum_axes(mul(tangents[0], self._others(x)), self.axes)]
+
+
+@dataclass(frozen=True)
 class ArgExtremum(NoDerivative):
     """The position of an extremum along one axis: the first of ties, or of NaNs."""
 
@@ -171,30 +210,6 @@ class AnyTrue(Quantifier, name="any_axes"):
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.any(axis=self.axes))
-
-
-@dataclass(frozen=True)
-class CumSum(Dense, name="cumsum"):
-    """Inclusive sums along one axis, from its start or (`reverse`) its end."""
-
-    arity = 1
-    axis: int
-    reverse: int = 0
-
-    def infer(self, x: Type) -> Type:
-        return x
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        wide = np.float64 if x.dtype == np.float32 else x.dtype
-        source = np.flip(x, self.axis) if self.reverse else x
-        total = np.cumsum(source, axis=self.axis, dtype=wide)
-        return (np.flip(total, self.axis) if self.reverse else total).astype(x.dtype)
-
-    def vjp(self, ct, out, x):
-        return (CumSum(self.axis, 1 - self.reverse)(ct),)
-
-    def jvp(self, tangents, out, x):
-        return [] if tangents[0] is None else [self(tangents[0])]
 
 
 def sum_axes(x: Node, axes: Shape) -> Node:

@@ -1,30 +1,19 @@
-"""Reductions over any axes, as reductions over runs of neighbouring axes."""
+"""Reductions over any axes, as reductions over runs of neighbouring axes; scans, as scans along the
+last axis; positions of extrema, as the least position where the extremum is."""
 
 import math
 
-from tiga.ops.pointwise import cast
-from tiga.ops.tensor_reduce import Max, Min, Reduction
+from tiga.ops.feature import permute
+from tiga.ops.leaf import constant
+from tiga.ops.pointwise import cast, eq, logical_or, ne, where
+from tiga.ops.tensor_reduce import ArgMax, Max, Min, Reduction, expand, runs
+from tiga.ops.tensor_scan import Positions, Scan
 from tiga.passes.tensor_fusable import REDUCTIONS
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
 from tiga.types import Shape, bool_, int8
 
 QUANTIFIERS: dict[str, type[Reduction]] = {"all_axes": Min, "any_axes": Max}
-
-
-def runs(shape: Shape, axes: Shape) -> list[tuple[int, ...]]:
-    """The reduced axes in runs between which nothing is kept; axes of extent 1 join any."""
-    found: list[list[int]] = []
-    kept_between = True
-    for axis, extent in enumerate(shape):
-        if axis in axes:
-            if kept_between:
-                found.append([])
-            found[-1].append(axis)
-            kept_between = False
-        elif extent != 1:
-            kept_between = True
-    return [tuple(run) for run in found]
 
 
 def columns_after(shape: Shape, axes: Shape) -> int | None:
@@ -37,18 +26,25 @@ def columns_after(shape: Shape, axes: Shape) -> int | None:
     return columns if columns > 1 else None
 
 
-def split_runs(program: Program) -> Program:
-    """An equal program whose reductions each go over one run of axes, the last run first; those
-    of truth values are extrema of whole numbers."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _split)))
+def for_kernels(program: Program) -> Program:
+    """An equal program in the form that kernels take: reductions go over one run of axes each, the
+    last run first, scans along the last axis; truth values are reduced as whole numbers."""
+    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
 
 
-def _split(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name in QUANTIFIERS and inputs[0].type.size:
-        kind = QUANTIFIERS[node.op.name]
+def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    name = node.op.name
+    if not inputs or not inputs[0].type.size:
+        return None
+    if name in QUANTIFIERS:
+        kind = QUANTIFIERS[name]
         whole = _by_runs(kind, node.op.axes, cast(inputs[0], int8), node.where)
         return cast(whole, bool_)
-    if node.op.name not in REDUCTIONS or len(runs(inputs[0].type.shape, node.op.axes)) < 2:
+    if name in ("argmax", "argmin"):
+        return _position(node, inputs[0])
+    if isinstance(node.op, Scan):
+        return _along_last(node, inputs)
+    if name not in REDUCTIONS or len(runs(inputs[0].type.shape, node.op.axes)) < 2:
         return None
     return _by_runs(type(node.op), node.op.axes, inputs[0], node.where)
 
@@ -57,3 +53,28 @@ def _by_runs(kind: type[Reduction], axes: Shape, x: Node, where: str | None) -> 
     for run in reversed(runs(x.type.shape, axes)):
         x = kind(run)(x, where=where)
     return x
+
+
+def _position(node: Node, x: Node) -> Node:
+    """The least position whose element is the extremum, or is NaN as it is."""
+    axis = node.op.axis
+    x = cast(x, int8) if x.type.dtype == bool_ else x
+    kind: type[Reduction] = Max if isinstance(node.op, ArgMax) else Min
+    best = expand(kind((axis,))(x, where=node.where), (axis,), x.type)
+    found = eq(x, best)
+    if x.type.dtype.is_float:
+        found = logical_or(found, ne(x, x))
+    places = Positions(axis, x.type.shape)()
+    nowhere = constant(x.type.shape[axis], places.type)
+    return Min((axis,))(where(found, places, nowhere), where=node.where)
+
+
+def _along_last(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    """The scan with its axis moved to the end."""
+    op, rank = node.op, len(node.type.shape)
+    if all(extent == 1 for extent in node.type.shape[op.axis + 1 :]):
+        return None
+    order = (*(a for a in range(rank) if a != op.axis), op.axis)
+    back = tuple(order.index(axis) for axis in range(rank))
+    moved = type(op)(rank - 1, op.reverse)(*(permute(x, order) for x in inputs), where=node.where)
+    return permute(moved, back)

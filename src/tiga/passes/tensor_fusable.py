@@ -1,6 +1,7 @@
 """Which ops of whole-tensor programs compiled kernels take, and over which parts of a shape."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiga.ops import complex_functions
@@ -19,27 +20,38 @@ FLOAT_OPS = frozenset(
      "floor", "ceil", "trunc", "roundeven", "copysign", "div", "rem")
 )  # fmt: skip
 MOVES = ("broadcast", "reshape")
-REDUCTIONS = {"sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum"}
+REDUCTIONS = {
+    "sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum", "prod_axes": "mul"
+}  # fmt: skip
+GATHERS = ("index_take", "take_along")
+SCANS = ("cumsum", "cumprod", "linear_recurrence")
 
 
 @dataclass(frozen=True)
 class Target:
     """What a backend's kernels compute: `functions` and `int_functions` are pointwise ops that it
     has on floats and on integers beside those with a lowering, `complex_ops` those that it has on
-    complex numbers; `grouped` says that its reductions over rows may add a few neighbouring ones
-    each."""
+    complex numbers; `reductions` those of `REDUCTIONS` that it has. `grouped` says that its
+    reductions over rows may add a few neighbouring ones each, `indexed` that it reads elements at
+    positions that are values, and `scans` that it carries values along rows."""
 
     functions: frozenset[str] = frozenset()
     int_functions: frozenset[str] = frozenset()
     complex_ops: frozenset[str] = COMPLEX_OPS
+    reductions: frozenset[str] = frozenset(("sum_axes", "max_axes", "min_axes"))
     grouped: bool = False
+    indexed: bool = False
+    scans: bool = False
 
 
 CPU = Target(
     functions=frozenset(("hypot", "log2", "log10", "nextafter", "floor_divide", "remainder")),
     int_functions=frozenset(("floor_divide", "remainder")),
     complex_ops=COMPLEX_OPS | frozenset(complex_functions.FUNCTIONS) | {"cast"},
+    reductions=frozenset(REDUCTIONS),
     grouped=True,
+    indexed=True,
+    scans=True,
 )
 
 
@@ -72,8 +84,20 @@ def is_pointwise(node: Node, target: Target = CPU) -> bool:
 def is_reduction(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this reduction."""
     dtype = node.type.dtype
-    known = node.op.name in REDUCTIONS and dtype.kind != "b"
-    return known and not (dtype.is_complex and node.op.name != "sum_axes")
+    known = node.op.name in target.reductions and dtype.kind != "b"
+    return known and not (dtype.is_complex and node.op.name not in ("sum_axes", "prod_axes"))
+
+
+def is_gather(node: Node, target: Target = CPU) -> bool:
+    """Whether a kernel can read elements at these positions."""
+    return target.indexed and node.op.name in GATHERS and node.inputs[0].type.size > 0
+
+
+def is_scan(node: Node, target: Target = CPU) -> bool:
+    """Whether a kernel can carry this scan along rows: it goes along the last axis."""
+    after = node.type.shape[node.op.axis + 1 :] if node.op.name in SCANS else ()
+    known = target.scans and node.op.name in SCANS and node.type.dtype.kind != "b"
+    return known and math.prod(after) == 1
 
 
 def boundary(shape: Shape, columns: int) -> int | None:
@@ -133,21 +157,26 @@ def strides_of(
     assert place is not None
     moves = columns > 1 and math.prod(source[place:]) > 1
     step = math.prod(source[place:])
-    joined: list[tuple[int, int]] = []
+    axes = []
     for axis in reversed(range(place)):
-        extent = target[axis]
+        axes.append((target[axis], step if source[axis] == target[axis] else 0))
+        step *= source[axis]
+    return joined(axes), moves
+
+
+def joined(axes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Extents and steps from the last axis to the first, neighbours joined where one step leads
+    through both; none if nothing moves."""
+    found: list[tuple[int, int]] = []
+    for extent, step in axes:
+        last = found[-1] if found else None
         if extent == 1:
             continue
-        own = step if source[axis] == extent else 0
-        step *= source[axis]
-        last = joined[-1] if joined else None
-        if last is not None and own == last[0] * last[1]:
-            joined[-1] = (last[0] * extent, last[1])
+        if last is not None and step == last[0] * last[1]:
+            found[-1] = (last[0] * extent, last[1])
         else:
-            joined.append((extent, own))
-    if all(own == 0 for _, own in joined):
-        joined = []
-    return tuple(joined), moves
+            found.append((extent, step))
+    return tuple(found) if any(step for _, step in found) else ()
 
 
 def fits(source: Shape, target: Shape, columns: int) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tiga.ops.leaf import Constant
+from tiga.passes.tensor_blocks import block_of
 from tiga.passes.tensor_fusable import (
     CPU,
     MOVES,
@@ -12,9 +13,19 @@ from tiga.passes.tensor_fusable import (
     Target,
     boundary,
     fits,
+    is_gather,
     is_pointwise,
     is_reduction,
+    is_scan,
     strides_of,
+)
+from tiga.passes.tensor_places import (
+    Strides,
+    accepts_gather,
+    accepts_scan,
+    join_gather,
+    join_positions,
+    place_kind,
 )
 from tiga.passes.tensor_spec import (
     COLUMN,
@@ -28,7 +39,7 @@ from tiga.passes.tensor_spec import (
     Spec,
 )
 from tiga.trace.node import Node
-from tiga.types import Shape
+from tiga.types import DType, Shape, int64
 
 KEPT_TEXTS = ("0.0", "1.0", "-1.0", "2.0", "0.5", "inf", "-inf", "nan", "0", "1", "True", "False")
 """Constants that stay in the code; all others are arguments."""
@@ -37,12 +48,6 @@ MANY_VALUES = 12
 CACHE_LINE = 64
 STREAMED_FROM = 12 * 2**20
 """Bytes of outputs from which they are stored past the caches."""
-
-BLOCK_ROWS = 4
-"""Rows that are walked together where they share what they read."""
-
-SHARING_VALUES = 8
-"""Full values per row up to which those of so many rows fit in registers."""
 
 STASH_COLUMNS = 8192
 MAX_INSTRUCTIONS = 200
@@ -63,6 +68,8 @@ class Group:
     arguments: list[float | int] = field(default_factory=list)
     keys: dict[tuple, int] = field(default_factory=dict)
     group: int = 0
+    direction: int | None = None
+    gathers: dict[int, Node] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -92,9 +99,14 @@ class Group:
             return self._accepts_move(node)
         if is_reduction(node, self.target):
             return self._accepts_reduction(node)
+        if is_gather(node, self.target):
+            return accepts_gather(self, node)
+        if is_scan(node, self.target):
+            return accepts_scan(self, node)
         return is_pointwise(node, self.target) and self._pointwise_kind(node) is not None
 
-    def _is_full(self, shape: Shape) -> bool:
+    def is_full(self, shape: Shape) -> bool:
+        """Whether a value of this shape is one of the kernel's full values."""
         if math.prod(shape) != self.size:
             return False
         return self.flat or boundary(shape, self.columns) is not None
@@ -103,8 +115,10 @@ class Group:
         """Whether an outside value can be read as one of this kind."""
         if node.op.name == "constant":
             return True
+        if node.op.name == "positions":
+            return kind == FULL and place_kind(self, node.op) is not None
         if kind == FULL:
-            return self._is_full(node.type.shape)
+            return self.is_full(node.type.shape)
         return (kind == ROW and node.type.size == self.rows) or node.type.size == 1
 
     def _pointwise_kind(self, node: Node) -> str | None:
@@ -112,11 +126,11 @@ class Group:
         if len(kinds) > 1:
             return None
         outside = [c for c in node.inputs if self.kind(c) is None and c.op.name != "constant"]
-        here = FULL if self._is_full(node.type.shape) else None
+        here = FULL if self.is_full(node.type.shape) else None
         kind = kinds.pop() if kinds else here
         if kind is None or not all(self._readable(child, kind) for child in outside):
             return None
-        if kind == FULL and not self._is_full(node.type.shape):
+        if kind == FULL and not self.is_full(node.type.shape):
             return None
         return kind
 
@@ -130,16 +144,16 @@ class Group:
         if node.op.name == "reshape":
             if kind is None:
                 return False
-            return kind == ROW or self._is_full(target)
+            return kind == ROW or self.is_full(target)
         if kind is None:
-            if not self._is_full(target):
+            if not self.is_full(target):
                 return False
             return x.type.size == 1 or (not self.flat and fits(x.type.shape, target, self.columns))
         return kind == ROW and self._spreads_row(x.type.shape, target)
 
     def _spreads_row(self, source: Shape, target: Shape) -> bool:
         """Whether a row value is broadcast along the columns, and only them."""
-        if not self._is_full(target) or not fits(source, target, self.columns):
+        if not self.is_full(target) or not fits(source, target, self.columns):
             return False
         strides, moves = strides_of(source, target, self.columns)
         return not moves and strides in (((self.rows, 1),), ()) and math.prod(source) == self.rows
@@ -151,7 +165,7 @@ class Group:
             return None
         if self.kind(x) == ROW:
             return TOTAL if node.type.size == 1 else None
-        if self.kind(x) == SCALAR or not self._is_full(shape):
+        if self.kind(x) == SCALAR or not self.is_full(shape):
             return None
         if node.type.size == 1 and (self.flat or self.rows > 1):
             return TOTAL
@@ -193,6 +207,10 @@ class Group:
             self._join_move(node)
         elif is_reduction(node, self.target):
             self._join_reduction(node)
+        elif is_gather(node, self.target):
+            join_gather(self, node)
+        elif is_scan(node, self.target):
+            self._join_scan(node)
         else:
             kind = self._pointwise_kind(node)
             assert kind is not None
@@ -223,24 +241,38 @@ class Group:
         made = Instruction("reduce", kind, node.type.dtype, (source,), text=text)
         self.index[node] = self.add(made)
 
+    def _join_scan(self, node: Node) -> None:
+        self.direction = node.op.reverse
+        inputs = tuple(self._operand(child, FULL) for child in node.inputs)
+        op = replace(node.op, axis=0)
+        self.index[node] = self.add(Instruction("scan", FULL, node.type.dtype, inputs, op))
+
     def _operand(self, node: Node, kind: str) -> int:
         found = self.index.get(node)
         if found is not None:
             return found
         if node.op.name == "constant":
-            return self._constant(node.op, node)
+            return self._constant(node.op)
+        if node.op.name == "positions":
+            return join_positions(self, node.op)
         return self._load(node, node.type.shape, kind)
 
-    def _constant(self, op: Constant, node: Node) -> int:
+    def _constant(self, op: Constant) -> int:
         dtype = op.of.dtype
         if dtype.is_complex or str(op.value) in KEPT_TEXTS:
             return self.add(Instruction("constant", SCALAR, dtype, text=op.text))
-        key = ("argument", op.text, dtype)
+        assert not isinstance(op.value, complex)
+        return self._argument(("argument", op.text, dtype), op.value, dtype)
+
+    def number(self, number: int) -> int:
+        """An extent or a step as an argument of the kernel."""
+        return self._argument(("number", number), number, int64)
+
+    def _argument(self, key: tuple, value: float | int, dtype: DType) -> int:
         if key not in self.keys:
-            assert not isinstance(op.value, complex)
-            self.arguments.append(op.value)
-        number = len(self.arguments) - 1
-        return self.add_keyed(Instruction("argument", SCALAR, dtype, dims=number), key)
+            self.arguments.append(value)
+        place = len(self.arguments) - 1
+        return self.add_keyed(Instruction("argument", SCALAR, dtype, dims=place), key)
 
     def add_keyed(self, instruction: Instruction, key: tuple) -> int:
         """Add an instruction under a key of its own."""
@@ -259,12 +291,21 @@ class Group:
             strides, moves = (), True
         else:
             strides, moves = strides_of(node.type.shape, target, self.columns)
-        key = ("load", node, strides, moves, kind)
-        if key not in self.keys:
-            self.loads.append(Load(node, strides))
-        made = Instruction("load", kind, node.type.dtype, text=str(len(self.loads) - 1),
-                           dims=len(strides), moves=moves)  # fmt: skip
-        return self.add_keyed(made, key)
+        return self.load(node, strides, moves, kind)
+
+    def load(self, node: Node, strides: Strides, moves: bool, kind: str) -> int:
+        """A value in memory, read with these strides over the rows."""
+        place = self.place_of(node, strides)
+        made = Instruction("load", kind, node.type.dtype, text=str(place), dims=len(strides),
+                           moves=moves)  # fmt: skip
+        return self.add(made)
+
+    def place_of(self, node: Node, strides: Strides) -> int:
+        """The number of an array that the kernel reads with these strides over the rows."""
+        wanted = Load(node, strides)
+        if wanted not in self.loads:
+            self.loads.append(wanted)
+        return self.loads.index(wanted)
 
     # the finished kernel
 
@@ -281,10 +322,10 @@ class Group:
         )
         streaming = not ordered and self._streams(spec, outputs)
         spec = replace(spec, stashed=self._stashed(spec), streaming=streaming)
-        spec = replace(spec, block=_block(spec))
+        spec = replace(spec, block=block_of(spec))
         return KernelStep(
             spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments),
-            tuple(outputs), self.group or self.rows,
+            tuple(outputs), self.group or self.rows, tuple(self.gathers.values()),
         )  # fmt: skip
 
     def _streams(self, spec: Spec, outputs: Sequence[Node]) -> bool:
@@ -341,16 +382,3 @@ class Group:
                 continue
             phases[i].add(phase)
             stack.extend(self.instructions[i].inputs)
-
-
-def _block(spec: Spec) -> int:
-    """How many rows go together: several where they share what they read, or where they add."""
-    kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
-    full = sum(one.kind == FULL for one in spec.instructions)
-    if spec.flat or spec.stashed or TOTAL in kinds:
-        return 1
-    if COLUMN in kinds:
-        return 2 if full > SHARING_VALUES else BLOCK_ROWS
-    stored = any(spec.instructions[i].kind == FULL for i in spec.stores)
-    shared = ROW in kinds and not stored and spec.common and full <= SHARING_VALUES
-    return BLOCK_ROWS if shared else 1

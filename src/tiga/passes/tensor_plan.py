@@ -13,13 +13,16 @@ from tiga.passes.tensor_fusable import (
     CPU,
     MOVES,
     Target,
+    is_gather,
     is_pointwise,
     is_reduction,
+    is_scan,
     moving_columns,
     prefix,
     suffix,
 )
 from tiga.passes.tensor_group import Group
+from tiga.passes.tensor_places import columns_of
 from tiga.passes.tensor_spec import FULL, LibraryStep, TensorStep
 from tiga.trace.node import Node, users
 from tiga.trace.program import Program
@@ -49,11 +52,19 @@ def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
             for columns in (suffix(shape, axes), _inner(shape, axes, target)):
                 if columns is not None:
                     votes[columns] += 2
+        elif (asked := _asked(node, target)) and node.type.size == size:
+            votes[asked] += 2
         elif node.op.name == "broadcast" and node.type.size == size:
             source = node.inputs[0].type
             if source.size > 1:
                 votes[moving_columns(source.shape, node.type.shape)] += 1
     return votes
+
+
+def _asked(node: Node, target: Target) -> int | None:
+    """The columns that a gather or a scan asks for."""
+    known = is_gather(node, target) or is_scan(node, target)
+    return columns_of(node) if known else None
 
 
 def _open(node: Node, waiting: Sequence[Node], target: Target) -> Group:
@@ -69,6 +80,8 @@ def _open(node: Node, waiting: Sequence[Node], target: Target) -> Group:
 def _own_groups(node: Node, target: Target) -> list[Group]:
     """Kernels for this node alone."""
     size = math.prod(_domain(node, target))
+    if (asked := _asked(node, target)) is not None:
+        return [Group(size // asked, asked, False, target), Group(1, size, True, target)]
     if not is_reduction(node, target):
         return [Group(1, size, True, target)]
     shape, axes = node.inputs[0].type.shape, node.op.axes
@@ -81,6 +94,7 @@ def _can_start(node: Node, native: bool, target: Target) -> bool:
     if size == 0 or (not native and size < LIBRARY_BELOW):
         return False
     computed = is_pointwise(node, target) or is_reduction(node, target)
+    computed |= is_gather(node, target) or is_scan(node, target)
     return computed or _is_readable_move(node)
 
 

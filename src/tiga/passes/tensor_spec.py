@@ -26,8 +26,10 @@ class Instruction:
     """One value of a kernel.
 
     `opcode` is "load" (with `dims` strides over the rows; `moves`: along columns too), "argument"
-    (a number among the kernel's arguments), "constant" (`text`), "apply" (`op`) or "reduce"
-    (`text` names what combines).
+    (a number among the kernel's arguments), "constant" (`text`), "apply" (`op`), "spread" (a row's
+    value at its columns), "reduce" (`text` names what combines), "gather" (a load at a position,
+    with the extent that bounds it and its step), "scan" (`op`, along a row) or "position" (of a
+    column, or of a row along an axis: its step and extent).
     """
 
     opcode: str
@@ -86,6 +88,26 @@ class Spec:
             else:
                 stack.extend(self.instructions[i].inputs)
 
+    def of(self, opcode: str) -> tuple[int, ...]:
+        """The instructions of one kind."""
+        return tuple(i for i, one in enumerate(self.instructions) if one.opcode == opcode)
+
+    def reached(self, wanted: Iterable[int], opcode: str) -> tuple[int, ...]:
+        """The full instructions of one kind that values of a phase read, each after those that it
+        reads."""
+        stack, seen = list(wanted), set()
+        while stack:
+            i = stack.pop()
+            if i not in seen and self.instructions[i].kind == FULL:
+                seen.add(i)
+                stack.extend(self.instructions[i].inputs)
+        return tuple(i for i in self.of(opcode) if i in seen)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether rows are walked from their ends, as a scan asks for."""
+        return any(self.instructions[i].op.reverse for i in self.of("scan"))  # type: ignore[union-attr]
+
     def level(self, index: int) -> int:
         """How many row reductions come before the value: the phase that computes it."""
         return self.levels[index]
@@ -133,6 +155,7 @@ class KernelStep:
     arguments: tuple[float | int, ...]
     outputs: tuple[Node, ...]
     group: int = 0
+    gathers: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True)

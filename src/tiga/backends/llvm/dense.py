@@ -12,6 +12,9 @@ from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm import dense_values as dv
 from tiga.backends.llvm.dense_lanes import Lanes, Row, add_to_column
+from tiga.backends.llvm.dense_places import pick_row, row_position
+from tiga.backends.llvm.dense_scans import first_state, state_dtype
+from tiga.backends.llvm.dense_slots import slot_names
 from tiga.backends.llvm.dense_values import Value
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import loop
@@ -20,31 +23,13 @@ from tiga.ops.monoid import MONOIDS
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
 from tiga.types import DType
 
-SIZES = ("rows", "columns", "batch", "tile", "tiles")
-"""The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
-
 AHEAD_COLUMNS = 8192
 """Columns up to which a row is asked for before it is read: a few such rows fit a cache."""
 
 Body = Callable[[ir.Value, int, ir.Value | None, Sequence[ir.Value]], Sequence[ir.Value]]
 """What is done in some columns: the first, how many, which of them, and the values carried."""
 
-_IDENTITY = {"add": "sum", "maximum": "max", "minimum": "min"}
-
-
-def slot_names(spec: Spec) -> list[tuple]:
-    """What every slot of the kernel's table holds, in order."""
-    names: list[tuple] = [("size", name) for name in SIZES]
-    for instruction in spec.instructions:
-        if instruction.opcode == "load":
-            number = int(instruction.text)
-            names.append(("load", number))
-            for dim in range(instruction.dims):
-                names += [("extent", number, dim), ("step", number, dim)]
-        if instruction.opcode == "argument":
-            names.append(("argument", instruction.dims))
-    names += [("store", place) for place in range(len(spec.stores))]
-    return list(dict.fromkeys(names))
+_IDENTITY = {"add": "sum", "maximum": "max", "minimum": "min", "mul": "prod"}
 
 
 def build(spec: Spec, name: str = "kernel") -> ir.Module:
@@ -75,7 +60,7 @@ class _Kernel:
         self.pointers = {
             name: llvm.inttoptr(llvm.PointerType.get(), self.words[name])
             for name in self.slots
-            if name[0] in ("load", "store")
+            if name[0] in ("load", "store", "fault")
         }
         for i, one in enumerate(spec.instructions):
             if one.kind == SCALAR and one.opcode != "apply":
@@ -130,7 +115,8 @@ class _Kernel:
 
     def _identity(self, i: int, lanes: int) -> Value:
         one = self.spec.instructions[i]
-        number = MONOIDS[_IDENTITY[one.text]].identity(one.dtype) if not one.dtype.is_complex else 0
+        monoid = MONOIDS[_IDENTITY[one.text]]
+        number = monoid.identity_value if one.dtype.is_complex else monoid.identity(one.dtype)
         return dv.filled(number, one.dtype, lanes)
 
     # tasks
@@ -219,15 +205,24 @@ class _Kernel:
     def _columns(self, body: Body, carried: Sequence[ir.Value]) -> list[ir.Value]:
         """Run `body(column, lanes, mask, carried)` over the task's columns."""
         lanes = self.spec.lanes
-        main = loop(self.low, self.whole, lanes, carried, lambda c, v: body(c, lanes, None, v))
-        if lanes == 1:
-            return main
+
+        def whole(column: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            if self.spec.backwards:
+                column = arith.subi(arith.addi(self.low, self.whole), column)
+                column = arith.subi(column, i64(lanes))
+            return body(column, lanes, None, values)
 
         def rest(column: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
             mask = dv.first_lanes(arith.subi(self.high, column), lanes)
             return body(column, lanes, mask, values)
 
-        return loop(self.whole, self.high, lanes, main, rest)
+        parts = [(self.low, self.whole, whole)]
+        if lanes > 1:
+            parts.append((self.whole, self.high, rest))
+        ended = list(carried)
+        for low, high, part in reversed(parts) if self.spec.backwards else parts:
+            ended = loop(low, high, lanes, ended, part)
+        return ended
 
     # rows
 
@@ -273,7 +268,7 @@ class _Kernel:
         """Where every load starts in this row, and in the one `count` later, if rows are so short
         that it stays in a cache until then."""
         for one in self.spec.instructions:
-            if one.opcode == "load" and one.kind != SCALAR:
+            if one.opcode in ("load", "gather") and one.kind != SCALAR:
                 row.starts[int(one.text)] = self._start(one, row.index)
         short = arith.cmpi(arith.CmpIPredicate.slt, self._size("columns"), i64(AHEAD_COLUMNS))
         later = arith.select(short, arith.addi(row.index, i64(count)), row.index)
@@ -301,6 +296,8 @@ class _Kernel:
             if one.opcode == "load":
                 base = self.pointers["load", int(one.text)]
                 row.values[i] = dv.load(base, one.dtype, row.starts[int(one.text)], 1, None)
+            elif one.opcode == "position":
+                row.values[i] = row_position(self, row, one)
             else:
                 assert one.op is not None, f"{one} is not known yet"
                 args = [self.row_value(row, j) for j in one.inputs]
@@ -345,10 +342,15 @@ class _Kernel:
             self._prepare(row, wanted)
         width = len(reductions)
         carried = [*reductions * len(rows), *sums]
-        dtypes = [self.spec.instructions[i].dtype for i in carried]
+        scans = self.spec.reached(wanted, "scan")
+        dtypes = [
+            *(self.spec.instructions[i].dtype for i in carried),
+            *(state_dtype(self.spec, i) for i in scans),
+        ]
         start = [
             *(self._identity(i, self.spec.lanes) for i in reductions * len(rows)),
             *(totals[i] for i in sums),
+            *(first_state(self.spec, i) for i in scans),
         ]
 
         def body(
@@ -357,6 +359,7 @@ class _Kernel:
             states = dv.grouped(values, dtypes)
             common: dict[int, Value] = {}
             every = [Lanes(self, row, column, lanes, mask, phase, common) for row in rows]
+            every[0].carries.update(zip(scans, states[len(carried) :], strict=True))
             for place, (row, lanes_of) in enumerate(zip(rows, every, strict=True)):
                 lanes_of.look_ahead()
                 own = range(width * place, width * (place + 1))
@@ -367,11 +370,10 @@ class _Kernel:
                     self.store_lanes(i, lanes_of.value(i), offset, lanes, mask)
             for i in columns:
                 add_to_column(every, i)
-            return dv.flat(states)
+            return dv.flat([*states[: len(carried)], *(every[0].carries[i] for i in scans)])
 
         ended = dv.grouped(self._columns(body, dv.flat(start)), dtypes)
-        for at, value in enumerate(ended):
-            i = carried[at]
+        for at, (i, value) in enumerate(zip(carried, ended, strict=False)):
             if i in sums:
                 totals[i] = value
                 continue
@@ -383,3 +385,5 @@ class _Kernel:
         """Make the row values that the full values of a phase read, before its loop."""
         for i in self.spec.read_of_rows(wanted):
             self.row_value(row, i)
+        for i in self.spec.reached(wanted, "gather"):
+            pick_row(self, row, i)

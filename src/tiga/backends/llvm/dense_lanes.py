@@ -1,12 +1,13 @@
 """Full values of a whole-tensor kernel at a run of columns, computed as they are asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from tiga.backends.llvm import dense_places, dense_scans
 from tiga.backends.llvm import dense_values as dv
 from tiga.backends.llvm.dense_values import Value
 from tiga.passes.tensor_spec import ROW, SCALAR, Instruction
@@ -14,18 +15,21 @@ from tiga.passes.tensor_spec import ROW, SCALAR, Instruction
 
 @dataclass
 class Row:
-    """One row while code for it is made: where loads start, and its row values."""
+    """One row while code for it is made: where loads start, its row values, and where
+    gathers read that have one position for all of it."""
 
     index: ir.Value
     starts: dict[int, ir.Value] = field(default_factory=dict)
     ahead: dict[int, ir.Value] = field(default_factory=dict)
     """Where loads start in the row that is asked for ahead of time."""
     values: dict[int, Value] = field(default_factory=dict)
+    picks: dict[int, ir.Value] = field(default_factory=dict)
 
 
 @dataclass
 class Lanes:
-    """Full values at a run of columns; `common` are those that all rows share."""
+    """Full values at a run of columns; `common` are those that all rows share, `carries` what
+    scans carry to the next columns."""
 
     kernel: Any
     row: Row
@@ -35,6 +39,7 @@ class Lanes:
     phase: int
     common: dict[int, Value]
     values: dict[int, Value] = field(default_factory=dict)
+    carries: dict[int, Value] = field(default_factory=dict)
 
     def value(self, i: int) -> Value:
         """One instruction's lanes."""
@@ -52,6 +57,8 @@ class Lanes:
             return self.value(one.inputs[0])
         if one.opcode == "load":
             return self._load(one)
+        if one.opcode in _MAKERS:
+            return _MAKERS[one.opcode](self, i)
         if i in kernel.scratch and self._kept(i):
             return self._scratch(i, one)
         args = [self.value(j) for j in one.inputs]
@@ -104,3 +111,10 @@ def add_to_column(rows: Sequence[Lanes], i: int) -> None:
     for row in rows:
         value = dv.combine(one.text, one.dtype, value, row.value(one.inputs[0]))
     kernel.store_lanes(i, value, offset, first.lanes, mask)
+
+
+_MAKERS: dict[str, Callable[[Lanes, int], Value]] = {
+    "gather": dense_places.gathered,
+    "position": lambda lanes, i: dense_places.lane_positions(lanes),
+    "scan": dense_scans.value,
+}

@@ -8,10 +8,12 @@ from time import perf_counter
 
 import numpy as np
 
-from tiga.backends.llvm.dense import build, slot_names
+from tiga.backends.llvm.dense import build
+from tiga.backends.llvm.dense_slots import slot_names
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.launcher import call_of, launch
 from tiga.backends.llvm.memory import CACHE_LINE
+from tiga.errors import InvalidIndex
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
@@ -31,7 +33,7 @@ prefetcher, short enough to balance threads."""
 SERIAL_BELOW = 32768
 """Elements of a domain below which one thread is faster."""
 
-_COMBINE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+_COMBINE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum, "mul": np.multiply}
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def decompose(spec: Spec, rows: int, columns: int, group: int) -> Decomposition:
     if spec.ordered and kinds & {COLUMN, TOTAL}:
         return Decomposition(group, columns, -(-rows // group), 1)
     tile = columns
-    if ROW not in kinds and columns > 2 * TASK_ELEMENTS:
+    if ROW not in kinds and not spec.of("scan") and columns > 2 * TASK_ELEMENTS:
         tile = TASK_ELEMENTS
     batch = max(1, TASK_ELEMENTS // max(tile, 1))
     if COLUMN in kinds:
@@ -144,13 +146,18 @@ class Template:
     grain: int
     pack: Callable[..., bytes]
 
-    def table(self, loaded: Sequence[np.ndarray], stored: Sequence[np.ndarray]) -> bytes:
+    def table(
+        self, loaded: Sequence[np.ndarray], stored: Sequence[np.ndarray],
+        faults: np.ndarray | None = None,
+    ) -> bytes:  # fmt: skip
         """What the kernel reads its extents, numbers and addresses from."""
         words = list(self.words)
         for slot, which in self.loads:
             words[slot] = address(loaded[which])
         for slot, which in self.stores:
             words[slot] = address(stored[which])
+        if faults is not None:
+            words[self.code.names.index(("fault",))] = address(faults)
         return self.pack(*words)
 
     def launch(self, table: bytes) -> None:
@@ -209,6 +216,8 @@ def _store(step: KernelStep, place: int, parts: Decomposition) -> Store:
 
 def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The arrays of the kernel's outputs, for those of its loads."""
+    if kernel.step.gathers:
+        return bind(kernel, arrays).run()
     loaded = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
     stored = [one.array(place) for place, one in enumerate(kernel.outputs)]
     kernel.launch(kernel.table(loaded, stored))
@@ -223,18 +232,34 @@ class Bound:
     stored: list[np.ndarray]
     table: bytes
     kept: Sequence[np.ndarray]
+    faults: np.ndarray | None = None
 
     @property
     def serial(self) -> Callable[[], None] | None:
         """The kernel as a call without arguments, if one thread runs it all."""
-        if not self.kernel.serial:
+        if not self.kernel.serial or self.faults is not None:
             return None
         return call_of(self.kernel.code.address, self.table, self.kernel.tasks)
 
     def run(self) -> list[np.ndarray]:
         """Compute the outputs."""
         self.kernel.launch(self.table)
+        if self.faults is not None:
+            self._check()
         return self.kernel.finished(self.stored)
+
+    def _check(self) -> None:
+        """Refuse results for which a position did not exist; the kernel read none."""
+        assert self.faults is not None
+        found = self.faults.reshape(-1, 2).copy()
+        self.faults[:] = 0
+        for (wrong, position), node in zip(found, self.kernel.step.gathers, strict=True):
+            if wrong:
+                axis = node.op.axis
+                raise InvalidIndex(
+                    f"{node.op.name}: position {position} is out of range for axis {axis} of "
+                    f"extent {node.inputs[0].type.shape[axis]} (built at {node.where})."
+                )
 
 
 def _added(parts: np.ndarray) -> np.ndarray:
@@ -260,7 +285,9 @@ def bind(
     ]  # fmt: skip
     if kernel.step.spec.streaming and not _on_lines(kernel, stored):
         return bind(template(_cached(kernel.step)), arrays, stored)
-    return Bound(kernel, stored, kernel.table(kept, stored), kept)
+    gathers = kernel.step.gathers
+    faults = np.zeros(2 * len(gathers), np.int64) if gathers else None
+    return Bound(kernel, stored, kernel.table(kept, stored, faults), kept, faults)
 
 
 def _on_lines(kernel: Template, stored: Sequence[np.ndarray]) -> bool:
@@ -276,10 +303,11 @@ def _words(names: Sequence[tuple], step: KernelStep, parts: Decomposition) -> li
     sizes = {"rows": step.rows, "columns": step.columns, "batch": parts.batch,
              "tile": parts.tile, "tiles": parts.tiles}  # fmt: skip
     words = []
-    for kind, which, *rest in names:
+    for kind, *places in names:
+        which, *rest = places or [0]
         if kind == "size":
             words.append(sizes[which])
-        elif kind in ("load", "store"):
+        elif kind in ("load", "store", "fault"):
             words.append(0)
         elif kind == "argument":
             words.append(_bits(step.arguments[which]))

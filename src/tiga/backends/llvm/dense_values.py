@@ -16,6 +16,7 @@ from tiga.backends.llvm.memory import (
     CACHE_LINE,
     Array,
     element_pointer,
+    i64,
     lanes_type,
     register_element,
     splat,
@@ -121,6 +122,22 @@ def load(
     start = arith.addi(offset, offset)
     wide = None if mask is None else _double(mask, lanes)
     return _split(array.load_run(start, 2 * lanes, wide), lanes)
+
+
+def load_at(
+    base: ir.Value, dtype: DType, offsets: ir.Value, lanes: int, mask: ir.Value | None
+) -> Value:
+    """Numbers at elements of their own; 0 where masked."""
+    if lanes == 1:
+        return load(base, dtype, offsets, 1, None)
+    array = Array(base, part_dtype(dtype), 1)
+    if not dtype.is_complex:
+        return (array.load_lanes(offsets, mask),)
+    doubled = arith.addi(offsets, offsets)
+    return tuple(
+        array.load_lanes(place, mask)
+        for place in (doubled, arith.addi(doubled, splat(i64(1), lanes)))
+    )
 
 
 def store(

@@ -61,11 +61,12 @@ def add_at(
     Raises:
         InvalidIndex: a position does not exist; nothing is computed then.
     """
-    if positions.size and not 0 <= positions.min() <= positions.max() < extent:
-        wrong = positions[(positions < 0) | (positions >= extent)][0]
+    if positions.size and not -extent <= positions.min() <= positions.max() < extent:
+        wrong = positions[(positions < -extent) | (positions >= extent)][0]
         raise InvalidIndex(
             f"position {wrong} is out of range for extent {extent} (built at {where})."
         )
+    positions = np.where(positions < 0, positions + extent, positions)
     order = np.argsort(positions, kind="stable").astype(np.int64)
     counts = np.bincount(positions, minlength=extent)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -88,9 +89,9 @@ def linear_positions(index: DeviceArray, axis: int, extent: int) -> np.ndarray:
     that extent."""
     positions = download(index).astype(np.int64)
     grid: list[np.ndarray] = list(np.indices(positions.shape, sparse=True))
-    if positions.size and not 0 <= positions.min() <= positions.max() < extent:
+    if positions.size and not -extent <= positions.min() <= positions.max() < extent:
         return positions.reshape(-1)  # refused where they are used
-    grid[axis] = positions
+    grid[axis] = np.where(positions < 0, positions + extent, positions)
     shape = (*index.shape[:axis], extent, *index.shape[axis + 1 :])
     whole = [np.broadcast_to(places, positions.shape) for places in grid]
     return np.ravel_multi_index(whole, shape).reshape(-1)

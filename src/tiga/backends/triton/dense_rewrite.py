@@ -1,8 +1,11 @@
 """Whole-tensor programs in the form that GPU kernels take: reductions along the last axes."""
 
-from tiga.ops.feature import permute
+from collections.abc import Callable
+
+from tiga.ops.feature import permute, reshape
 from tiga.ops.pointwise import cast
 from tiga.ops.tensor_reduce import Reduction
+from tiga.ops.tensor_scan import doubled_product, doubled_recurrence, halved_product
 from tiga.passes.tensor_axes import QUANTIFIERS
 from tiga.passes.tensor_fusable import REDUCTIONS, prefix, suffix
 from tiga.trace.node import Node, rewrite
@@ -22,12 +25,26 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         kind = QUANTIFIERS[node.op.name]
         whole = _reduced(kind(node.op.axes), cast(inputs[0], int8), node.where)
         return cast(whole, bool_)
+    if node.op.name in PRODUCTS and inputs[0].type.size:
+        return PRODUCTS[node.op.name](node, *inputs)
     if node.op.name in REDUCTIONS and inputs[0].type.size:
         if node.op.name != "sum_axes" and inputs[0].type.dtype == bool_:
             whole = _reduced(node.op, cast(inputs[0], int8), node.where)
             return cast(whole, bool_)
         return _reduced(node.op, inputs[0], node.where)
     return None
+
+
+def _product(node: Node, x: Node) -> Node:
+    return reshape(halved_product(x, node.op.axes[0]), node.type.shape)
+
+
+PRODUCTS: dict[str, Callable[..., Node]] = {
+    "prod_axes": _product,
+    "cumprod": lambda node, x: doubled_product(x, node.op.axis, node.op.reverse),
+    "linear_recurrence": lambda node, a, b: doubled_recurrence(a, b, node.op.axis, node.op.reverse),
+}
+"""What is made of products of parts here."""
 
 
 def _reduced(op: Reduction, x: Node, where: str | None) -> Node:

@@ -24,6 +24,7 @@ from tiga.ops.feature import (
 )
 from tiga.ops.message import spread
 from tiga.ops.pointwise import mul
+from tiga.ops.tensor_scan import doubled_product, halved_product
 from tiga.ops.tensor_views import slice_, unslice
 from tiga.trace.node import Node, topological
 from tiga.types import GLOBAL, Space
@@ -184,6 +185,18 @@ def _matmul(entities: Entities, node: Node) -> Node:
     return feature_sum(mul(left, right), 1)
 
 
+def _product(x: Node, axis: int) -> Node:
+    shape = (*x.type.shape[:axis], *x.type.shape[axis + 1 :])
+    return reshape(halved_product(x, axis, concat), shape)
+
+
+def _products(entities: Entities, node: Node) -> Node:
+    if node.op.axis == 0:
+        raise entities._refused(node, "it runs along the entities")
+    x = entities.values[node.inputs[0]]
+    return doubled_product(x, node.op.axis - 1, node.op.reverse, concat)
+
+
 _RULES: dict[str, Callable[[Entities, Node], Node]] = {
     "broadcast": _broadcast,
     "reshape": _reshape,
@@ -194,5 +207,7 @@ _RULES: dict[str, Callable[[Entities, Node], Node]] = {
     "sum_axes": _reduction(feature_sum),
     "max_axes": _reduction(feature_max),
     "min_axes": _reduction(feature_min),
+    "prod_axes": _reduction(_product),
+    "cumprod": _products,
     "matmul": _matmul,
 }

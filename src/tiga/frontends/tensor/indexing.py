@@ -173,10 +173,15 @@ def _flat_position(positions: list[Tensor], extents: list[int], shape: Shape) ->
     return result(total, *positions)
 
 
-def _wrapped(index: Tensor, extent: int) -> Node:
-    """Positions with negative ones counted from the end."""
-    node = p.cast(index._node, int64)
+def _positions(index: Tensor, extent: int) -> Node:
+    """Positions as ops take them: negative ones count from the end."""
     _check_bounds(index, extent)
+    return p.cast(index._node, int64)
+
+
+def _wrapped(index: Tensor, extent: int) -> Node:
+    """Positions with none negative."""
+    node = _positions(index, extent)
     below = p.lt(node, number(0, node.type))
     return p.where(below, p.add(node, number(extent, node.type)), node)
 
@@ -210,7 +215,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     if axis is None and x.ndim != 1:
         raise InvalidValue(f"take: axis= is needed for {x.ndim} axes ({here()}).")
     place = normalize_axis(0 if axis is None else axis, x.ndim)
-    node = apply(IndexTake(place), x._node, _wrapped(index, x.shape[place]))
+    node = apply(IndexTake(place), x._node, _positions(index, x.shape[place]))
     return result(node, x)
 
 
@@ -223,7 +228,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
         (*index.shape[:place], 1, *index.shape[place + 1 :]),
     )
     source = expand_to(x._node, (*lead[:place], x.shape[place], *lead[place + 1 :]), GLOBAL)
-    where = _wrapped(index, x.shape[place])
+    where = _positions(index, x.shape[place])
     where = expand_to(where, (*lead[:place], index.shape[place], *lead[place + 1 :]), GLOBAL)
     return result(apply(TakeAlong(place), source, where), x)
 
@@ -252,7 +257,7 @@ def scatter_add(values: Any, index: Any, num_segments: int, /, *, axis: int = 0)
             f"scatter_add of values of shape {values.shape} at positions of shape "
             f"{positions.shape} along axis {place} ({here()})."
         )
-    where = _wrapped(positions, num_segments)
+    where = _positions(positions, num_segments)
     return result(apply(IndexAdd(place, num_segments), values._node, where), values)
 
 
@@ -265,7 +270,7 @@ def scatter_add_along_axis(values: Any, indices: Any, extent: int, /, *, axis: i
     place = normalize_axis(axis, values.ndim)
     if values.shape != index.shape:
         raise InvalidValue(f"values {values.shape} and indices {index.shape} differ ({here()}).")
-    where = _wrapped(index, extent)
+    where = _positions(index, extent)
     return result(apply(AddAlong(place, extent), values._node, where), values)
 
 

@@ -21,6 +21,7 @@ from tiga.frontends.tensor.record import recorded
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_reduce as r
+from tiga.ops import tensor_scan as scans
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import ones_like, stop_gradient, zeros_like
 from tiga.ops.tensor_complex import conj, real
@@ -225,17 +226,13 @@ def count_nonzero(
     return sum(flags, axis=axis, dim=dim, keepdims=keepdims, keepdim=keepdim)
 
 
-def halved_product(x: Node, axis: int) -> Node:
-    """The product along an axis, kept at extent 1: a tree of products of halves.
-
-    Its derivative needs no division, so it is exact with any number of zeros, in every order.
-    """
-    while x.type.shape[axis] > 1:
-        count = x.type.shape[axis]
-        half = count // 2
-        pairs = p.mul(slice_(x, axis, 0, half), slice_(x, axis, half, half))
-        rest = [slice_(x, axis, 2 * half, 1)] if count % 2 else []
-        x = join(axis, pairs, *rest)
+def _product(x: Node, axes: Shape) -> Node:
+    """The product over axes: neighbours among them are one, and each is reduced by itself."""
+    for run in reversed(r.runs(x.type.shape, axes)):
+        shape = x.type.shape
+        before, after = shape[: run[0]], shape[run[-1] + 1 :]
+        joined = reshape(x, (*before, _count(shape, run), *after))
+        x = apply(r.Prod((run[0],)), joined)
     return x
 
 
@@ -247,14 +244,12 @@ def prod(
     tensor, node, axes = _prepare(x, axis, dim)
     target = _sum_dtype(tensor.dtype, dtype)
     node = convert(node, target.compute)
+    left = tuple(extent for axis_, extent in enumerate(tensor.shape) if axis_ not in axes)
     if _count(tensor.shape, axes) == 0:
-        kept = node.type.with_shape(r.kept_shape(tensor.shape, axes))
-        value: Node = number(1, kept)
+        value: Node = number(1, node.type.with_shape(left))
     else:
-        value = node
-        for axis_ in axes:
-            value = halved_product(value, axis_)
-    value = _reshaped(convert(value, target), tensor._node, axes, keepdims or keepdim)
+        value = reshape(_product(node, axes), left)
+    value = _kept(convert(value, target), tensor._node, axes, keepdims or keepdim)
     return result(value, tensor)
 
 
@@ -265,7 +260,7 @@ def cumulative_sum(
     """Inclusive sums along an axis, from its start or (`reverse`) its end."""
     tensor, axis = _one_axis(x, axis, dim)
     node = convert(tensor._node, _sum_dtype(tensor.dtype, dtype))
-    total = apply(r.CumSum(axis, int(reverse)), node)
+    total = apply(scans.CumSum(axis, int(reverse)), node)
     return result(_with_initial(total, axis, include_initial, 0), tensor)
 
 
@@ -300,12 +295,9 @@ def cumulative_prod(
     """Inclusive products along an axis, as a scan: derivatives are exact with zeros among x."""
     tensor, axis = _one_axis(x, axis, dim)
     node = convert(tensor._node, _sum_dtype(tensor.dtype, dtype))
-    count, step = node.type.shape[axis], 1
-    while step < count:
-        head = slice_(node, axis, 0, step)
-        tail = p.mul(slice_(node, axis, step, count - step), slice_(node, axis, 0, count - step))
-        node, step = join(axis, head, tail), 2 * step
-    return result(_with_initial(node, axis, include_initial, 1), tensor)
+    wide = convert(node, node.type.dtype.compute)
+    total = convert(apply(scans.CumProd(axis), wide), node.type.dtype)
+    return result(_with_initial(total, axis, include_initial, 1), tensor)
 
 
 def _shifted_exp(node: Node, axes: Shape) -> tuple[Node, Node]:

@@ -21,7 +21,7 @@ from tiga.frontends.tensor.residency import Absent, Spilled
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import Constant
-from tiga.ops.tensor_reduce import Max, Min, Reduction, Sum
+from tiga.ops.tensor_reduce import Max, Min, Prod, Reduction, Sum
 from tiga.runtime.scope import Scope, active
 from tiga.trace.node import Node
 
@@ -31,7 +31,9 @@ SHARE = 4
 SMALL = 1 << 14
 """Bytes of an operand that is not worth cutting."""
 
-FOLDS: dict[type, Callable[[Any, Any], Any]] = {Sum: np.add, Max: np.maximum, Min: np.minimum}
+FOLDS: dict[type, Callable[[Any, Any], Any]] = {
+    Sum: np.add, Max: np.maximum, Min: np.minimum, Prod: np.multiply
+}  # fmt: skip
 """How the reductions of tiles are joined."""
 
 

@@ -1,0 +1,156 @@
+"""How whole-tensor kernels find elements at positions: of gathers, of scans, of axes themselves."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiga.ops.tensor_index import linear_positions
+from tiga.ops.tensor_scan import Positions
+from tiga.passes.tensor_fusable import boundary, fits, is_gather, is_scan, joined, strides_of
+from tiga.passes.tensor_spec import FULL, ROW, SCALAR, Instruction
+from tiga.trace.node import Node
+from tiga.types import Shape, int64
+
+if TYPE_CHECKING:
+    from tiga.passes.tensor_group import Group
+
+Strides = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Picked:
+    """How a kernel reads `x` at positions: x's strides over the rows, whether columns go through
+    it, and how far apart neighbours along the axis are; the same of the positions."""
+
+    strides: Strides
+    moves: bool
+    step: int
+    index: Strides
+    index_moves: bool
+
+
+def _axes_of(node: Node) -> tuple[Shape, Shape]:
+    """For each axis of a gather's result, the step in x; and the positions' shape broadcast to the
+    result's rank."""
+    x, index = (child.type.shape for child in node.inputs)
+    axis, steps = node.op.axis, linear_positions(x)
+    if node.op.name == "take_along":
+        return (*steps[:axis], 0, *steps[axis + 1 :]), index
+    after = len(x) - axis - 1
+    there = (1,) * axis + index + (1,) * after
+    return (*steps[:axis], *(0,) * len(index), *steps[axis + 1 :]), there
+
+
+def picked(node: Node, columns: int, flat: bool) -> Picked | None:
+    """How a kernel with so many columns computes a gather; None if it cannot."""
+    shape = node.type.shape
+    steps, index = _axes_of(node)
+    step = linear_positions(node.inputs[0].type.shape)[node.op.axis]
+    if flat:
+        still = all(s == 0 for s, extent in zip(steps, shape, strict=True) if extent != 1)
+        return Picked((), False, step, (), True) if still and index_fills(index, shape) else None
+    place = boundary(shape, columns)
+    if place is None or not fits(index, shape, columns):
+        return None
+    inner = {(s, t) for s, t, extent in
+             zip(steps[place:], linear_positions(shape)[place:], shape[place:], strict=True)
+             if extent != 1}  # fmt: skip
+    moves = bool(inner) and all(s == t for s, t in inner)
+    if not moves and any(s for s, _ in inner):
+        return None
+    rows = [(shape[axis], steps[axis]) for axis in reversed(range(place))]
+    strides, index_moves = strides_of(index, shape, columns)
+    return Picked(joined(rows), moves, step, strides, index_moves)
+
+
+def index_fills(index: Shape, shape: Shape) -> bool:
+    """Whether there is one position for each element."""
+    return math.prod(index) == math.prod(shape)
+
+
+def columns_of(node: Node) -> int | None:
+    """The columns that a gather or a scan asks for; None if it has no wish."""
+    shape = node.type.shape
+    if is_scan(node):
+        return shape[node.op.axis]
+    if not is_gather(node):
+        return None
+    x, axis = node.inputs[0].type.shape, node.op.axis
+    after = math.prod(x[axis + 1 :])
+    if after > 1:
+        return after
+    positions = node.inputs[1].type.shape
+    return positions[axis] if node.op.name == "take_along" else math.prod(positions)
+
+
+def accepts_gather(group: "Group", node: Node) -> bool:
+    """Whether a gather can join a kernel: what it reads is in memory, its positions fit."""
+    x, index = node.inputs
+    if group.kind(x) is not None or x.op.name in ("constant", "positions"):
+        return False
+    if not group.is_full(node.type.shape):
+        return False
+    form = picked(node, group.columns, group.flat)
+    if form is None:
+        return False
+    kind = group.kind(index)
+    if kind == FULL:
+        return form.index_moves or group.columns == 1
+    if kind == ROW:
+        return not form.index_moves and form.index in (((group.rows, 1),), ())
+    return kind in (None, SCALAR)
+
+
+def join_gather(group: "Group", node: Node) -> None:
+    """Add a gather that a kernel accepts."""
+    x, index = node.inputs
+    form = picked(node, group.columns, group.flat)
+    assert form is not None
+    found = group.index.get(index)
+    if found is None:
+        kind = FULL if form.index_moves else ROW
+        found = group.load(index, form.index, form.index_moves, kind)
+    numbers = [group.number(n) for n in (x.type.shape[node.op.axis], form.step)]
+    load = group.place_of(x, form.strides)
+    made = Instruction("gather", FULL, node.type.dtype, (found, *numbers), text=str(load),
+                       dims=len(form.strides), moves=form.moves)  # fmt: skip
+    place = group.add(made)
+    group.index[node] = place
+    group.gathers.setdefault(place, node)
+
+
+def accepts_scan(group: "Group", node: Node) -> bool:
+    """Whether a scan can join a kernel: along its rows, in one direction."""
+    if group.flat or group.direction not in (None, node.op.reverse):
+        return False
+    if group.columns != node.type.shape[node.op.axis] or not group.is_full(node.type.shape):
+        return False
+    place = boundary(node.type.shape, group.columns)
+    kinds = {group.kind(child) for child in node.inputs} - {None, SCALAR, FULL}
+    return place is not None and place <= node.op.axis and not kinds
+
+
+def place_kind(group: "Group", op: Positions) -> str | None:
+    """As which value a kernel knows the positions along an axis: of its columns, or of rows."""
+    large = [axis for axis, extent in enumerate(op.shape) if extent != 1]
+    if large == [op.axis] and (group.flat or group.columns == op.shape[op.axis]):
+        return FULL
+    if group.flat:
+        return None
+    place = boundary(op.shape, group.columns)
+    if place is None:
+        return None
+    if op.axis < place:
+        return ROW
+    return FULL if op.shape[op.axis] == group.columns else None
+
+
+def join_positions(group: "Group", op: Positions) -> int:
+    """The positions along an axis as a full value."""
+    if place_kind(group, op) == FULL:
+        return group.add(Instruction("position", FULL, int64))
+    place = boundary(op.shape, group.columns)
+    steps = [group.number(n) for n in (math.prod(op.shape[op.axis + 1 : place]),
+                                       op.shape[op.axis])]  # fmt: skip
+    row = group.add(Instruction("position", ROW, int64, tuple(steps)))
+    return group.add(Instruction("spread", FULL, int64, (row,)))
