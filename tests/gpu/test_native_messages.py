@@ -175,3 +175,19 @@ def test_the_bits_are_those_of_torch() -> None:
     want = [v.detach().cpu().numpy() for v in (out, *found)]
     got = results(Difference(), "cuda")
     assert all(a.tobytes() == b.tobytes() for a, b in zip(got, want, strict=True))
+
+
+def test_expressions_around_calls_are_planned_once() -> None:
+    kernel = Difference()
+    graph, *arrays = operands()
+    x, w = (tg.tensor(a, device="cuda") for a in arrays)
+    other = tg.Graph.from_coo(*ends("cpu"), num_src=NODES, num_dst=NODES)
+    first = (kernel(graph=graph, ndata={"x": x}, edge={"w": w}) * 2.0).sum().realize()
+    again = (kernel(graph=other, ndata={"x": x * 1.0}, edge={"w": w}) * 2.0).sum().realize()
+    assert first.execution is not None
+    assert again.execution is not None
+    assert (first.execution["cache_hit"], again.execution["cache_hit"]) == (False, False)
+    third = (kernel(graph=other, ndata={"x": x}, edge={"w": w}) * 2.0).sum().realize()
+    assert third.execution is not None
+    assert third.execution["cache_hit"]
+    assert third.tolist() == again.tolist() != first.tolist()

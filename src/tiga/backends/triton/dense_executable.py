@@ -16,12 +16,16 @@ from tiga.backends.triton.dense_run import BoundKernel, KernelCache, Room, sourc
 from tiga.backends.triton.dense_values import GPU
 from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.errors import InvalidValue
+from tiga.ops.dense import Deferred
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload
 from tiga.trace.node import Node
 from tiga.trace.program import Program
+
+Body = Callable[[Sequence[DeviceArray], Room], DeviceArray]
+"""What a deferred call computes of its contiguous operands."""
 
 STAGES = ("triton", "ttir", "ptx")
 CAPABILITY = 90
@@ -98,8 +102,11 @@ class DenseExecutable:
         self.cache.complete.add(machine.index)
         return (perf_counter() - start) * 1e3
 
-    def run(self, arrays: Sequence[DeviceArray], room: Room) -> list[DeviceArray]:
-        """The outputs for given inputs, each in memory of its own."""
+    def run(
+        self, arrays: Sequence[DeviceArray], room: Room, calls: Sequence[Body] = ()
+    ) -> list[DeviceArray]:
+        """The outputs for given inputs, each in memory of its own. `calls` are the bodies of calls
+        that the program defers, by their numbers."""
         known = dict(zip(self.program.inputs, arrays, strict=True))
         known.update({node: filled(node, room) for node in self._constants})
         for number, step in enumerate(self.steps):
@@ -108,11 +115,18 @@ class DenseExecutable:
                 known.update(zip(step.outputs, found, strict=True))
             else:
                 node = step.node
-                known[node] = call_library(node, [known[c] for c in node.inputs], room)
+                given = [known[child] for child in node.inputs]
+                known[node] = _called(node, given, room, calls)
             for node in self._released[number]:
                 del known[node]
         found = [known[node] for node in self.outputs]
         return found if self._is_fresh else _own(found, arrays, room)
+
+
+def _called(node: Node, given: list[DeviceArray], room: Room, calls: Sequence[Body]) -> DeviceArray:
+    if isinstance(node.op, Deferred):
+        return calls[node.op.number]([contiguous(array) for array in given], room)
+    return call_library(node, given, room)
 
 
 def _reads(step: TensorStep) -> tuple[Node, ...]:

@@ -6,9 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tiga.frontends.tensor.planned import Entry, Run, keep, places_of
-from tiga.frontends.tensor.program import program_of
-from tiga.frontends.tensor.recipe import Recipe, Structure, structure
+from tiga.frontends.tensor.planned import (
+    Entry,
+    Run,
+    anywhere,
+    bundle_of,
+    graph_calls,
+    keep,
+    places_of,
+)
+from tiga.frontends.tensor.recipe import Recipe, structure
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
 
@@ -20,28 +27,11 @@ def _entry(
     roots: Sequence[Node], key: Any, order: list[Node], calls: Sequence[int], native: bool,
     relaxed: bool,
 ) -> Entry[TensorExecutable]:  # fmt: skip
-    # A call belongs to its graph, which no cache may keep alive: the program defers it.
-    deferred = {id(order[place]): order[place].op.deferred(n) for n, place in enumerate(calls)}
-    bundle = program_of(roots, instead=deferred)
+    bundle = bundle_of(roots, order, calls)
     executable = compile_tensors(bundle.program, native, relaxed)
     entry = Entry(executable, places_of(bundle, order))
     keep(CACHE, key, entry)
     return entry
-
-
-def _calls(roots: Sequence[Node], order: Sequence[Node]) -> list[int]:
-    """The places of calls on graphs that have no value yet; those of roots are made in any case."""
-    found = [place for place, node in enumerate(order) if node.op.name == "graph_call"]
-    if not found:
-        return found
-    tops = {id(root) for root in roots}
-    return [i for i in found if id(order[i]) in tops or getattr(order[i], "cell", None) is None]
-
-
-def _anywhere(parts: Structure) -> Structure:
-    """A structure that does not tell which graphs are called on."""
-    called = [getattr(part, "name", None) == "graph_call" for part in parts]
-    return tuple([p.form if c else p for p, c in zip(parts, called, strict=True)])
 
 
 def run_compiled(
@@ -50,8 +40,8 @@ def run_compiled(
     """Values of `roots`, and how they were computed."""
     start = perf_counter()
     shape, order = structure(roots)
-    calls = _calls(roots, order)
-    key = (_anywhere(shape) if calls else shape, native, relaxed)
+    calls = graph_calls(roots, order)
+    key = (anywhere(shape) if calls else shape, native, relaxed)
     entry = CACHE.get(key)
     hit = entry is not None
     if entry is None:

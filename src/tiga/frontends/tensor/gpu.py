@@ -10,9 +10,16 @@ from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
-from tiga.frontends.tensor.planned import Entry, Run, keep, places_of
-from tiga.frontends.tensor.program import program_of
-from tiga.frontends.tensor.recipe import Recipe, structure
+from tiga.frontends.tensor.planned import (
+    Entry,
+    Run,
+    anywhere,
+    bundle_of,
+    graph_calls,
+    keep,
+    places_of,
+)
+from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 
@@ -32,14 +39,34 @@ class Copy(NamedTuple):
         return {"backend": "copy", "materialize_ms": self.seconds * 1e3, "saved_bytes": 0}
 
 
-def _entry(roots: Sequence[Node], key: Any, order: list[Node]) -> Entry[DenseExecutable]:
-    bundle = program_of(roots)
-    lasting = all(node.op.name != "graph_call" for node in order)
-    compile_ = compile_dense if lasting else compile_dense.__wrapped__
-    entry = Entry(compile_(bundle.program), places_of(bundle, order))
-    if lasting:
+class Expression(NamedTuple):
+    """Expressions by their structure, the nodes in order, and the places of calls on graphs."""
+
+    shape: Structure
+    order: list[Node]
+    calls: list[int]
+
+    @staticmethod
+    def of(roots: Sequence[Node]) -> "Expression":
+        """What is computed for roots."""
+        shape, order = structure(roots)
+        return Expression(shape, order, graph_calls(roots, order))
+
+    @property
+    def key(self) -> Structure:
+        """What tells it from others, whatever the graphs."""
+        return anywhere(self.shape) if self.calls else self.shape
+
+    def entry(self, roots: Sequence[Node], key: Structure) -> Entry[DenseExecutable]:
+        """The expression planned anew."""
+        bundle = bundle_of(roots, self.order, self.calls)
+        entry = Entry(compile_dense(bundle.program), places_of(bundle, self.order))
         keep(CACHE, key, entry)
-    return entry
+        return entry
+
+    def operands(self, entry: Entry[DenseExecutable]) -> list[Any]:
+        """The values in memory that it reads."""
+        return [self.order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
 
 
 def run_on_gpu(roots: Sequence[Node], index: int, mode: str) -> tuple[list[DeviceArray], Run]:
@@ -54,42 +81,45 @@ def run_on_gpu(roots: Sequence[Node], index: int, mode: str) -> tuple[list[Devic
             f"cuda:{index}; use auto or native, or copy them: x.cpu()."
         )
     start = perf_counter()
-    shape, order = structure(roots)
-    entry = CACHE.get(shape)
+    expression = Expression.of(roots)
+    key = expression.key
+    entry = CACHE.get(key)
     hit = entry is not None
     if entry is None:
-        entry = _entry(roots, shape, order)
-    given = [on_gpu(order[i].cell.array, index) for i in entry.inputs]  # type: ignore[attr-defined]
-    return _launched(entry.executable, given, index, Recipe(len(roots), shape, order), hit, start)
+        entry = expression.entry(roots, key)
+    given = [on_gpu(array, index) for array in expression.operands(entry)]
+    return _launched(entry.executable, given, index, expression, len(roots), hit, start)
 
 
 def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
     """Values of `roots` whose expression was planned before, if their operands are all on one GPU:
     the short way, which looks at nothing but their structure."""
     start = perf_counter()
-    shape, order = structure(roots)
-    entry = CACHE.get(shape)
+    expression = Expression.of(roots)
+    entry = CACHE.get(expression.key)
     if entry is None:
         return None
-    given = [order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
+    given = expression.operands(entry)
     if not given or any(array.__class__ is not DeviceArray for array in given):
         return None
     index = given[0].machine.index
     if any(array.machine.index != index for array in given) or knobs.read(MODE) == "python":
         return None
-    return _launched(entry.executable, given, index, Recipe(len(roots), shape, order), True, start)
+    return _launched(entry.executable, given, index, expression, len(roots), True, start)
 
 
 def _launched(
-    executable: DenseExecutable, given: list[DeviceArray], index: int, recipe: Recipe, hit: bool,
-    start: float,
+    executable: DenseExecutable, given: list[DeviceArray], index: int, expression: Expression,
+    count: int, hit: bool, start: float,
 ) -> tuple[list[DeviceArray], Run]:  # fmt: skip
     where = room(index)
     compiled = executable.is_compiled(where.machine)
     compile_ms = 0.0 if compiled else executable.compile(where.machine)
     launched = perf_counter()
-    arrays = executable.run(given, where)
+    bodies = [expression.order[i].op.compute_on_gpu for i in expression.calls]
+    arrays = executable.run(given, where, bodies)
     done = perf_counter()
+    recipe = Recipe(count, expression.shape, expression.order)
     return arrays, Run(recipe, executable, hit, True, compile_ms, done - launched, done - start)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tiga.frontends.tensor.program import Bundle
-from tiga.frontends.tensor.recipe import Recipe
+from tiga.frontends.tensor.program import Bundle, program_of
+from tiga.frontends.tensor.recipe import Recipe, Structure
 from tiga.trace.node import Node
 
 MOST_KEPT = 1024
@@ -34,6 +34,28 @@ def places_of(bundle: Bundle, order: Sequence[Node]) -> tuple[int, ...]:
     """The places in a walk of the values that a program reads."""
     place = {id(node): i for i, node in enumerate(order)}
     return tuple(place[id(leaf)] for leaf in bundle.leaves)
+
+
+def graph_calls(roots: Sequence[Node], order: Sequence[Node]) -> list[int]:
+    """The places of calls on graphs that have no value yet; those of roots are made in any case."""
+    found = [place for place, node in enumerate(order) if node.op.name == "graph_call"]
+    if not found:
+        return found
+    tops = {id(root) for root in roots}
+    return [i for i in found if id(order[i]) in tops or getattr(order[i], "cell", None) is None]
+
+
+def anywhere(parts: Structure) -> Structure:
+    """A structure that does not tell which graphs are called on."""
+    called = [getattr(part, "name", None) == "graph_call" for part in parts]
+    return tuple([p.form if c else p for p, c in zip(parts, called, strict=True)])
+
+
+def bundle_of(roots: Sequence[Node], order: Sequence[Node], calls: Sequence[int]) -> Bundle:
+    """The program of expressions. A call belongs to its graph, which no cache may keep alive: the
+    program defers it."""
+    deferred = {id(order[place]): order[place].op.deferred(n) for n, place in enumerate(calls)}
+    return program_of(roots, instead=deferred)
 
 
 class Run(NamedTuple):
