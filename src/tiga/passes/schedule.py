@@ -1,7 +1,8 @@
 """Schedule a row program: what lies across vector lanes, and how wide a window of features is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from tiga.errors import InvalidValue, Unfusable
 from tiga.ops.base import Pointwise
@@ -55,8 +56,11 @@ class Schedule:
         return "features across lanes"
 
 
-def cone(program: RowProgram) -> list[Node]:
-    """Every node that the program evaluates or reads, each once."""
+def cone(
+    program: RowProgram, below: Callable[[Node], Sequence[Node]] = attrgetter("inputs")
+) -> list[Node]:
+    """Every node that the program evaluates or reads, each once; `below` gives the inputs of one
+    that are looked at."""
     reads = set(program.reads)
     seen: dict[Node, None] = {}
     stack = [n for phase in program.phases for n in (*phase.reductions, *phase.edge_values)]
@@ -69,7 +73,7 @@ def cone(program: RowProgram) -> list[Node]:
         seen[node] = None
         own_total = node.op.name == "reduce_all" and node in program.totals
         if node not in reads and (node.op.name != "reduce_all" or own_total):
-            stack.extend(node.inputs)
+            stack.extend(below(node))
     return list(seen)
 
 

@@ -66,13 +66,13 @@ def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
 def _saved_for(node: Node, roots: dict[Node, frozenset[Node]], outputs: set[Node]) -> list[Node]:
     """What to keep so that `node` need not be walked for again.
 
-    A value made from one collected value is cheap to make again from it; one that combines
-    several is kept itself, beneath mere casts and rearrangements.
+    A value made from one collected value is cheap to make again from it, a joined one from its
+    parts; one that combines several is kept itself, beneath mere casts and rearrangements.
     """
     if node in outputs or node.op.name in COLLECTING:
         return [node]
     below = [child for child in node.inputs if child in roots]
-    if len(roots[node]) == 1 or len(below) == 1:
+    if len(roots[node]) == 1 or len(below) == 1 or node.op.name == "concat":
         return [kept for child in below for kept in _saved_for(child, roots, outputs)]
     return [node]
 

@@ -85,8 +85,12 @@ class Kernel:
 
     def rows(self, mixed: bool) -> KernelSource:
         self._begin(self.program.totals, self.program.outer_sums)
-        row = self._walked_row() if self.program.relation else self._plain_row()
-        self._phases(row, merge=not mixed)
+        if self.program.relation is None:
+            row = self._plain_row()
+            self._add_outer_sums(row)
+        else:
+            row = self._walked_row()
+            self._phases(row, merge=not mixed)
         valid = "valid"
         if mixed:
             chunks = self.writer.frame_parameter("num_chunks")
@@ -96,6 +100,12 @@ class Kernel:
             self.body.add(f"{valid} = valid & (item >= {chunks})[:, None]")
         self._finish(row, valid)
         return self._end()
+
+    def _add_outer_sums(self, row: RowScope) -> None:
+        """Add the outer products of values of rows to their sums."""
+        for node in self.program.outer_sums:
+            x, y = (row.value(n) for n in node.inputs)
+            products.outer_sum(self.writer, self.body, node, x, y, "valid", self.totals[node])
 
     def _phases(self, row: RowScope, merge: bool) -> None:
         """Every phase of whole rows, two in one pass where that is possible."""

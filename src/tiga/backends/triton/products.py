@@ -7,10 +7,12 @@ bfloat16, as a product in float32 itself takes its operands from registers and s
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tiga.backends.triton.arithmetic import Term, dtype_text, literal, number_text, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, round_to, stored
-from tiga.backends.triton.layout import padded
+from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.writer import Value, Writer
 from tiga.trace.node import Node
 from tiga.types import DType, Shape, float32, float64
@@ -20,6 +22,38 @@ LEAST = 16
 
 LARGEST_WHOLE = 8192
 """Elements of a matrix that is kept for a whole kernel: its thirds take 48 KiB of shared memory."""
+
+
+MOST_KEPT = 3
+"""Matrices that a kernel keeps in shared memory from its start; of more, each is read when it is
+needed."""
+
+MOVES = ("take", "permute", "reshape")
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a matrix lies in an array: element [i, j] at `base + i * strides[0] + j * strides[1]`.
+    `pointer` is what a kernel calls the array."""
+
+    array: Node
+    base: int
+    strides: tuple[int, ...]
+    pointer: str = ""
+
+    @property
+    def start(self) -> str:
+        return f"{self.pointer} + {self.base}" if self.base else self.pointer
+
+
+def view_of(matrix: Node, arrays: Collection[Node]) -> View | None:
+    """A matrix as a part of one of the arrays, if it is one, with its axes in either order."""
+    lanes, source = np.arange(matrix.type.size).reshape(matrix.type.shape), matrix
+    while source not in arrays and source.op.name in MOVES:
+        (child,) = source.inputs
+        lanes, source = source.op.lanes(child.type.shape).ravel()[lanes], child
+    box = box_map(lanes) if source in arrays else None
+    return None if box is None else View(source, box.base, box.strides)
 
 
 def _masked(writer: Writer, value: Value, shape: Shape) -> Value:
@@ -47,13 +81,13 @@ def _as_matrix(writer: Writer, block: Block, value: Value, shape: Shape, hint: s
     return writer.named(block, hint, Value(Term(text, value.dtype), (count, last)))
 
 
-def _matrix(writer: Writer, pointer: str, node: Node, dims: tuple[int, int]) -> Value:
+def _matrix(writer: Writer, view: View, node: Node, dims: tuple[int, int]) -> Value:
     """A whole matrix [K, M], loaded once per kernel, padded with zeros to these extents: its rows
     as the elements of `_spread` values, its columns at the end."""
     if ("matrix", node) not in writer.shared:
         apart = dims[0] // padded(node.type.shape[0])
         rows = f"tl.arange(0, {dims[0]})[:, None]"
-        loaded = _rows_of(writer, writer.prologue, pointer, node, rows, dims, apart)
+        loaded = _rows_of(writer, writer.prologue, view, node, rows, dims, apart)
         writer.shared["matrix", node] = loaded.text
     return Value(Term(writer.shared["matrix", node], node.type.dtype.compute), dims)
 
@@ -111,21 +145,21 @@ def _has_units(dtype: DType, count: int) -> bool:
 
 
 def multiply(
-    evaluator: Evaluator, block: Block, node: Node, x: Value, array: Callable[[Node], str],
+    evaluator: Evaluator, block: Block, node: Node, x: Value, view: Callable[[Node], View],
     matrices: Collection[Node],
 ) -> Value:  # fmt: skip
-    """x [..., K] times a matrix [K, M]. `array` gives the pointer to a matrix, `matrices` are all
-    that the kernel multiplies with: one that is the transpose of another is no second one."""
+    """x [..., K] times a matrix [K, M]. `view` says where a matrix lies, `matrices` are all that
+    the kernel multiplies with: one that is the transpose of another is no second one."""
     writer, matrix = evaluator.writer, node.inputs[1]
     source, dtype = node.inputs[0].type.shape, node.type.dtype
     left = _as_matrix(writer, block, x, source, "factor")
     count, m = left.dims[0], padded(matrix.type.shape[1])
     if _has_units(dtype, count):
         left = _spread(writer, block, left)
-        text = _on_units(writer, block, left, matrix, array, matrices, dtype)
+        text = _on_units(writer, block, left, matrix, view, matrices, dtype)
         text = text if m >= LEAST else _first_columns(text, count, m)
     else:
-        right = _matrix(writer, array(matrix), matrix, (left.dims[1], m))
+        right = _matrix(writer, view(matrix), matrix, (left.dims[1], m))
         text = _sum_of_products(writer, block, left, right)
     dims = (*x.dims[:2], *map(padded, node.type.shape))
     value = Value(Term(f"tl.reshape({text}, {list(dims)})", dtype.compute), dims)
@@ -133,22 +167,27 @@ def multiply(
 
 
 def _on_units(
-    writer: Writer, block: Block, left: Value, matrix: Node, array: Callable[[Node], str],
+    writer: Writer, block: Block, left: Value, matrix: Node, view: Callable[[Node], View],
     matrices: Collection[Node], dtype: DType,
 ) -> str:  # fmt: skip
     k, m = left.dims[1], max(padded(matrix.type.shape[1]), LEAST)
     if k * m > LARGEST_WHOLE:
-        return _sliced(writer, block, left, array(matrix), matrix, dtype)
+        return _sliced(writer, block, left, view(matrix), matrix, dtype)
+    if len(matrices) > MOST_KEPT:
+        rows = f"tl.arange(0, {k})[:, None]"
+        apart = k // padded(matrix.type.shape[0])
+        value = _rows_of(writer, block, view(matrix), matrix, rows, (k, m), apart)
+        return _factor(writer, block, value, dtype, None).times(stored(left.term, dtype).text)
     turned = is_transpose(matrix) and matrix.inputs[0] in matrices
     turned = turned and min(matrix.type.shape) >= LEAST
     base, dims = (matrix.inputs[0], (m, k)) if turned else (matrix, (k, m))
-    value = _matrix(writer, array(base), base, dims)
+    value = _matrix(writer, view(base), base, dims)
     factor = _factor(writer, writer.prologue, value, dtype, base)
     return (factor.transposed if turned else factor).times(stored(left.term, dtype).text)
 
 
 def _sliced(
-    writer: Writer, block: Block, left: Value, pointer: str, matrix: Node, dtype: DType
+    writer: Writer, block: Block, left: Value, view: View, matrix: Node, dtype: DType
 ) -> str:
     """A product with a large matrix, a slice of its rows at a time."""
     count, k = left.dims
@@ -162,7 +201,7 @@ def _sliced(
     here = f"tl.arange(0, {k // depth})[None, :, None] == {step}"
     part = Term(f"tl.sum(tl.where({here}, {parts}, 0.0), 1)", left.dtype)
     rows = f"({step} * {depth} + tl.arange(0, {depth}))[:, None]"
-    value = _rows_of(writer, loop, pointer, matrix, rows, (depth, m))
+    value = _rows_of(writer, loop, view, matrix, rows, (depth, m))
     factor = _factor(writer, loop, value, dtype, None)
     loop.add(f"{total} += {factor.times(stored(part, dtype).text)}")
     block.nest(f"for {step} in range({k // depth}):", loop)
@@ -170,7 +209,7 @@ def _sliced(
 
 
 def _rows_of(
-    writer: Writer, block: Block, pointer: str, matrix: Node, rows: str, dims: tuple[int, int],
+    writer: Writer, block: Block, view: View, matrix: Node, rows: str, dims: tuple[int, int],
     apart: int = 1,
 ) -> Value:  # fmt: skip
     """Some rows of a matrix, padding zero; with zeros between them if they are `apart`."""
@@ -182,8 +221,13 @@ def _rows_of(
     conditions += [f"({columns} < {outer})"] * (dims[1] != outer)
     mask = f", mask={' & '.join(conditions)}, other=0" if conditions else ""
     wide = f".to({dtype_text(dtype.compute)})" if dtype != dtype.compute else ""
-    text = f"tl.load({pointer} + {places} * {outer} + {columns}{mask}){wide}"
+    offsets = [_times(p, stride) for p, stride in zip((places, columns), view.strides, strict=True)]
+    text = f"tl.load({view.start} + {' + '.join(offsets)}{mask}){wide}"
     return writer.named(block, "matrix", Value(Term(text, dtype.compute), dims))
+
+
+def _times(place: str, stride: int) -> str:
+    return place if stride == 1 else f"{place} * {stride}"
 
 
 def is_transpose(matrix: Node) -> bool:

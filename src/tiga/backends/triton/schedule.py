@@ -58,9 +58,11 @@ class Facts:
 
 
 def in_registers(program: RowProgram) -> list[Node]:
-    """The nodes that kernels hold in registers: all but the matrices of products."""
-    matrices = {n.inputs[1] for n in products(program)}
-    return [n for n in cone(program) if n not in matrices and n.op.name != "outer_sum"]
+    """The nodes that kernels hold in registers: all but the matrices of products, and of what
+    these are made."""
+    made = set(products(program))
+    nodes = cone(program, lambda node: node.inputs[:1] if node in made else node.inputs)
+    return [n for n in nodes if n.op.name != "outer_sum"]
 
 
 def products(program: RowProgram) -> list[Node]:
@@ -140,6 +142,8 @@ def _product_tile(known: Facts) -> Tile:
     places = PRODUCT_ENTITIES * 4 // max(known.itemsize, 4)
     entities = max(16, places * PRODUCT_WIDTH // max(known.elements, PRODUCT_WIDTH))
     groups = OUTER_GROUPS if known.has_totals else 0
+    if not known.has_edges:
+        return Tile(entities, 1, 4 if known.elements <= 64 else 8, groups=groups)
     lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
     warps = 4 if known.elements <= 64 else 8
     return Tile(entities // 2, 2, warps, groups=groups, registers=LONE_REGISTERS if lone else 0)

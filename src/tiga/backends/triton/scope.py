@@ -98,6 +98,12 @@ class KernelScope:
         hint = getattr(node.op, "label", None) or node.op.name
         return self.writer.parameter(("array", node), str(hint), pointer_type(node.type.dtype))
 
+    def view(self, matrix: Node) -> products.View:
+        """Where a matrix lies that products read."""
+        found = products.view_of(matrix, self.reads)
+        assert found is not None, f"{matrix!r} lies in no array"
+        return replace(found, pointer=self.array(found.array))
+
     def state(self, kind: str, node: Node) -> str:
         """The pointer to states of a reduction or pieces of a total, in compute dtype."""
         dtype = node.type.dtype.compute
@@ -322,7 +328,7 @@ def within_entity(scope: Scope, node: Node) -> Value:
     if node.op.name == "contract":
         x = scope.value(node.inputs[0])
         return products.multiply(
-            kernel.evaluator, scope.block, node, x, kernel.array, kernel.matrices
+            kernel.evaluator, scope.block, node, x, kernel.view, kernel.matrices
         )
     if is_movement(node) and not kernel.writer.tile.is_flat:
         return _moved(scope, node)

@@ -1,9 +1,10 @@
 """Split row programs of which kernels compute the parts better than the whole.
 
 Sums of outer products get a walk of their own: a matrix of sums beside the products and sums of
-rows takes more registers than there are. Totals of walks with products get a step of their own: a
-program with few tiles in turn hides less of what it waits for. Values of rows that mix features,
-before or after a walk whose edge values do not, get steps too: then the walk may take windows.
+rows takes more registers than there are. Totals of walks with products or many sums get a step of
+their own: a program with few tiles in turn hides less of what it waits for. Values of rows that mix
+features, before or after a walk whose edge values do not, get steps too: then the walk may take
+windows.
 """
 
 from collections.abc import Iterable
@@ -19,6 +20,10 @@ from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
+
+MANY = 4
+"""Reductions that fill the registers of a walk: totals beside them, which take more warps to a
+program, would leave room for few programs."""
 
 FREE = ("input", "constant", "degree", "spread")
 """Ops whose values every kernel has without an array that a step must store for it."""
@@ -96,8 +101,9 @@ def _needs_walk(node: Node, reads: set[Node]) -> bool:
 
 
 def _totals_apart(program: RowProgram) -> list[RowProgram]:
-    """A walk with products that stores what its totals add up, and rows that do."""
-    if program.relation is None or not program.totals or not products(program):
+    """A walk with products, or many sums, that stores what its totals add up, and rows that do."""
+    carried = max((len(phase.reductions) for phase in program.phases), default=0)
+    if not program.totals or not (products(program) or carried >= MANY):
         return [program]
     values = tuple(n.inputs[0] for n in program.totals)
     stores = tuple(dict.fromkeys((*program.stores, *values)))

@@ -1,0 +1,256 @@
+"""Products of node values in the steps that make what is multiplied and use what comes out.
+
+A plan sends each product of node values with a matrix to a library: its factor is written and read
+again, and so is its result. Here the steps over the rows of one space that no walk separates become
+few: one with all products, and all that is made element by element before, between and after them;
+and some that sum outer products, a few matrices at a time, as these take registers for the whole
+step. Parts of a matrix are read where they lie, and walks leave only what no step makes again.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tiga.backends.triton.layout import padded
+from tiga.backends.triton.products import LARGEST_WHOLE, LEAST, MOVES, view_of
+from tiga.ops.base import Pointwise
+from tiga.passes.rows import ROW_RESULTS, LibraryCall, Phase, Plan, RowProgram, Step
+from tiga.passes.schedule import cone
+from tiga.trace.derivatives import RECOMPUTE_COST
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Space
+
+WIDEST = 128
+"""Elements of a row's value of which 64 rows fit the registers beside the products."""
+
+SUMMED = 3 * 4096
+"""Elements of the matrices that one step sums outer products into: 96 registers of a thread."""
+
+Key = tuple[int, Space]
+"""A group of steps: its level, and the space of its rows."""
+
+
+def with_row_products(plan: Plan) -> Plan:
+    """An equal plan that multiplies node values where they are made."""
+    keys = _groups(plan)
+    if not any(isinstance(step, LibraryCall) for step in keys):
+        return plan
+    again = _made_again(plan, keys)
+    known, steps = set(plan.inputs), list[Step]()
+    for level, key in _in_order(plan, keys):
+        members = [s for s in plan.steps if keys.get(s) == key] if key else [level]
+        made = _merged(plan, members, known) if key else members
+        steps += made
+        known.update(n for step in made for n in step.writes if n not in again.union(_views(made)))
+    return _without_unread(replace(plan, steps=tuple(steps)))
+
+
+def _views(steps: Iterable[Step]) -> set[Node]:
+    """Matrices that steps make by rearrangement: kernels read them where they lie."""
+    calls = [step.node for step in steps if isinstance(step, LibraryCall)]
+    return {n for n in calls if n.op.name in MOVES and view_of(n, _source(n)) is not None}
+
+
+def _source(matrix: Node) -> tuple[Node, ...]:
+    while matrix.op.name in MOVES:
+        (matrix,) = matrix.inputs
+    return (matrix,)
+
+
+# which steps come together
+
+
+def _groups(plan: Plan) -> dict[Step, Key]:
+    """The steps that may join others, by the space of their rows and their level: how many times
+    what they read has gone through walks and other steps."""
+    writer = _writers(plan)
+    level: dict[Step, int] = {}
+    keys: dict[Step, Key] = {}
+    for step in plan.steps:
+        space = _space_of(step)
+        before = [writer[n] for n in _reads(step) if n in writer]
+        # Even levels are those of rows, odd ones those of all else.
+        odd = int(space is None)
+        level[step] = max((level[s] + (level[s] % 2 != odd) for s in before), default=odd)
+        if space is not None:
+            keys[step] = (level[step], space)
+    return keys
+
+
+def _writers(plan: Plan) -> dict[Node, Step]:
+    """The first step that writes each value."""
+    found: dict[Node, Step] = {}
+    for step in plan.steps:
+        for node in step.writes:
+            found.setdefault(node, step)
+    return found
+
+
+def _reads(step: Step) -> Iterable[Node]:
+    """What a step reads; of a part of a matrix, the whole."""
+    for node in step.reads:
+        yield from _source(node) if node.type.space == GLOBAL else (node,)
+
+
+def _space_of(step: Step) -> Space | None:
+    """The space over whose rows a step goes, if it may join others; None if it may not."""
+    if isinstance(step, RowProgram):
+        plain = step.relation is None and step.space != GLOBAL
+        return step.space if plain and step.space.kind != "edge" else None
+    node = step.node
+    if node.op.name not in ("contract", "outer_sum") or not _fits(node):
+        return None
+    space = node.inputs[0].type.space
+    return space if space != GLOBAL and space.kind != "edge" else None
+
+
+def _fits(node: Node) -> bool:
+    """Whether a kernel multiplies such values on matrix units."""
+    matrix = node.type if node.op.name == "outer_sum" else node.inputs[1].type
+    rows = [n for n in (*node.inputs, node) if n.type.space != GLOBAL]
+    narrow = all(LEAST <= extent <= WIDEST for extent in matrix.shape)
+    small = padded(matrix.shape[0]) * padded(matrix.shape[1]) <= LARGEST_WHOLE
+    single = all(n.type.size == n.type.shape[-1] for n in rows)
+    return narrow and small and single and node.type.dtype.itemsize <= 4
+
+
+def _made_again(plan: Plan, keys: dict[Step, Key]) -> set[Node]:
+    """What walks leave for groups alone that is cheap to make of other things that they leave."""
+    apart = [step for step in plan.steps if step not in keys]
+    asked = {n for step in apart for n in step.reads}.union(plan.outputs)
+    left = {n for step in apart if isinstance(step, RowProgram) for n in step.stores}
+    return {n for n in left - asked if _is_cheap(n, left.union(plan.inputs))}
+
+
+def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
+    """Whether a value is made of arrays, and of single numbers, without work to speak of."""
+    stack = list(node.inputs)
+    if not _moves(node):
+        return False
+    while stack:
+        one = stack.pop()
+        if one in arrays or one.op.name == "constant":
+            continue
+        if (one.type.size > 1 and not _moves(one)) or one.op.name in ROW_RESULTS:
+            return False
+        stack.extend(one.inputs)
+    return True
+
+
+def _moves(node: Node) -> bool:
+    cheap = isinstance(node.op, Pointwise) and node.op.cost < RECOMPUTE_COST
+    return cheap or hasattr(node.op, "lanes") or node.op.name in ("spread", "degree")
+
+
+def _in_order(plan: Plan, keys: dict[Step, Key]) -> list[tuple[Step, Key | None]]:
+    """The steps that join none, and one of each group, after all that they read."""
+    found: list[tuple[Step, Key | None]] = []
+    waiting, done = list(plan.steps), set[Step]()
+    writer = _writers(plan)
+    while waiting:
+        step = next(s for s in waiting if _is_ready(plan, keys, writer, done, s))
+        key = keys.get(step)
+        together = [s for s in waiting if s is step or (key and keys.get(s) == key)]
+        found.append((step, key))
+        done.update(together)
+        waiting = [s for s in waiting if s not in together]
+    return found
+
+
+def _is_ready(
+    plan: Plan, keys: dict[Step, Key], writer: dict[Node, Step], done: set[Step], step: Step
+) -> bool:
+    key = keys.get(step)
+    members = [s for s in plan.steps if keys.get(s) == key] if key else [step]
+    needed = {writer[n] for s in members for n in _reads(s) if n in writer}
+    return needed <= done.union(members)
+
+
+def _without_unread(plan: Plan) -> Plan:
+    """The plan without what nobody reads."""
+    needed, kept = set(plan.outputs), list[Step]()
+    for step in reversed(plan.steps):
+        used = _used(step, needed)
+        if used is not None:
+            needed.update(used.reads)
+            kept.append(used)
+    return replace(plan, steps=tuple(reversed(kept)))
+
+
+def _used(step: Step, needed: set[Node]) -> Step | None:
+    """What of a step is needed."""
+    if not needed.intersection(step.writes):
+        return None
+    if isinstance(step, LibraryCall) or needed.issuperset(step.stores):
+        return step
+    left = replace(step, stores=tuple(n for n in step.stores if n in needed))
+    known = set(cone(left))
+    return replace(left, reads=tuple(n for n in step.reads if n in known))
+
+
+# one group
+
+
+def _merged(plan: Plan, members: list[Step], known: set[Node]) -> Sequence[Step]:
+    """The steps that a group becomes."""
+    if not any(isinstance(step, LibraryCall) for step in members):
+        return members
+    space = _space_of(members[0])
+    assert space is not None
+    others = [step for step in plan.steps if step not in members]
+    elsewhere = {n for step in others for n in step.reads}.union(plan.outputs)
+    written = [n for step in members for n in step.writes]
+    sums = [n for n in written if n.op.name == "outer_sum"]
+    totals = [n for n in written if n.op.name == "reduce_all"]
+    before = _Rows(space, frozenset(known))
+    stores = [n for n in written if n in elsewhere and n.type.space != GLOBAL]
+    factors = [n for node in (*sums, *totals) for n in node.inputs]
+    stores = list(dict.fromkeys([*stores, *filter(before.has_products, factors)]))
+    steps = [before.step(tuple(stores))] if stores else []
+    if any(before.widest(step) > WIDEST for step in steps):
+        return members
+    after = _Rows(space, frozenset(known.union(stores)))
+    steps += [after.summed(part) for part in _in_parts(sums)]
+    return [*steps, after.step((), tuple(totals))] if totals else steps
+
+
+def _in_parts(sums: Sequence[Node]) -> list[list[Node]]:
+    """Sums of outer products in parts that one step has registers for."""
+    parts: list[list[Node]] = []
+    for node in sums:
+        size = sum(n.type.size for n in parts[-1]) if parts else SUMMED
+        if size + node.type.size > SUMMED:
+            parts.append([])
+        parts[-1].append(node)
+    return parts
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Steps over the rows of a space that read some arrays."""
+
+    space: Space
+    arrays: frozenset[Node]
+
+    def step(self, stores: tuple[Node, ...], totals: tuple[Node, ...] = ()) -> RowProgram:
+        return self._reading(RowProgram(self.space, None, "dst", (), stores, totals, ()))
+
+    def summed(self, sums: Sequence[Node]) -> RowProgram:
+        phase = Phase((), outer_sums=tuple(sums))
+        return self._reading(RowProgram(self.space, None, "dst", (phase,), (), (), ()))
+
+    def _reading(self, program: RowProgram) -> RowProgram:
+        needed = cone(replace(program, reads=tuple(self.arrays)), self._below)
+        return replace(program, reads=tuple(n for n in needed if n in self.arrays))
+
+    def _below(self, node: Node) -> Sequence[Node]:
+        return () if node in self.arrays else node.inputs
+
+    def has_products(self, node: Node) -> bool:
+        """Whether a value is made of products rather than of arrays alone."""
+        if node in self.arrays:
+            return False
+        return node.op.name == "contract" or any(map(self.has_products, node.inputs))
+
+    def widest(self, program: RowProgram) -> int:
+        values = [n for n in cone(program) if n.type.space == self.space]
+        return max((n.type.size for n in values), default=1)

@@ -1,0 +1,182 @@
+"""Products of joined values, part by part, so that nobody need join them.
+
+`cat([x, y]) @ w` is `x @ w[:k] + y @ w[k:]`: the joined array, often the widest of a layer, is
+neither written nor read. What is made element by element of joined values is joined of what is made
+of their parts. Gradients follow: of a matrix, the sums of outer products of each part, one below
+the other; of the parts, products with a part of the matrix instead of parts of a product.
+
+Values of nodes only: those of edges are taken apart by `hoist`, where ends are told apart.
+"""
+
+from functools import reduce as fold
+from itertools import pairwise
+
+from tiga.ops.base import Pointwise
+from tiga.ops.contract import contract, outer_sum
+from tiga.ops.feature import Concat, broadcast, reshape, take
+from tiga.ops.leaf import constant
+from tiga.ops.message import spread
+from tiga.ops.pointwise import add
+from tiga.trace.node import Node, rewrite
+from tiga.trace.program import Program
+from tiga.types import GLOBAL
+
+LEAST_PART = 16
+"""The narrowest part that gets a product of its own: matrix units take no less."""
+
+
+def part_products(program: Program) -> Program:
+    """An equal program whose products of node values take joined ones part by part."""
+    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+
+
+def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    if node.op.name == "contract" and _is_of_nodes(inputs[0]):
+        return _product(*inputs)
+    if node.op.name == "outer_sum" and _is_of_nodes(inputs[0]):
+        return _outer_products(*inputs)
+    if node.op.name == "take" and _is_of_nodes(inputs[0]) and _is_slice(node):
+        (x,) = inputs
+        first = node.op.positions[0]
+        return sliced(x, first, first + len(node.op.positions)) if _has_products(x) else None
+    return None
+
+
+def _is_of_nodes(x: Node) -> bool:
+    return x.type.space != GLOBAL and x.type.space.kind != "edge"
+
+
+def _is_slice(node: Node) -> bool:
+    """Whether a `take` takes consecutive positions of the last axis."""
+    first, count = node.op.positions[0], len(node.op.positions)
+    last = node.op.axis == len(node.type.shape) - 1
+    return last and node.op.positions == tuple(range(first, first + count))
+
+
+def _product(x: Node, matrix: Node) -> Node | None:
+    ranges = _ranges(x)
+    if not _worth(ranges):
+        return None
+    parts = [(sliced(x, a, b), take(matrix, 0, tuple(range(a, b)))) for a, b in ranges]
+    return fold(add, [contract(*part) for part in _grouped(parts)])
+
+
+def _worth(*ranges: list[tuple[int, int]]) -> bool:
+    """Whether there are parts, and none so narrow that its product does little with what it
+    reads."""
+    widths = [b - a for found in ranges if len(found) > 1 for a, b in found]
+    return bool(widths) and min(widths) >= LEAST_PART
+
+
+def _grouped(parts: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
+    """Factors made of the same values one after another: these are read once, and soon done."""
+    groups: dict[frozenset[Node], list[tuple[Node, Node]]] = {}
+    for part in parts:
+        groups.setdefault(frozenset(_wide_values(part[0])), []).append(part)
+    return [part for group in groups.values() for part in group]
+
+
+def _wide_values(x: Node) -> list[Node]:
+    """The values of several elements that a value is made of element by element."""
+    if not isinstance(x.op, Pointwise) and x.op.name != "reshape":
+        return [x] if x.op.name != "broadcast" and x.type.size > 1 else []
+    return [wide for child in x.inputs for wide in _wide_values(child)]
+
+
+def _outer_products(x: Node, y: Node) -> Node | None:
+    rows, columns = _ranges(x), _ranges(y)
+    if not _worth(rows, columns):
+        return None
+    return _joined(
+        0,
+        [
+            _joined(1, [outer_sum(sliced(x, a, b), sliced(y, c, d)) for c, d in columns])
+            for a, b in rows
+        ],
+    )
+
+
+def _joined(axis: int, parts: list[Node]) -> Node:
+    return Concat(axis)(*parts)
+
+
+# joined values
+
+
+def _ranges(x: Node) -> list[tuple[int, int]]:
+    """The ranges of the last axis that a value is joined from."""
+    return list(pairwise(sorted({0, x.type.shape[-1], *_cuts(x)})))
+
+
+def _cuts(x: Node) -> set[int]:
+    """Where along its last axis a value is joined."""
+    if _joins(x):
+        found, start = set[int](), 0
+        for part in x.inputs:
+            found |= {start, *(start + cut for cut in _cuts(part))}
+            start += part.type.shape[-1]
+        return found
+    if x.op.name == "reshape" and _keeps_last(x):
+        return _cuts(x.inputs[0])
+    if isinstance(x.op, Pointwise):
+        return {cut for child in x.inputs for cut in _cuts(child)}
+    if x.op.name == "take" and _is_slice(x):
+        first, count = x.op.positions[0], len(x.op.positions)
+        return {cut - first for cut in _cuts(x.inputs[0]) if first < cut < first + count}
+    return set()
+
+
+def _joins(x: Node) -> bool:
+    return x.op.name == "concat" and x.op.axis == len(x.type.shape) - 1
+
+
+def _keeps_last(x: Node) -> bool:
+    source = x.inputs[0].type.shape
+    return bool(source) and bool(x.type.shape) and source[-1] == x.type.shape[-1]
+
+
+def _has_products(x: Node) -> bool:
+    """Whether a value is made element by element of products with matrices."""
+    if x.op.name == "contract":
+        return True
+    through = isinstance(x.op, Pointwise) or (x.op.name == "reshape" and _keeps_last(x))
+    through = through or (x.op.name == "take" and _is_slice(x))
+    return through and any(_has_products(child) for child in x.inputs)
+
+
+def sliced(x: Node, first: int, stop: int) -> Node:
+    """A range of the last axis of a value, made of as little as possible."""
+    shape = x.type.shape
+    if (first, stop) == (0, shape[-1]):
+        return x
+    lead, op = shape[:-1], x.op
+    if _joins(x):
+        return _of_joined(x, first, stop)
+    if isinstance(op, Pointwise):
+        return op(*(sliced(child, first, stop) for child in x.inputs), where=x.where)
+    if op.name == "constant":
+        return constant(op.value, x.type.with_shape((*lead, stop - first)))
+    if op.name == "contract":
+        y, matrix = x.inputs
+        return contract(y, take(matrix, 1, tuple(range(first, stop))))
+    if op.name == "spread":
+        return spread(sliced(x.inputs[0], first, stop), op.space)
+    if op.name == "reshape" and _keeps_last(x):
+        return reshape(sliced(x.inputs[0], first, stop), (*lead, stop - first))
+    if op.name == "take" and _is_slice(x):
+        start = op.positions[0]
+        return sliced(x.inputs[0], start + first, start + stop)
+    if op.name == "broadcast" and x.inputs[0].type.shape[-1:] in ((), (1,)):
+        return broadcast(x.inputs[0], (*lead, stop - first))
+    return take(x, len(lead), tuple(range(first, stop)))
+
+
+def _of_joined(x: Node, first: int, stop: int) -> Node:
+    parts, start = [], 0
+    for part in x.inputs:
+        end = start + part.type.shape[-1]
+        low, high = max(first, start), min(stop, end)
+        if low < high:
+            parts.append(sliced(part, low - start, high - start))
+        start = end
+    return _joined(x.op.axis, parts)
