@@ -171,7 +171,7 @@ def _product(a: Term, b: Term) -> Term:
     """A product of terms; what is the same at all edges goes to the other end, if there is one."""
     own, other = _times(a.own, b.own), _times(a.other, b.other)
     if own is not None and other is not None and _is_uniform(own):
-        own, other = None, _scaled(other, own)
+        return Term(None, _scaled(other, own), None, a.taken != b.taken)
     return Term(own, other, None, a.taken != b.taken)
 
 
