@@ -154,7 +154,7 @@ def pack() -> KernelSource:
         "word = tl.sum(whole.to(tl.int64) << bit[None, :].to(tl.int64), 1)",
         "tl.store(out + i, word.to(tl.int32), mask=inside)",
     ]
-    return kernel("pack_bits", {"x": "i8", "out": "i32"}, ("count",), body, warps=8)
+    return kernel("pack_bits", {"x": "i8", "out": "i32"}, ("count",), body, warps=16)
 
 
 RADIX_BITS = 4
@@ -195,4 +195,4 @@ def spread_digits(keys: str, wide: bool) -> KernelSource:
         "tl.store(items_out + place, item, mask=inside)",
     ]
     pointers = {"keys": keys, "items": "i64", "sums": "i64", "keys_out": keys, "items_out": "i64"}
-    return kernel("spread_digits", pointers, ("count", "shift", "programs"), body, warps=8)
+    return kernel("spread_digits", pointers, ("count", "shift", "programs"), body, warps=16)
