@@ -5,11 +5,19 @@ usage: python -m benchmarks.paged [--nodes 25e6] [--sources local] [--budget 2Gi
 Makes the file once (25e6 nodes: 6.3 GiB, some minutes) in --folder, where later runs find it;
 remove the folder afterwards. The program is run on a small graph first, so that everything is
 compiled; peak memory is what the process holds beyond that, without pages of files.
+
+The disk's rates are those of reading the file's beginning, and of writing a file anew and again, in
+order and past the page cache, with requests of 4 MiB from huge pages, 1 and 4 at a time: the better
+counts. `read_share` is the rate of reading over both passes against the disk's; `disk_share` counts
+the time that the disk takes for what is written too; `cpu_share` is the processor time against that
+of all cores.
 """
 
 import argparse
 import json
+import mmap
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +28,7 @@ import numpy as np
 import torch
 
 import tiga as tg
+from tiga.runtime.tiers import parse_size
 
 DEGREE, WIDTH, REACH = 8, 32, 200
 CHUNK = 2_000_000
@@ -73,19 +82,43 @@ def drop_cached(path: Path) -> None:
     os.close(fd)
 
 
-def disk_rate(path: Path, most: int = 2**31) -> float:
-    """Bytes per second of reading a file's beginning in order, past the page cache."""
-    block = np.empty(2**23 + 4096, np.uint8)
-    start = -block.ctypes.data % 4096
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    done, begin = 0, time.perf_counter()
-    while done < most:
-        count = os.preadv(fd, [block[start : start + 2**23].data], done)
-        if not count:
-            break
-        done += count
-    os.close(fd)
-    return done / (time.perf_counter() - begin)
+REQUEST = 2**22
+
+
+def disk_rate(path: Path, write: bool = False, most: int = 2**31) -> float:
+    """Bytes per second of reading, or writing, a file's beginning in order, past the page cache."""
+    flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+    fd = os.open(path, flags | os.O_DIRECT)
+    if write:
+        os.posix_fallocate(fd, 0, most)
+    try:
+        most = min(most, os.fstat(fd).st_size) // REQUEST * REQUEST
+        return max(_rate(fd, write, most, depth) for depth in (1, 4) for _ in range(2))
+    finally:
+        os.close(fd)
+
+
+def _rate(fd: int, write: bool, most: int, depth: int) -> float:
+    """The rate with so many requests under way."""
+    move = os.pwritev if write else os.preadv
+    memory = mmap.mmap(-1, (depth + 1) * REQUEST, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(memory, np.uint8)
+    whole[::4096] = 1
+    start = -whole.ctypes.data % 2**21
+
+    def stream(lane: int) -> None:
+        block = whole[start + lane * REQUEST : start + (lane + 1) * REQUEST]
+        for offset in range(lane * REQUEST, most, depth * REQUEST):
+            move(fd, [block.data], offset)
+
+    begin = time.perf_counter()
+    lanes = [threading.Thread(target=stream, args=(lane,)) for lane in range(depth)]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    return most / (time.perf_counter() - begin)
 
 
 class Watch:
@@ -140,25 +173,34 @@ def measured(path: Path, folder: str, budget: str, cold: bool) -> dict[str, Any]
     seed = torch.ones(1, 1).expand(graph.num_dst, WIDTH)
     traffic = [(0, 0)]
     with Watch() as watch, tg.execution(memory={"host": budget}, spill_dir=folder) as run:
-        start, cpu = time.perf_counter(), time.process_time()
+        start, before = time.perf_counter(), os.times()
         out = forward(layer, graph, x, w)
         middle = time.perf_counter()
         traffic.append((graph.traffic.read, graph.traffic.written))
         torch.autograd.grad(out, (x, w), seed)
-        end, cpu = time.perf_counter(), time.process_time() - cpu
+        end, after = time.perf_counter(), os.times()
         traffic.append((graph.traffic.read, graph.traffic.written))
     (read_forward, _), (read, written) = traffic[1:]
     plans = [line for line in layer.explain().splitlines() if "in a file" in line]
     return {
         "forward_seconds": middle - start,
         "backward_seconds": end - middle,
-        "cpu_seconds": cpu,
+        "user_seconds": after.user - before.user,
+        "system_seconds": after.system - before.system,
         "read": [read_forward, read - read_forward],
+        "planned": [_told(line, "reads") for line in plans],
         "written": written,
         "peak": watch.most,
+        "budget": parse_size(budget),
         "charged": run.memory_report()["peak_bytes"]["host"],
         "plans": plans,
     }
+
+
+def _told(plan: str, what: str) -> int:
+    """The bytes that a plan tells of, as exactly as it does."""
+    number, unit = re.findall(rf"{what} ([0-9.]+) (\w+)", plan)[0]
+    return round(float(number) * 1024 ** ("B", "KiB", "MiB", "GiB", "TiB").index(unit))
 
 
 def _warm_up(layer: Any, folder: str) -> None:
@@ -179,10 +221,18 @@ def main() -> None:
     path = graph_file(options.folder, options.nodes, options.sources)
     found = measured(path, options.folder, options.budget, options.cold)
     drop_cached(path)
-    rate = disk_rate(path)
+    scratch = path.with_suffix(".x")
+    rates = disk_rate(path), disk_rate(scratch, write=True)
+    scratch.unlink()
     seconds = found["forward_seconds"] + found["backward_seconds"]
-    found["disk_bytes_per_second"] = rate
-    found["read_share_of_disk"] = sum(found["read"]) / seconds / rate
+    read, written = sum(found["read"]), found["written"]
+    busy = found["user_seconds"] + found["system_seconds"]
+    found["disk_read_rate"], found["disk_write_rate"] = rates
+    found["read_share"] = read / seconds / rates[0]
+    found["disk_share"] = (read / rates[0] + written / rates[1]) / seconds
+    found["cpu_share"] = busy / seconds / (os.cpu_count() or 1)
+    found["read_of_planned"] = read / max(1, sum(found["planned"]))
+    found["peak_of_budget"] = found["peak"] / found["budget"]
     print(json.dumps(found))
 
 

@@ -15,9 +15,9 @@ from tiga.paging.stage import Stage
 from tiga.runtime.arena import slack
 from tiga.runtime.tiers import size_text
 
-TARGET = 8 * 2**20
-"""Bytes of a page that is not made larger: it stays in the nearest caches that cores share, and
-memory is asked of the system for a few such pages only."""
+TARGET = 16 * 2**20
+"""Bytes of a page that is not made larger: its requests are as long as a disk needs them, the last
+cache holds it, and memory is asked of the system for a few such pages only."""
 
 TASKS_PER_THREAD = 4
 """Tasks that a page has at least for each thread, where the budget allows and they are fixed."""
