@@ -80,6 +80,18 @@ class Needs:
         return _entities(found)
 
 
+@dataclass(frozen=True)
+class Keeps:
+    """What a run keeps on the device beside pages, as far as it fits."""
+
+    results: bool
+    inputs: bool
+
+
+LESS_AND_LESS = (Keeps(True, True), Keeps(False, True), Keeps(False, False))
+"""What is tried in turn until a page fits beside it."""
+
+
 def _entities(nodes: Iterable[Node]) -> frozenset[Node]:
     return frozenset(n for n in nodes if n.type.space != GLOBAL)
 
@@ -92,13 +104,12 @@ class Placement:
     device: torch.device
     needs: Needs
     sizes: Mapping[Node, int]
-    spill: bool
+    keeps: "Keeps"
     scope: Scope = field(default_factory=lambda: active() or fallback())
 
     def __post_init__(self) -> None:
         must = sum(self.sizes[n] for n in self.needs.whole if n in self.sizes)
-        room = 0 if self.spill else self.left // SHARE
-        kept = frozenset() if self.spill else fitting(self.sizes, room)
+        kept = fitting(self.sizes, self.left // SHARE) if self.keeps.results else frozenset()
         self.resident = kept | self.needs.whole.intersection(self.sizes)
         if must > self.left:
             raise OutOfBudget(
@@ -196,7 +207,8 @@ class Placement:
     def loaded(self, inputs: dict[Node, Any]) -> list[Callable[[], None]]:
         """Copy inputs to the device that pages would read again and again, as far as they fit, and
         those that have to be there; what is returned takes back that they are charged."""
-        found, link, room = [], link_of(self.platform), self.left // SHARE
+        found, link = [], link_of(self.platform)
+        room = self.left // SHARE if self.keeps.inputs else 0
         sizes = {n: inputs[n].count * inputs[n].row_bytes for n in self._to_load(inputs)}
         for node in sorted(sizes, key=sizes.__getitem__):
             if node in self.needs.whole or sizes[node] <= room:
@@ -224,22 +236,23 @@ def run_on_gpu_pages(
         InvalidFile: the file names an edge that cannot be.
     """
     with on(device):
-        try:
-            return _run(runnable, graph, values, device, spill=False)
-        except OutOfBudget:
-            pass  # what it held is free again only after this
-        return _run(runnable, graph, values, device, spill=True)
+        for keeps in LESS_AND_LESS[:-1]:
+            try:
+                return _run(runnable, graph, values, device, keeps)
+            except OutOfBudget:
+                pass  # what it held is free again only after this
+        return _run(runnable, graph, values, device, LESS_AND_LESS[-1])
 
 
 def _run(
     runnable: "Runnable", graph: PagedGraph, values: Sequence[Any], device: torch.device,
-    spill: bool,
+    keeps: Keeps,
 ) -> list[torch.Tensor]:  # fmt: skip
     executable, extents = runnable.gpu_runs.executable, _extents(runnable, graph)
     plan = executable.plan
     stored = [n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL]
     sizes = {n: extents[n.type.space] * n.type.row_bytes for n in stored}
-    placement = Placement(graph, device, Needs(executable), sizes, spill)
+    placement = Placement(graph, device, Needs(executable), sizes, keeps)
     outputs, targets = _outputs(runnable, placement)
     inputs = dict(zip(plan.inputs, _inputs(executable, values, placement), strict=True))
     charged: list[Callable[[], None]] = []

@@ -1,0 +1,231 @@
+"""Graphs in files on a GPU: the bits of the same call on the graph in the GPU's memory."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_mlir")
+
+import tiga as tg  # noqa: E402
+from tests.gpu import harness  # noqa: E402
+from tiga.errors import InvalidFile, OutOfBudget  # noqa: E402
+from tiga.frontends.torch import paged, unit  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
+)
+NODES, WIDTH = 80, 4
+
+
+class Difference(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return torch.relu(src.x - dst.x) * edge.w[:, None]
+
+
+class Weighted(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return src.x * edge.w[:, None]
+
+
+class Smooth(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return torch.sigmoid(src.x) * edge.w[:, None]
+
+
+class Attention(tg.MessagePassing):
+    reducer = tg.softmax()
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return self.reducer((src.x * dst.x).sum(-1) * edge.w, src.x)
+
+
+class Ends(tg.MessagePassing):
+    """Outputs of different reducers, and a dict of what a node makes of them."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return tg.mean()(src.x * edge.w[:, None]), tg.max()(src.x)
+
+    def node(self, dst: Any, aggregate: Any) -> Any:
+        average, largest = aggregate
+        return {"average": torch.tanh(average), "largest": largest + dst.x}
+
+
+class Deviation(tg.MessagePassing):
+    reducer = tg.std()
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return src.x * edge.w[:, None]
+
+
+@pytest.fixture(autouse=True)
+def where(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """The device; the interpreter's CPU tensors take the way of a GPU's."""
+    found = harness.device()
+    if found.type == "cpu":
+        monkeypatch.setattr(unit, "on_gpu", lambda device: True)
+        monkeypatch.setattr(paged, "on_gpu", lambda device: True)
+    return found
+
+
+def degrees(rng: np.random.Generator, kind: str) -> np.ndarray:
+    """Some rows without edges, and some that kernels split."""
+    if kind == "uneven":
+        found = rng.zipf(1.7, NODES).clip(0, 300)
+        found[[3, 40]] = 300, 515
+    else:
+        found = rng.integers(0, 6, NODES)
+        found[5] = 9000
+    found[::7] = 0
+    return found
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    return saved(tmp_path_factory.mktemp("uneven"), "uneven")
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    return saved(tmp_path_factory.mktemp("long"), "long")
+
+
+def saved(folder: Path, kind: str) -> tuple[Any, Any]:
+    """A graph in the device's memory, and in a file with fields."""
+    rng, where = np.random.default_rng(3), harness.device()
+    degree = degrees(rng, kind)
+    dst = np.repeat(np.arange(NODES), degree)
+    src = rng.integers(0, NODES, len(dst))
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    x = rng.integers(-3, 4, (NODES, WIDTH)).astype(np.float32) / 3
+    w = rng.standard_normal(len(dst)).astype(np.float32)
+    path = graph.save(folder / "g", {"src": {"x": x}, "edge": {"w": w}})
+    opened = tg.Graph.open(path, device=str(where))
+    csr = opened.in_memory().csr()
+    memory = tg.Graph.from_csr(
+        *(torch.from_numpy(np.array(a)).to(where) for a in (csr.row_ptr, csr.col_idx)),
+        num_src=NODES,
+    )
+    return memory, opened
+
+
+def fields(opened: Any, where: torch.device, dtype: Any, in_file: bool) -> list[Any]:
+    """`x` and `w`: in the device's memory, or mapped from the file."""
+    kinds = opened.field("src", "x"), opened.field("edge", "w")
+    arrays = [torch.from_numpy(kind.numpy()) for kind in kinds]
+    if not in_file:
+        arrays = [array.clone().to(where, dtype) for array in arrays]
+    return [array.detach().requires_grad_() for array in arrays]
+
+
+def with_gradients(kernel: Any, graph: Any, given: list[Any]) -> list[Any]:
+    x, w = given
+    out = kernel(graph=graph, ndata={"x": x}, edge={"w": w})
+    outs = list(out.values()) if isinstance(out, dict) else [out]
+    loss = sum((o.float() ** 2).sum().cpu() for o in outs)
+    return [*(o.detach() for o in outs), *torch.autograd.grad(loss, given)]
+
+
+def same_bits(found: list[Any], expected: list[Any]) -> bool:
+    pairs = zip(found, expected, strict=True)
+    return all(torch.equal(a.cpu(), b.cpu()) for a, b in pairs)
+
+
+def check(
+    run: Callable[[Any, list[Any]], list[Any]], both: Any, where: Any, budget: str | None,
+    dtype: Any = torch.float32, in_file: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """The same bits within a budget; what the scope reports."""
+    memory, opened = both
+    expected = run(memory, fields(opened, where, dtype, in_file=False))
+    budgets = {} if budget is None else {"device": budget, "host-pinned": budget}
+    with tg.execution(memory=budgets) as scope:
+        found = run(opened, fields(opened, where, dtype, in_file))
+        report = scope.memory_report()
+    assert same_bits(found, expected)
+    return report
+
+
+def gradients_of(kernel: Any) -> Callable[[Any, list[Any]], list[Any]]:
+    return lambda graph, given: with_gradients(kernel(), graph, given)
+
+
+def within(report: dict[str, Any]) -> bool:
+    peaks, budgets = report["peak_bytes"], report["budget_bytes"]
+    return all(most is None or peaks[tier] <= most for tier, most in budgets.items())
+
+
+@pytest.mark.parametrize("kernel", [Difference, Attention, Ends, Deviation])
+def test_results_in_files(kernel: Any, uneven: Any, where: Any) -> None:
+    report = check(gradients_of(kernel), uneven, where, "16KiB")
+    assert within(report)
+    assert report["peak_bytes"]["nvme"] > 0
+
+
+@pytest.mark.parametrize("budget", ["40KiB", None])
+def test_results_on_the_device(budget: Any, uneven: Any, where: Any) -> None:
+    report = check(gradients_of(Difference), uneven, where, budget)
+    assert within(report)
+    assert report["peak_bytes"]["nvme"] == 0
+
+
+@pytest.mark.parametrize("kernel", [Difference, Attention])
+def test_a_row_that_does_not_fit_a_page(kernel: Any, long: Any, where: Any) -> None:
+    assert within(check(gradients_of(kernel), long, where, "80KiB"))
+
+
+class Mapped(tg.MessagePassing, torch.nn.Module):
+    """A product of node values, and its gradients: it takes whole arrays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.map = torch.nn.Linear(WIDTH, WIDTH)
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return torch.relu(self.map(src.x)) * edge.w[:, None]
+
+
+def test_products_of_node_values(uneven: Any, where: Any) -> None:
+    kernel = Mapped().to(where)
+
+    def run(graph: Any, given: list[Any]) -> list[Any]:
+        out = kernel(graph=graph, ndata={"x": given[0]}, edge={"w": given[1]})
+        leaves = [*given, *kernel.parameters()]
+        return [out.detach(), *torch.autograd.grad((out**2).sum().cpu(), leaves)]
+
+    check(run, uneven, where, "64KiB")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_types(dtype: Any, uneven: Any, where: Any) -> None:
+    check(gradients_of(Difference), uneven, where, None, dtype, in_file=False)
+
+
+def test_a_row_that_cannot_be_divided_so_far(long: Any, where: Any) -> None:
+    with pytest.raises(OutOfBudget, match="host-pinned"):
+        check(gradients_of(Difference), long, where, "24KiB")
+
+
+def test_damage_is_found_before_kernels_read(tmp_path: Path, uneven: Any, where: Any) -> None:
+    opened = uneven[1]
+    data = bytearray(opened.path.read_bytes())
+    index = opened.walks["dst"].index
+    data[index.offset + 400 : index.offset + 404] = (10**6).to_bytes(4, "little")
+    (tmp_path / "g").write_bytes(data)
+    damaged = tg.Graph.open(tmp_path / "g", device=str(where))
+    with pytest.raises(InvalidFile, match="out of the range"):
+        with_gradients(Difference(), damaged, fields(opened, where, torch.float32, True))
+
+
+def test_second_derivatives(uneven: Any, where: Any) -> None:
+    def run(graph: Any, given: list[Any]) -> list[Any]:
+        x, w = given
+        out = Smooth()(graph=graph, ndata={"x": x}, edge={"w": w})
+        (first,) = torch.autograd.grad((out**2).sum().cpu(), x, create_graph=True)
+        return [first.detach(), *torch.autograd.grad((first**2).sum(), given)]
+
+    check(run, uneven, where, "24KiB")
