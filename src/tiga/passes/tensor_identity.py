@@ -1,7 +1,5 @@
 """What tells whole-tensor programs from others: their text without users' lines."""
 
-from hashlib import sha256
-
 from tiga.trace.program import Program
 
 
@@ -16,4 +14,6 @@ def describe(program: Program) -> str:
 
 def semantic_hash(program: Program) -> str:
     """Equal programs have equal hashes."""
+    from hashlib import sha256  # loads a library of its own, which few programs need
+
     return sha256(describe(program).encode()).hexdigest()

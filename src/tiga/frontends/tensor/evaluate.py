@@ -18,6 +18,7 @@ from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
+from tiga.runtime.collector import uncollected
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
@@ -212,7 +213,8 @@ def _realize_one(tensor: Tensor, mode: str) -> None:
 @cache
 def _compiler() -> Callable[..., Any]:
     """`run_compiled`, which loads the compiler: programs of small values need none."""
-    from tiga.frontends.tensor.compiled import run_compiled
+    with uncollected():
+        from tiga.frontends.tensor.compiled import run_compiled
 
     return run_compiled
 
