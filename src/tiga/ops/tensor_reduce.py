@@ -8,6 +8,7 @@ import numpy as np
 from tiga.ops.base import Op
 from tiga.ops.dense import Dense, NoDerivative
 from tiga.ops.feature import broadcast, reshape
+from tiga.ops.leaf import constant
 from tiga.ops.pointwise import cast, div, eq, mul
 from tiga.trace.node import Node
 from tiga.types import Shape, Type, bool_, int64
@@ -162,6 +163,10 @@ class ArgExtremum(NoDerivative):
 
     arity = 1
     axis: int
+
+    def fold(self, inputs):
+        (x,) = inputs
+        return constant(0, self.infer(x.type)) if x.type.shape[self.axis] == 1 else None
 
     def infer(self, x: Type) -> Type:
         return Type(int64, x.shape[: self.axis] + x.shape[self.axis + 1 :], x.space)
