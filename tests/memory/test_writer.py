@@ -83,6 +83,11 @@ def test_progress_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert all(0 <= share <= 1 for _, share in told)
     tg.Graph.write_csr(tmp_path / "b", chunks, num_nodes=NODES, progress=True)
     assert "sorting" in capsys.readouterr().err
+    hub = [(np.zeros(9000, int),) * 2]  # the rows after it have a bucket that is empty
+    tg.Graph.write_csr(tmp_path / "c", hub, num_nodes=NODES, progress=True, memory=0)
+    lines = capsys.readouterr().err.replace("\r", "\n").splitlines()
+    full = [line.split("[")[0].strip() for line in lines if "100%" in line]
+    assert full == ["reading", "partitioning", "sorting", "transposing"]
 
 
 @pytest.mark.parametrize(

@@ -221,11 +221,18 @@ class Writer:
         return Content("int64", self.walks[side].table.shape, pieces())
 
 
-def _bar(what: str, share: float) -> None:
-    width = 30
-    filled = round(share * width)
-    end = "\n" if share >= 1 else ""
-    print(f"\r{what:<14}[{'#' * filled:<{width}}] {share:4.0%}", end=end, file=sys.stderr)
+class Bar:
+    """Progress on standard error: a line for each stage, printed anew when it changes."""
+
+    def __init__(self, width: int = 30) -> None:
+        self.width, self._shown = width, ""
+
+    def __call__(self, what: str, share: float) -> None:
+        filled = round(share * self.width)
+        line = f"\r{what:<14}[{'#' * filled:<{self.width}}] {share:4.0%}"
+        if line != self._shown:
+            print(line, end="\n" if share >= 1 else "", file=sys.stderr)
+        self._shown = line
 
 
 def _silent(what: str, share: float) -> None:
@@ -269,7 +276,7 @@ def write_graph(
     if not overwrite and path.exists():
         raise FileExistsError(f"save: {path} exists; choose another name, or pass overwrite=True.")
     nodes = node_contents({"src": num_src, "dst": num_dst}, fields)
-    told: Progress = progress if callable(progress) else _bar if progress else _silent
+    told: Progress = progress if callable(progress) else Bar() if progress else _silent
     spool = Spool(path, num_src, num_dst, str(index_dtype(num_src, num_dst)))
     try:
         spool.fill(edges)
