@@ -8,10 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import tiga as tg
 from tiga.errors import InvalidState
+from tiga.frontends.torch.paged import spilled_tensor
 from tiga.runtime import spill
+from tiga.runtime.mapped import file_at
+from tiga.runtime.pages import Traffic
+from tiga.runtime.scope import Scope
 from tiga.runtime.spill import SpillFile, open_named, process_name, remove_of_dead
 
 PREFIX = ".tiga-spill-"
@@ -153,6 +158,34 @@ def test_a_forked_process_that_frees_a_value_cuts_nothing_off(tmp_path: Path) ->
         held = [tg.arange(3000).spill()]
         assert end_of(forked(held.clear)) == 0
         assert held[0].sum().item() == 3000 * 2999 // 2
+
+
+def test_a_forked_process_keeps_results_that_are_mapped_from_a_file(tmp_path: Path) -> None:
+    """Whatever its parent does with them meanwhile; and its writes are its own."""
+    traffic, scope = Traffic(), Scope(spill_dir=tmp_path)
+    held = [spilled_tensor(scope, traffic, (5000, 4), torch.float32)[0].fill_(1.0)]
+    kept, _ = spilled_tensor(scope, traffic, (5000, 4), torch.float32)
+    kept.fill_(3.0)
+    told, tell = os.pipe()
+
+    def child() -> None:
+        os.read(told, 1)  # until its parent freed the first
+        assert (held[0] == 1).all()
+        kept.mul_(2)
+        assert (kept == 6).all()
+
+    pid = forked(child)
+    held.clear()
+    others = [spilled_tensor(scope, traffic, (5000, 4), torch.float32)[0] for _ in range(3)]
+    for other in others:
+        other.fill_(7.0)
+    os.write(tell, b"x")
+    assert end_of(pid) == 0
+    assert (kept == 3).all()
+    kept.mul_(2)  # still reaches the file that pages are read from
+    mapped = file_at(kept.data_ptr(), 5000 * 16)
+    assert mapped is not None
+    assert os.pread(mapped.fd, 4, mapped.offset) == np.float32(6).tobytes()
 
 
 def test_a_forked_process_moves_instances_on_a_thread_of_its_own() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -176,18 +177,23 @@ class Scope:
 
 
 class Extent:
-    """Bytes in a scope's spill file, charged to its disk; freed with the object."""
+    """Bytes in a scope's spill file, charged to its disk; freed with the object.
 
-    def __init__(self, scope: Scope, nbytes: int, what: str) -> None:
+    `alone`: in a file of their own, for memory that is mapped from them: a forked process may still
+    have it when they are freed here.
+    """
+
+    def __init__(self, scope: Scope, nbytes: int, what: str, alone: bool = False) -> None:
         self.nbytes, self.scope = nbytes, scope
         ticket = scope.disk.charge(nbytes, what)
         try:
-            self.file = scope.file
+            self.file = SpillFile(scope.spill_dir) if alone else scope.file
             self.start = self.file.allocate(nbytes)
         except BaseException:
             scope.disk.release(ticket)
             raise
-        self._free = weakref.finalize(self, _free, scope, self.file, self.start, nbytes, ticket)
+        give_back = self.file.close if alone else partial(self.file.free, self.start, nbytes)
+        self._free = weakref.finalize(self, _free, scope, give_back, ticket)
         self._free.atexit = False
 
     def read(self, offset: int = 0, nbytes: int | None = None) -> np.ndarray:
@@ -204,8 +210,8 @@ class Extent:
         self._free()
 
 
-def _free(scope: Scope, file: SpillFile, start: int, nbytes: int, ticket: int) -> None:
-    file.free(start, nbytes)
+def _free(scope: Scope, give_back: Callable[[], None], ticket: int) -> None:
+    give_back()
     scope.disk.release(ticket)
 
 

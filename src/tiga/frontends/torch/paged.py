@@ -97,9 +97,11 @@ class Placement:
         return MemoryRows(array)
 
 
-def spilled(scope: Scope, traffic: Traffic, count: int, row_bytes: int) -> FileRows:
-    """Rows in a scope's spill file, which last as long as they are used."""
-    extent = Extent(scope, count * row_bytes, "a value of a call over a graph in a file")
+def spilled(
+    scope: Scope, traffic: Traffic, count: int, row_bytes: int, alone: bool = False
+) -> FileRows:
+    """Rows in a scope's spill file, or one of their own, which last as long as they are used."""
+    extent = Extent(scope, count * row_bytes, "a value of a call over a graph in a file", alone)
     return FileRows(extent.file.fd, extent.start, count, row_bytes, traffic, extent)
 
 
@@ -109,7 +111,7 @@ def spilled_tensor(
     """A tensor that is not empty, mapped from such rows."""
     kind = torch.empty(0, dtype=dtype)
     nbytes = prod(shape) * kind.element_size()
-    rows = spilled(scope, traffic, shape[0], nbytes // shape[0])
+    rows = spilled(scope, traffic, shape[0], nbytes // shape[0], alone=True)
     block = map_file(rows.fd, rows.offset, nbytes, rows.owner, shared=True)
     return torch_of(block.view(array_of_torch(kind).dtype).reshape(shape)), rows
 
