@@ -77,8 +77,8 @@ def degrees(rng: np.random.Generator, kind: str) -> np.ndarray:
         found = rng.zipf(1.7, NODES).clip(0, 300)
         found[[3, 40]] = 300, 515
     else:
-        found = rng.integers(0, 6, NODES)
-        found[5] = 9000
+        found = rng.integers(0, 9, NODES)
+        found[5] = 9000 if kind == "long" else 400
     found[::7] = 0
     return found
 
@@ -91,6 +91,11 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     return saved(tmp_path_factory.mktemp("long"), "long")
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    return saved(tmp_path_factory.mktemp("sparse"), "sparse")
 
 
 def saved(folder: Path, kind: str) -> tuple[Any, Any]:
@@ -147,6 +152,26 @@ def check(
         report = scope.memory_report()
     assert same_bits(found, expected)
     return report
+
+
+class Numbers(tg.MessagePassing):
+    """Single numbers: kernels take tiles of edges, whatever their rows."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return src.n * edge.w
+
+
+def test_tiles_of_edges(sparse: Any, where: Any) -> None:
+    kernel = Numbers()
+
+    def run(graph: Any, given: list[Any]) -> list[Any]:
+        number, w = given[0][:, 0].detach().clone().requires_grad_(), given[1]
+        out = kernel(graph=graph, ndata={"n": number}, edge={"w": w})
+        return [out.detach(), *torch.autograd.grad((out**2).sum().cpu(), (number, w))]
+
+    for budget in ("12KiB", "64KiB", None):
+        assert within(check(run, sparse, where, budget))
+    assert any("in their order" in str(schedule) for schedule in kernel.schedules)
 
 
 def gradients_of(kernel: Any) -> Callable[[Any, list[Any]], list[Any]]:

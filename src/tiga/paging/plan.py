@@ -48,7 +48,8 @@ class Division:
 
     `splits`: the rows of a task may be in several pages. Rows of more than `degree` edges are
     computed in chunks of `chunk`, which are gone through `passes` times (0: never without all
-    others). No page crosses one of the `bounds` of tasks.
+    others). No page crosses one of the `bounds` of tasks; the edges that a page holds begin at a
+    multiple of `lead`, though its rows' may begin later.
     """
 
     splits: bool
@@ -56,6 +57,7 @@ class Division:
     chunk: int
     passes: int
     bounds: tuple[int, ...]
+    lead: int = 1
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,14 @@ class Planner:
 
     def _span(self, first: int, last: int, reach: Reach, sure: bool) -> Span:
         rows = self.tasks[first][0], self.tasks[last][0]
-        span = Span(first, last, rows, ((self.edges[first], self.edges[last]),))
+        span = self._leading(Span(first, last, rows, ((self.edges[first], self.edges[last]),)))
         return self.prices.of(span, reach, sure or last - first == 1)
+
+    def _leading(self, span: Span) -> Span:
+        """With the edges before its own that kernels go through along with them."""
+        ((low, high),) = span.parts
+        lead = low % self.division.lead if high > low else 0
+        return replace(span, parts=((low - lead, high),), lead=lead) if lead else span
 
     # within a task
 
@@ -176,7 +184,7 @@ class Planner:
         self, task: int, low: int, high: int, pointers: np.ndarray, limit: int
     ) -> Iterator[Span | LongRow]:
         edges = int(pointers[0]), int(pointers[-1])
-        span = self._priced_within(Span(task, task + 1, (low, high), (edges,)))
+        span = self._priced_within(self._leading(Span(task, task + 1, (low, high), (edges,))))
         if span.nbytes <= limit:
             yield span
         elif high - low > 1:

@@ -17,7 +17,8 @@ class Span:
     """What one page holds: tasks [first, last), or a part of one task's rows.
 
     `parts` are ranges of edge positions, staged one after the other with `gap` unused places
-    between them; `cut` where they are a part of one row's. `others_whole` and `edges_whole` say
+    between them; `cut` where they are a part of one row's. The first `lead` edges are of rows
+    before. `others_whole` and `edges_whole` say
     whether the windows of the other ends and of edge numbers are taken whole. `nbytes` is what it
     takes at most, `read` and `written` are bytes from and to files, `seeks` runs of few rows that
     are read alone.
@@ -29,6 +30,7 @@ class Span:
     parts: tuple[tuple[int, int], ...]
     gap: int = 0
     cut: bool = False
+    lead: int = 0
     others_whole: bool = True
     edges_whole: bool = True
     window: tuple[int, int] = (0, 0)

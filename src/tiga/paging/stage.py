@@ -372,7 +372,7 @@ def _require_rising(row_ptr: np.ndarray, span: Span) -> int:
     for low in range(0, len(row_ptr) - 1, STEP):
         degrees = np.diff(row_ptr[low : low + STEP + 1])
         most, least = max(most, int(degrees.max())), min(least, int(degrees.min()))
-    start, end = span.parts[0][0], span.parts[-1][1]
+    start, end = span.parts[0][0] + span.lead, span.parts[-1][1]
     whole = (first, last) == (start, end) or (span.cut and first <= start and end <= last)
     if least < 0 or not whole:
         raise Damaged("the row pointers in the file do not cut its edges into rows")

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.edge_tiles import EdgeTile
-from tiga.backends.triton.launch import RowStep, Run, Shape
+from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.paged_facts import WalkFacts
 from tiga.backends.triton.paged_launch import StepKernels, state_bytes
 from tiga.backends.triton.paged_walk import division_of, list_bytes
+from tiga.backends.triton.preparation import Run, Shape
 from tiga.backends.triton.split_scans import splits
 from tiga.backends.triton.topology import CHUNK, NO_EDGES
 from tiga.errors import OutOfBudget, UnsupportedByBackend
@@ -53,33 +54,38 @@ class Steps:
         """
         program = step.program
         assert program.relation is not None
+        _require_pages(program)
         graph = self.graphs[program.relation]
         walk, facts = graph.walks[program.side], self.facts(graph, program.side)
         kernels = self._kernels(step, facts, walk.dtype.itemsize)
         row, edge = list_bytes(kernels, walk.dtype.itemsize)
         roles = roles_of(program)
         stage = Stage(program, roles, graph, walk, self.homes, row_list=row, edge_list=edge)
-        kept = state_bytes(kernels.kept_states())
-        limits = replace(self.limits, nbytes=max(0, self.limits.nbytes - kept))
         summed = bool(program.totals or program.outer_sums)
-        if summed:
-            limits = replace(limits, target=limits.nbytes)
-        planner = Planner(stage, limits, division_of(kernels, len(walk.tasks) - 1))
-        spans = planner.plan()
+        division = division_of(kernels, len(walk.tasks) - 1)
+        beside = kept = state_bytes(kernels.kept_states())
+        for _ in range(2):  # long rows in parts, once known, take memory of their own
+            limits = self._limits(beside, summed)
+            planner = Planner(stage, limits, division)
+            spans = planner.plan()
+            beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
+            if beside + spans.arenas * spans.arena_bytes <= self.limits.nbytes:
+                break
         if summed and len(spans.pages) > 1:
             raise _in_one_page(program, spans)
-        beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
         return kernels, planner, replace(spans, beside=beside, stored=stage.file_bytes)
+
+    def _limits(self, beside: int, summed: bool) -> Limits:
+        """What is left for pages; one that holds all of a sum may be as large."""
+        left = max(0, self.limits.nbytes - beside)
+        target = left if summed else self.limits.target
+        return replace(self.limits, nbytes=left, target=target)
 
     def _kernels(self, step: RowStep, facts: WalkFacts | None, word: int = 4) -> StepKernels:
         tile = step.tile(facts.degrees if facts else NO_EDGES)
-        if isinstance(tile, EdgeTile):
-            raise UnsupportedByBackend(
-                "tiles of edges across rows (single numbers on this graph) do not run on pages of "
-                "a GPU; use `graph.in_memory()` there, or run it on the CPU."
-            )
         run: Any = Run({}, self.extents, self.platform)
         chunks = facts is not None and facts.num_chunks > 0 and splits(step.program)
+        chunks = chunks or isinstance(tile, EdgeTile)  # a row may cross tiles in some page
         shape = Shape(tile, 8 * word, step.is_wide(run), chunks)
         return StepKernels(step, self.platform, facts, shape, self.globals)
 
@@ -110,6 +116,16 @@ class Steps:
         """Bytes per row that are staged, or lie in files."""
         homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
         return sum(h.row_bytes for h in homes if (h.in_file if in_file else not h.address))
+
+
+def _require_pages(program: RowProgram) -> None:
+    """Refuse what no page holds."""
+    if program.scatters:
+        raise UnsupportedByBackend(
+            "this program adds to sources from a walk over destinations (a gradient of a fold in "
+            "edge order), which does not run on pages of a GPU. Run it on the CPU, or use "
+            "`graph.in_memory()`."
+        )
 
 
 def _long_bytes(kernels: StepKernels, page: Span | LongRow) -> int:

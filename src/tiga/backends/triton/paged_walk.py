@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.paged_edge_lists import edge_list, edge_list_bytes
 from tiga.backends.triton.paged_launch import Place, State, StepKernels, state_bytes
 from tiga.backends.triton.paged_link import Link, Mark, PairedArena
 from tiga.backends.triton.paged_lists import WorkList, chunk_list, work_list
@@ -97,10 +99,24 @@ class WalkPages:
     def _read(self, span: Span, arena: Any) -> Loaded:
         arena.begin()
         page = self.stage.read(span, arena)
-        pointers = page.row_ptr + span.parts[0][0]
-        overs, dtype = self.kernels.overs, self.stage.walk.dtype
-        work = work_list(pointers, span.rows[0], overs, dtype, arena)
-        return self._sent(page, work, arena)
+        return self._sent(page, self._work(page, arena), arena)
+
+    def _work(self, page: Page, arena: Any) -> WorkList:
+        (first, _), dtype = page.rows, self.stage.walk.dtype
+        if self.by_tiles:
+            return edge_list(page.row_ptr, first, self.kernels.tile.edges, dtype, arena)
+        pointers = page.row_ptr + page.span.parts[0][0]
+        return work_list(pointers, first, self.kernels.overs, dtype, arena)
+
+    @property
+    def by_tiles(self) -> bool:
+        """Whether kernels take tiles of edges, whatever their rows."""
+        return isinstance(self.kernels.tile, EdgeTile)
+
+    def _origin(self, page: Page) -> int:
+        """The position that the page's first edge has to kernels: that in the whole graph, but for
+        tiles of edges."""
+        return 0 if self.by_tiles else page.span.parts[0][0]
 
     def _run(self, number: int | None, loaded: Loaded) -> None:
         """Launch all kernels of a page, or one of them."""
@@ -183,14 +199,13 @@ class WalkPages:
 
     def _arrays(self, page: Page, offset: int) -> dict[Node, int]:
         """Addresses of arrays, as if the whole lay there."""
-        homes, found = self.stage.homes, {}
+        homes, origin, found = self.stage.homes, self._origin(page), {}
         by_position = set(self.stage.edge_arrays) if self.stage.walk.edge_id is None else set()
         for node, address in page.addresses.items():
             home = homes[node]
             staged = address != home.address or not home.address
             if node in by_position:
-                first = page.span.parts[0][0] * home.row_bytes
-                staged, address = not home.address, address - first
+                staged, address = not home.address, address - origin * home.row_bytes
             found[node] = address + (offset if staged else 0)
         return found
 
@@ -198,7 +213,7 @@ class WalkPages:
         return {key: address + offset for key, address in page.degrees.items()}
 
     def _topology(self, page: Page, offset: int) -> dict[str, int]:
-        first = page.span.parts[0][0] * self.stage.walk.dtype.itemsize
+        first = self._origin(page) * self.stage.walk.dtype.itemsize
         found = {"index": page.index.ctypes.data - first + offset}
         if page.edge_id is not None:
             found["edge_id"] = page.edge_id.ctypes.data - first + offset
@@ -211,7 +226,10 @@ def never() -> Iterator[Job]:
 
 
 def division_of(kernels: StepKernels, tasks: int) -> Division:
-    """How kernels take a walk apart: what a row gives depends on its own edges alone."""
+    """How kernels take a walk apart: what a row gives depends on its own edges alone, and on where
+    they lie in tiles of edges."""
+    if isinstance(kernels.tile, EdgeTile):
+        return Division(True, CHUNK, CHUNK, 0, (0, tasks), kernels.tile.edges)
     passes = sum(over in ("items", "chunks") for over, _ in kernels.kernels)
     divides = "hubs" in kernels.overs and not kept_scans(kernels.program)
     return Division(True, CHUNK, CHUNK * GROUP, passes * divides, (0, tasks))
@@ -221,6 +239,8 @@ def list_bytes(kernels: StepKernels, word: int) -> tuple[int, int]:
     """Bytes per row and per edge of the work list and of states: a chunk has at least half of
     `CHUNK` edges on average."""
     item, hub = 2 * word + 4, 3 * WORD
+    if isinstance(kernels.tile, EdgeTile):
+        return edge_list_bytes(kernels.tile.edges, word, state_bytes(kernels.row_states(1)))
     marks = state_bytes(kernels.marks(0, (0, 0)))
     chunk = item + hub + state_bytes(kernels.row_states(1))
     return item + marks, -(-2 * chunk // CHUNK) + -(-marks // BLOCK)
