@@ -11,12 +11,14 @@ from typing import Any
 from tiga.errors import InvalidType
 from tiga.frontends.agreement import trusted_forms
 from tiga.frontends.tensor.build import SCALARS, as_tensor, broadcast_shapes, number
+from tiga.frontends.tensor.claims import check_claims
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
 from tiga.frontends.tensor.entities import Entities
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.selection import astype
 from tiga.frontends.tensor.trees import leaves_of, mapped, numbered
+from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Input
 from tiga.ops.message import spread
@@ -53,6 +55,7 @@ class TracedReducer:
     def __init__(self, reducer: CustomReducer, messages: Sequence[Tensor], extent: int) -> None:
         self.reducer = reducer
         self.narrow = _narrow(messages)
+        self.messages = [Type(m.dtype, m.shape[1:], GLOBAL) for m in messages]
         wide = [astype(m, m.dtype.compute, copy=False) for m in messages]
         lifted = self._call("lift", *wide)
         self.shape = numbered(lifted)
@@ -129,6 +132,8 @@ class TracedReducer:
             for m, t in zip(self.lifted, types, strict=True)
         )
         rule = self._fold(nodes, types, relation.dst)
+        if current().verify:
+            check_claims(self.reducer, self.messages, self.states)
         known = Lifted.of(lifted)
         forms = trusted_forms(rule, known)
         holes = [Input(f"state{i}", t.with_space(relation.dst))() for i, t in enumerate(types)]
@@ -168,7 +173,7 @@ class TracedReducer:
             for start, t in zip(self.start, types, strict=True)
         ]
         program = Program((*left, *right, *holes), tuple(outputs))
-        return Fold(program, tuple(identity), tuple(read))
+        return Fold(program, tuple(identity), tuple(read), self.reducer.associative)
 
 
 def _narrow(messages: Sequence[Tensor]) -> DType | None:

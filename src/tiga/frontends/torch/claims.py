@@ -8,43 +8,30 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tiga.errors import InvalidValue
 from tiga.frontends.agreement import in_float64, widened
+from tiga.frontends.claims import DRAWS, States, drawn, require_claims
 from tiga.frontends.torch.oracle import to_numpy
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import cast
-from tiga.reducers import CustomReducer, Fold
+from tiga.reducers import Fold
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
 from tiga.types import Type
-
-SAMPLES = 64
-States = list[np.ndarray]
 
 
 def check_claims(traced: Any, messages: Sequence[Node], types: Sequence[Type], rule: Fold) -> None:
     """Try the claims on states lifted from random messages, in float64.
 
     Raises:
-        InvalidValue: `associative` or `commutative` is claimed and does not hold, or the
-            `identity` of an associative reducer changes a state that it is combined with. The
-            message holds states that show it.
+        InvalidValue: a claim does not hold (`require_claims`).
     """
     read = _now(traced, rule.read)
     start = _now(traced, rule.identity)
     samples = _samples(traced, messages, types)
     if read is None or start is None or samples is None:
         return  # recorded without values, as torch.compile does
-    known = _Known(widened(rule).combine, read)
-    for a, b, c in samples:
-        if traced.reducer.commutative:
-            _require(traced, "commutative = True", known(a, b), known(b, a), (a, b))
-        if traced.reducer.associative:
-            left, right = known(known(a, b), c), known(a, known(b, c))
-            _require(traced, "associative = True", left, right, (a, b, c))
-            begin = [np.broadcast_to(x, y.shape) for x, y in zip(start, a, strict=True)]
-            _require(traced, "identity", known(begin, a), a, (a,))
+    require_claims(traced.reducer, _Known(widened(rule).combine, read), start, samples)
 
 
 @dataclass(frozen=True)
@@ -96,32 +83,19 @@ def _samples(
 
 def _evaluated(program: Program, known: States) -> Iterator[Sequence[States]]:
     rng = np.random.default_rng(0)
-    draws = (
-        lambda shape: rng.standard_normal(shape),
-        lambda shape: rng.uniform(0.5, 1.5, shape),
-        lambda shape: rng.integers(-2, 3, shape),
-    )
-    drawn = program.inputs[: len(program.inputs) - len(known)]
-    for draw in draws:
+    messages = program.inputs[: len(program.inputs) - len(known)]
+    for draw in DRAWS:
         yield [
-            evaluate_on(program, [*(_drawn(draw, n.type) for n in drawn), *known]) for _ in range(3)
+            evaluate_on(
+                program, [*(drawn(draw, rng, n.type.dtype, n.type.shape) for n in messages), *known]
+            )
+            for _ in range(3)
         ]
 
 
 def shaped(node: Node, of: Type) -> Node:
     """A component as a state holds it: broadcast, and of the state's dtype."""
     return expand_to(cast(node, of.dtype), of.shape, of.space)
-
-
-def method_line(reducer: CustomReducer, name: str) -> str:
-    """`file:line` of a method of a reducer."""
-    code = getattr(getattr(reducer, name), "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else name
-
-
-def _drawn(draw: Any, of: Type) -> np.ndarray:
-    values = draw((SAMPLES, *of.shape))
-    return (values > 0 if of.dtype.kind == "b" else values).astype(of.dtype.numpy)
 
 
 def evaluate_on(program: Program, arrays: Sequence[np.ndarray]) -> States:
@@ -135,32 +109,3 @@ def evaluate_on(program: Program, arrays: Sequence[np.ndarray]) -> States:
     return [
         np.broadcast_to(known[n], (max(len(known[n]), 1), *n.type.shape)) for n in program.outputs
     ]
-
-
-def _require(traced: Any, claim: str, got: States, want: States, states: Sequence[States]) -> None:
-    for x, y in zip(got, want, strict=True):
-        both = np.isfinite(x) & np.isfinite(y)
-        wrong = both & ~np.isclose(x, y, 1e-8, 1e-10)
-        if not wrong.any():
-            continue
-        at = tuple(np.argwhere(wrong)[0])
-        given = (f"{n} = {_told(s, at[0])}" for n, s in zip("abc", states, strict=False))
-        raise InvalidValue(
-            f"{method_line(traced.reducer, 'combine')}: {traced.name} says `{claim}`, but "
-            f"{_LAWS[claim]} fails: {x[at]:.6g} against {y[at]:.6g}, for {', '.join(given)}. "
-            f"Correct `combine`, or what the class says."
-        )
-
-
-def _told(state: States, sample: int) -> str:
-    """One state in short: its components, and the first elements of each."""
-    parts = [np.array2string(x[sample], precision=6, threshold=8, separator=", ") for x in state]
-    text = [" ".join(part.split()) for part in parts]
-    return text[0] if len(text) == 1 else f"({', '.join(text)})"
-
-
-_LAWS = {
-    "identity": "combine(identity, a) == a",
-    "commutative = True": "combine(a, b) == combine(b, a)",
-    "associative = True": "combine(combine(a, b), c) == combine(a, combine(b, c))",
-}

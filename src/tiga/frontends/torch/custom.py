@@ -9,7 +9,8 @@ import torch
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
 from tiga.frontends.agreement import trusted_forms
-from tiga.frontends.torch.claims import check_claims, method_line, shaped
+from tiga.frontends.claims import method_line
+from tiga.frontends.torch.claims import check_claims, shaped
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
 from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import as_node, to_entities
