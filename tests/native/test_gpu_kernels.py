@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 
 import tiga as tg
 from tiga import errors
+from tiga.backends.triton import index_kernels as ik
 from tiga.backends.triton.compiled import compile_kernel, is_interpreted
 from tiga.backends.triton.dense_adds import add_rows
 from tiga.backends.triton.dense_combine import combination, combine
@@ -20,8 +21,10 @@ from tiga.backends.triton.dense_executable import compile_dense
 from tiga.backends.triton.dense_form import decompose
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import pick, strided_copy
+from tiga.backends.triton.dense_outer import outer_pieces
 from tiga.backends.triton.dense_rows import arg_extremum, argsort, running_sum
 from tiga.backends.triton.dense_run import sources_of
+from tiga.backends.triton.dense_sort import search, sort_keys
 from tiga.backends.triton.writer import KernelSource
 from tiga.frontends.tensor.program import program_of
 from tiga.passes.tensor_spec import KernelStep
@@ -36,7 +39,7 @@ def test_the_interpreter_agrees_with_the_cpu() -> None:
     """Triton decides at its import whether it interprets: a process of its own. `make test` runs
     this with torch and without, which do half of it each."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    names = ("tensors",) if find_spec("torch") else ("numbers", "tensors", "messages")
+    names = ("tensors", "order") if find_spec("torch") else ("numbers", "tensors", "messages")
     files = [f"tests/gpu/test_native_{name}.py" for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -101,6 +104,11 @@ STANDING = [
     *(arg_extremum("argmax", d, 256) for d in (float16, float64, uint8)),
     *(running_sum(d, True, 128) for d in (float32, bfloat16, int32)),
     argsort(float32, False, 1024), argsort(int8, True, 64), add_rows(bfloat16, 64),
+    sort_keys(float64, True), sort_keys(bfloat16, False), sort_keys(uint8, True),
+    search(float16, True), search(int32, False), outer_pieces(bfloat16, ProductTile(16, 64, 32)),
+    outer_pieces(float64, ProductTile(64, 64, 32)), ik.spread_digits("i32", False), ik.pack(),
+    ik.count_digits("i64"), ik.search("i64", None), ik.running("i8"), ik.reduction("max", "i32"),
+    ik.binary("floordiv", "i64", None, "i64", False), ik.compact("i8"), ik.put("i16", "i64", "i64"),
     *(product(d, ProductTile(64, 64, 32)) for d in (float16, bfloat16, float32, float64, int8,
                                                     complex64)),
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from tiga.backends.triton.dense_adds import add_at, linear_positions
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import contiguous, copy_into, pick_into
 from tiga.backends.triton.dense_run import Room
+from tiga.backends.triton.dense_sort import search_sorted, sorted_rows
 from tiga.backends.triton.layout import padded
 from tiga.errors import UnsupportedByBackend
 from tiga.ops.tensor_views import along, stepped
@@ -172,19 +173,28 @@ def _running_sum(node: Node, inputs: Sequence[DeviceArray], room: Room) -> Devic
 def _argsort(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
     dtype, op = node.inputs[0].type.dtype, node.op
     columns = inputs[0].shape[op.axis]
-    if not rows.sortable(dtype, columns):
-        raise UnsupportedByBackend(
-            f"argsort of {dtype} in rows of {columns} has no form on GPUs (built at {node.where}), "
-            f"which sort numbers of up to 32 bits in rows of up to {rows.SORTED_COLUMNS}; copy "
-            "them to the CPU by name: x.cpu()."
-        )
     x = _last(inputs[0], op.axis)
+    if not rows.sortable(dtype, columns):
+        return _first(sorted_rows(x, dtype, bool(op.descending)).reshape(x.shape), op.axis)
     made = room.like(x.shape, node.type.dtype.numpy)
     source = rows.argsort(dtype, bool(op.descending), padded(columns))
     room.machine.bind(source, (x.size // columns, 1, 1), [None, None, columns])(
         [x.address, made.address]
     )
     return _first(made, op.axis)
+
+
+def _search_sorted(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
+    x, bounds = inputs
+    dtypes = [child.type.dtype for child in node.inputs]
+    if dtypes[0] != dtypes[1]:
+        raise UnsupportedByBackend(
+            f"searchsorted of {dtypes[1]} in {dtypes[0]} on a GPU (built at {node.where}): give "
+            "both the same type, x.astype(...)."
+        )
+    made = room.array(node.type)
+    search_sorted(contiguous(x), contiguous(bounds), made, bool(node.op.right), dtypes[0])
+    return made
 
 
 def _matmul(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
@@ -212,7 +222,8 @@ CALLS: dict[str, Call] = {
     "stop_gradient": _same, "join": _join, "concat": _join, "unslice": _unslice,
     "index_take": _pick, "take_along": _pick, "argmax": _argument, "argmin": _argument,
     "index_add": _index_add, "add_along": _add_along, "cumsum": _running_sum,
-    "argsort": _argsort, "matmul": _matmul, "reorder": _reorder, "graph_call": _walk,
+    "argsort": _argsort, "search_sorted": _search_sorted, "matmul": _matmul, "reorder": _reorder,
+    "graph_call": _walk,
 }  # fmt: skip
 
 FREE = frozenset(("reshape", "permute", "broadcast", "slice", "stop_gradient"))

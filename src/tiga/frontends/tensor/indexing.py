@@ -80,9 +80,9 @@ def _part(entry: Any) -> list[Part | None]:
 def _tensor_part(entry: Tensor) -> list[Part | None]:
     if entry.dtype == bool_:
         # Its shape is a value: where the mask holds is looked up now.
-        found = np.nonzero(entry.numpy())
-        return [Part("tensor", (from_numpy(a.astype(np.int64)), entry.shape[i]))
-                for i, a in enumerate(found)]  # fmt: skip
+        from tiga.frontends.tensor.sorting import where_true
+
+        return [Part("tensor", (a, entry.shape[i])) for i, a in enumerate(where_true(entry))]
     if entry.dtype.kind not in "iu":
         raise InvalidType(
             f"an index expected integers or truth values, got {entry.dtype} ({here()})."

@@ -5,12 +5,13 @@ one: it is copied aside if anything but the tensor itself refers to it.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
-from tiga.errors import InvalidIndex, InvalidType, InvalidValue
+from tiga.errors import InvalidIndex, InvalidType, InvalidValue, UnsupportedByBackend
 from tiga.frontends.tensor.build import (
     SCALARS,
     as_tensor,
@@ -94,6 +95,11 @@ def _keep_all(buffer: Buffer) -> None:
 
 
 def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
+    return _write_by(tensor, lambda: _store(tensor, index, values, what))
+
+
+def _write_by(tensor: Tensor, store: Callable[[], None]) -> Tensor:
+    """Write into a tensor's memory by a function, once whoever needs the old value has it."""
     viewers = _viewers(tensor)
     buffer = tensor._buffer
     assert buffer is not None
@@ -102,19 +108,18 @@ def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
         _renew(viewer)
     shared = viewers if buffer.viewers else []
     buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
-    assert tensor._array is not None
-    try:
-        _store(tensor, index, values, what)
-    except IndexError as error:
-        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
+    store()
     buffer.version += 1
     return tensor
 
 
 def _store(tensor: Tensor, index: Any, values: Any, what: str) -> None:
+    assert tensor._array is not None
     if not isinstance(tensor._array, DeviceArray):
-        assert tensor._array is not None
-        tensor._array[index] = values
+        try:
+            tensor._array[index] = values
+        except IndexError as error:
+            raise InvalidIndex(f"{what}: {error} ({here()}).") from None
         return
     from tiga.frontends.tensor.placement import write
 
@@ -201,8 +206,11 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     x.realize()
     _check(x, "assignment to a part")
     entries = index if isinstance(index, tuple) else (index,)
-    plain = tuple(e.numpy() if isinstance(e, Tensor) else e for e in entries)
     viewers = _viewers(x)
+    if isinstance(x._array, DeviceArray) and any(isinstance(e, Tensor) for e in entries):
+        _set_positions(x, viewers, entries, value)
+        return
+    plain = tuple(e.numpy() if isinstance(e, Tensor) else e for e in entries)
     if is_tracked(viewers, value):
         _set_tracked(x, viewers, plain, value)
         return
@@ -235,19 +243,43 @@ def _set_tracked(x: Tensor, viewers: list[Tensor], index: Any, value: Any) -> No
     write_tracked(x, viewers, source, index, what)
 
 
-def _set_part(x: Tensor, index: Any, value: Any) -> None:
-    """An assignment to part of a tensor on a GPU."""
+def _set_positions(
+    x: Tensor, viewers: list[Tensor], entries: tuple[Any, ...], value: Any
+) -> None:  # fmt: skip
+    """An assignment on a GPU at a tensor of positions, or where a mask there holds."""
+    from tiga.frontends.tensor.gpu_values import assign_at
+
     what = "assignment to a part"
+    if len(entries) != 1 or is_tracked(viewers, value):
+        raise UnsupportedByBackend(
+            f"{what} on a GPU at several tensors, or through which derivatives pass, at a tensor "
+            f"({here()}): use tg.where."
+        )
+    index = entries[0].realize()
+    if index.device != x.device:
+        raise InvalidValue(f"{what}: the index is on {index.device} ({here()}); .to(x.device).")
+    values = _given(x, value)
+    _write_by(x, lambda: assign_at(x, index, values, what))
+
+
+def _given(x: Tensor, value: Any) -> Any:
+    """A value's array, in the dtype of a tensor on a GPU."""
     if isinstance(value, SCALARS):
         number(value, x._node.type.with_shape(()))
         value = from_numpy(np.asarray(value).astype(x.dtype.numpy))
     source = as_tensor(value)
     if source.dtype.is_complex and not x.dtype.is_complex:
         raise InvalidType(f"assignment of complex values to {x.dtype} ({here()}).")
+    return _elements(source, x.dtype.numpy)
+
+
+def _set_part(x: Tensor, index: Any, value: Any) -> None:
+    """An assignment to part of a tensor on a GPU."""
+    what = "assignment to a part"
+    values = _given(x, value)
     assert x._array is not None
     try:
-        shape = x._array[index].shape
-        broadcast_shapes(source.shape, shape)
+        broadcast_shapes(values.shape, x._array[index].shape)
     except IndexError as error:
         raise InvalidIndex(f"{what}: {error} ({here()}).") from None
-    _write(x, _elements(source, x.dtype.numpy), index, what)
+    _write(x, values, index, what)

@@ -1,4 +1,4 @@
-"""Order: sorting, positions, sets. All of it runs in numpy."""
+"""Order: sorting, positions, sets. On the CPU all of it runs in numpy."""
 
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import apply, as_tensor, normalize_axis, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.indexing import take_along_axis
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.views import narrow
@@ -96,12 +97,26 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     tensor = as_tensor(x)
     if not tensor.ndim:
         raise InvalidValue(f"nonzero of a tensor without axes ({here()}).")
-    return tuple(from_numpy(a.astype(np.int64)) for a in np.nonzero(tensor.numpy()))
+    return where_true(tensor)
+
+
+def where_true(x: Tensor) -> tuple[Tensor, ...]:
+    """The positions of elements that are not 0, where the tensor is; see `nonzero`."""
+    if x.device != CPU:
+        from tiga.frontends.tensor.gpu_values import true_positions
+
+        return true_positions(x)
+    return tuple(from_numpy(a.astype(np.int64)) for a in np.nonzero(x.numpy()))
 
 
 def unique_all(x: Any, /) -> UniqueAll:
     """The distinct elements in order with positions and counts. Looks at the value."""
-    array = as_tensor(x).numpy()
+    tensor = as_tensor(x)
+    if tensor.device != CPU:
+        from tiga.frontends.tensor.gpu_values import distinct
+
+        return UniqueAll(*distinct(tensor))
+    array = tensor.numpy()
     found = np.unique_all(array)
     values, first, inverse, counts = (np.asarray(part) for part in found)
     numbers = (from_numpy(part.astype(np.int64)) for part in (first, inverse, counts))

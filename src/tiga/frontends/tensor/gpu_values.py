@@ -1,0 +1,147 @@
+"""What looks at values on a GPU: where they are true, which are distinct, writes at positions.
+
+How many elements a result has is a value, so that its number is copied to the CPU, which waits for
+it; `Tensor.execution` says so. The elements stay on the GPU.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.dense_moves import contiguous, copy_into
+from tiga.backends.triton.index_arrays import (
+    ARRAYS,
+    IndexArray,
+    index_array,
+    positions,
+    sorted_order,
+)
+from tiga.backends.triton.machine import machine
+from tiga.errors import InvalidIndex, InvalidType
+from tiga.frontends.tensor.core import Tensor, wrap
+from tiga.frontends.tensor.graph_indices import plain
+from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.placement import duplicate
+from tiga.runtime.device_array import DeviceArray
+from tiga.types import bool_
+
+
+def _looked_at(array: DeviceArray, what: str) -> Tensor:
+    """A tensor whose number of elements was waited for."""
+    made = wrap(array)  # type: ignore[arg-type]
+    made._execution = {
+        "backend": "cuda-triton", "library_calls": (what,),
+        "waited_for": "the number of elements", "saved_bytes": 0,
+    }  # fmt: skip
+    return made
+
+
+def flat(x: Tensor) -> IndexArray:
+    """A computed tensor's elements one after another."""
+    array: Any = contiguous(x.realize()._array)  # type: ignore[arg-type]
+    return index_array(array.reshape(array.size))
+
+
+def _split(places: IndexArray, shape: tuple[int, ...]) -> list[IndexArray]:
+    """Row-major positions as one position per axis."""
+    found = []
+    for extent in reversed(shape):
+        above = places // max(extent, 1)
+        found.append(places - above * max(extent, 1))
+        places = above
+    return found[::-1]
+
+
+def true_positions(x: Tensor, what: str = "nonzero") -> tuple[Tensor, ...]:
+    """The positions of elements that are not 0, one tensor per axis."""
+    mask = x if x.dtype == bool_ else x != 0
+    places = ARRAYS.where(flat(mask))
+    return tuple(_looked_at(plain(one), what) for one in _split(places, x.shape))
+
+
+def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The distinct elements in order, where each is first, which of them each element is, and how
+    often each is there.
+
+    Raises:
+        InvalidType: complex numbers, which have no order.
+    """
+    from tiga.frontends.tensor.sorting import argsort
+
+    if x.dtype.is_complex:
+        raise InvalidType(f"unique of complex numbers on a GPU, which have no order ({here()}).")
+    line = x.reshape(-1)
+    order = argsort(line)
+    ordered = line[order]
+    where = flat(order)
+    heads = flat(ordered[1:] != ordered[:-1]) if x.size > 1 else where[:0]
+    starts = ARRAYS.where(heads) + 1
+    if x.size:
+        starts = ARRAYS.join([ARRAYS.full(where, 1, 0), starts])
+    ends = ARRAYS.join([starts[1:], ARRAYS.full(where, min(x.size, 1), x.size)])
+    ranks = ARRAYS.rows(ARRAYS.join([starts, ARRAYS.full(where, 1, x.size)]), x.size)
+    inverse = ARRAYS.put(ARRAYS.full(where, x.size, 0), where, ranks)
+    values = ordered[wrap(plain(starts))]  # type: ignore[arg-type]
+    found = [_looked_at(plain(one), "unique") for one in (where[starts], inverse, ends - starts)]
+    return values, found[0], found[1].reshape(x.shape), found[2]
+
+
+def assign_at(x: Tensor, index: Tensor, values: Any, what: str) -> None:
+    """Store values at the positions, or where the mask holds, along the first axes of `x`; of equal
+    positions the last is stored. `values` is an array of x's dtype that is broadcast.
+
+    Raises:
+        InvalidIndex: a position that does not exist; nothing is written.
+    """
+    array: Any = x._array
+    if index.dtype == bool_:
+        axes = index.ndim
+        if index.shape != x.shape[:axes]:
+            raise InvalidIndex(f"{what}: a mask of shape {index.shape} for {x.shape} ({here()}).")
+        places, shape = ARRAYS.where(flat(index)), None
+    else:
+        axes, shape = 1, index.shape
+        places = _wrapped(flat(index), x.shape[0], what)
+    rest = x.shape[axes:]
+    part = (*((places.size,) if shape is None else shape), *rest)
+    if not isinstance(values, DeviceArray):
+        values = machine(array.machine.index).platform.sent(np.ascontiguousarray(values))
+        values = plain(values).reshape(())
+    try:
+        fits: Any = np.broadcast_to(values, part)
+    except ValueError as error:
+        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
+    _put_rows(array, places, duplicate(fits), int(np.prod(rest, dtype=np.int64)))
+
+
+def _wrapped(places: IndexArray, extent: int, what: str) -> IndexArray:
+    """Positions of which negative ones count from the end, checked: the CPU waits for that."""
+    places = ARRAYS.cast(places, 64)
+    if not places.size:
+        return places
+    least, most = ARRAYS.numbers([ARRAYS.minimum(places), ARRAYS.maximum(places)])
+    if least < -extent or most >= extent:
+        wrong = least if least < -extent else most
+        raise InvalidIndex(f"{what}: position {wrong} for an extent of {extent} ({here()}).")
+    return places + (places < 0) * extent
+
+
+def _put_rows(target: Any, places: IndexArray, values: DeviceArray, inner: int) -> None:
+    """Store rows of `inner` elements at places along the first axes of an array."""
+    order = sorted_order(places, max(target.size - 1, 0).bit_length())
+    ordered = places[order]
+    if places.size > 1:
+        is_last = ARRAYS.where(ordered[1:] != ordered[:-1])
+        last = ARRAYS.join([is_last, ARRAYS.full(order, 1, places.size - 1)])
+        order, ordered = order[last], ordered[last]
+    whole = contiguous(target)
+    at, given = ordered, order
+    if inner != 1:
+        element = positions(target.machine, order.size * inner)
+        row = element // max(inner, 1)
+        within = element - row * max(inner, 1)
+        at, given = at[row] * inner + within, given[row] * inner + within
+    stored = index_array(values.reshape(values.size))[given]
+    ARRAYS.put(index_array(whole.reshape(whole.size)), at, stored)
+    if whole is not target:
+        copy_into(target, whole)

@@ -1,0 +1,115 @@
+"""Native tensors on a GPU: order, positions, masks and writes at them, against numpy; no torch."""
+
+import os
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tiga as tg
+from tiga import errors
+from tiga.runtime.driver import has_gpu
+
+pytestmark = pytest.mark.skipif(
+    not (os.environ.get("TRITON_INTERPRET") == "1" or has_gpu()),
+    reason="no GPU, and Triton does not interpret",
+)
+RNG = np.random.default_rng(0)
+DTYPES = (np.float64, np.int64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.bool_)
+
+
+def there(array: Any) -> tg.Tensor:
+    return tg.tensor(np.asarray(array), device="cuda")
+
+
+def numbers(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Numbers with ties; of floats also NaN, infinities and both zeros."""
+    array = (RNG.normal(size=shape) * 50).astype(dtype)
+    if np.dtype(dtype).kind in "fV":
+        array.reshape(-1)[[3, 40, 41, 7, 60]] = np.nan, np.inf, -np.inf, -0.0, 0.0
+    return array
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("descending", [False, True])
+def test_rows_of_any_length_are_sorted(dtype: Any, descending: bool) -> None:
+    wide = np.dtype(dtype).itemsize == 8
+    array = numbers((3, 700 if wide else 9000), dtype)
+    want = tg.argsort(tg.tensor(array), descending=descending)
+    got = tg.argsort(there(array), descending=descending)
+    assert got.device == "cuda"
+    assert (got.cpu().numpy() == want.numpy()).all()
+
+
+def test_columns_of_long_numbers_are_sorted() -> None:
+    array = RNG.integers(-(2**62), 2**62, (20, 3, 2))
+    got = tg.sort(there(array), axis=0)
+    assert (got.cpu().numpy() == np.sort(array, axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searches(dtype: Any, side: Any) -> None:
+    array, bounds = np.sort(numbers((500,), dtype)), numbers((7, 30), dtype)
+    bounds[1] = array[10:40]
+    got = tg.searchsorted(there(array), there(bounds), side=side)
+    assert (got.cpu().numpy() == np.searchsorted(array, bounds, side=side)).all()
+
+
+def test_positions_of_what_is_true() -> None:
+    array = RNG.integers(0, 3, (30, 5, 7))
+    found = tg.nonzero(there(array))
+    for got, want in zip(found, np.nonzero(array), strict=True):
+        assert (got.cpu().numpy() == want).all()
+    assert found[0].execution is not None
+    assert found[0].execution["waited_for"] == "the number of elements"
+    assert [one.shape for one in tg.nonzero(there(np.zeros((3, 4))))] == [(0,), (0,)]
+
+
+def test_masks_as_indices() -> None:
+    array = RNG.normal(size=(30, 50)).astype(np.float32)
+    whole, rows = array > 0.5, array[:, 0] > 0
+    x = there(array)
+    assert (x[there(whole)].cpu().numpy() == array[whole]).all()
+    assert (x[there(rows)].cpu().numpy() == array[rows]).all()
+    assert (x[there(rows), 3].cpu().numpy() == array[rows, 3]).all()
+    leaf = tg.tensor(array, device="cuda", requires_grad=True)
+    grad = tg.autograd.grad((leaf[there(whole)] * 2.0).sum(), leaf)
+    assert (grad.cpu().numpy() == 2.0 * whole).all()
+
+
+def test_what_is_distinct() -> None:
+    for array in (RNG.integers(0, 9, (6, 40)), np.round(RNG.normal(size=200), 1), np.zeros(0)):
+        got, want = tg.unique_all(there(array)), np.unique_all(array)
+        for one, other in zip(got, want, strict=True):
+            assert one.shape == other.shape
+            assert (one.cpu().numpy() == other).all()
+    assert tg.unique(there([np.nan, 1.0, np.nan])).shape == (3,)
+    with pytest.raises(errors.InvalidType, match=r"have no order .*test_native_order"):
+        tg.unique(there(np.ones(3, np.complex64)))
+
+
+def test_writes_at_positions_and_masks() -> None:
+    array = RNG.normal(size=(30, 50)).astype(np.float32)
+    x = there(array)
+    view, mask, rows = x[:, ::2], array > 0.2, array[:, 1] > 0
+    x[there(mask)] = 0.5
+    array[mask] = 0.5
+    x[there(mask)] = tg.arange(int(mask.sum()), device="cuda").astype(tg.float32)
+    array[mask] = np.arange(mask.sum())
+    x[there(rows)] = 2.0
+    array[rows] = 2.0
+    given = RNG.normal(size=(4, 50)).astype(np.float32)
+    x[there([3, -1, 3, 7])] = there(given)
+    array[[3, -1, 3, 7]] = given  # of equal positions the last is stored
+    assert (x.cpu().numpy() == array).all()
+    view[there([0, 2])] = 9.0
+    array[[0, 2], ::2] = 9.0
+    assert (x.cpu().numpy() == array).all()
+    assert x.version == 5
+    with pytest.raises(errors.InvalidIndex, match=r"position 99 .*test_native_order"):
+        x[there([1, 99])] = 1.0
+    with pytest.raises(errors.InvalidIndex, match="mask of shape"):
+        x[there([True, False])] = 1.0
+    assert (x.cpu().numpy() == array).all()
