@@ -185,3 +185,35 @@ def test_what_tiga_makes_for_itself_goes_along() -> None:
     on_both(lambda t: tg.autograd.hessian(lambda y: (tg.sin(y) * y.sum()).sum(), t[0]), x)
     on_both(lambda t: tg.autograd.jacobian(lambda y: tg.exp(y) * 2.0, t[0]), x)
     on_both(lambda t: tg.autograd.jvp(tg.sin, (t,), (tg.ones_like(t),))[1], x)
+
+
+VIEWS = {
+    "whole": lambda x: x, "row": lambda x: x[1], "columns": lambda x: x[:, 1:3],
+    "turned": lambda x: x.transpose(0, 1), "stepped": lambda x: x[::2],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("how", ["add", "fill", "set"])
+def test_derivatives_pass_through_writes(view: str, how: str) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        rng = np.random.default_rng(1)
+        x, y = (tg.tensor(rng.uniform(0.5, 2, (3, 4)), device=device, requires_grad=True)
+                for _ in range(2))  # fmt: skip
+        base = x * 1.5
+        kept, squares = base[:, 1:], base * base
+        part = VIEWS[view](base)
+        picked = y.reshape(12)[: part.size].reshape(part.shape)
+        if how == "add":
+            part.add_(picked)
+        elif how == "fill":
+            part.fill_(2.0)
+        else:
+            part[...] = picked * 0.5
+        loss = (base * base * 0.5).sum() + (kept * squares[:, 1:]).sum()
+        grads = tg.autograd.grad(loss, [x, y], allow_unused=True)
+        found.append([v.cpu().numpy() for v in (base, kept, squares, *grads) if v is not None])
+    assert len(found[0]) == len(found[1])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -18,7 +18,7 @@ _TENSOR_DTYPES = ("torch.int32", "torch.int64", "int32", "int64")
 
 def is_tensor(value: Any) -> bool:
     """Whether `value` is a torch tensor, told by its interface: this module must not load torch."""
-    return _is_tensor_type(type(value))
+    return _is_tensor_type(type(value))  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)

@@ -12,6 +12,7 @@ import numpy as np
 from tiga import knobs
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, OutOfBudget, UnsupportedByBackend
+from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf
@@ -19,7 +20,6 @@ from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
 from tiga.runtime.collector import uncollected
-from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
 from tiga.types import bfloat16, float16
@@ -192,7 +192,7 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
         number = numbers.get(id(tensor._node), 0)
         array = fresh.pop(id(tensor._node), None)
         # A second tensor of the same value gets memory of its own: it may be written in place.
-        _settle(tensor, _duplicate(_known(tensor._node)) if array is None else array, how, number)
+        _settle(tensor, duplicate(_known(tensor._node)) if array is None else array, how, number)
 
 
 def _realize_one(tensor: Tensor, mode: str) -> None:
@@ -227,14 +227,6 @@ FEW = 4096
 
 SHORT = 32
 """Links of the longest chain that is evaluated by recursion."""
-
-
-def _duplicate(array: Any) -> Any:
-    if not isinstance(array, DeviceArray):
-        return np.array(array)
-    from tiga.frontends.tensor.placement import duplicate
-
-    return duplicate(array)
 
 
 def _devices(roots: Sequence[Node]) -> list[Any]:

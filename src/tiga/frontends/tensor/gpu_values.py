@@ -54,7 +54,7 @@ def _split(places: IndexArray, shape: tuple[int, ...]) -> list[IndexArray]:
 
 def true_positions(x: Tensor, what: str = "nonzero") -> tuple[Tensor, ...]:
     """The positions of elements that are not 0, one tensor per axis."""
-    mask = x if x.dtype == bool_ else x != 0
+    mask: Any = x if x.dtype == bool_ else x != 0
     places = ARRAYS.where(flat(mask))
     return tuple(_looked_at(plain(one), what) for one in _split(places, x.shape))
 

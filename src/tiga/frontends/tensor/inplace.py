@@ -12,6 +12,7 @@ from weakref import ref
 import numpy as np
 
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue, UnsupportedByBackend
+from tiga.frontends.tensor.arrays import duplicate, part_shape, store
 from tiga.frontends.tensor.build import (
     SCALARS,
     as_tensor,
@@ -64,16 +65,8 @@ def _keep_value(node: LazyNode, array: np.ndarray) -> None:
     if sys.getrefcount(node) <= _OWN_REFERENCES:
         return
     if node.cell is None or node.cell.array is array:
-        node.cell = Cell(_duplicate(array))
+        node.cell = Cell(duplicate(array))
         node.cell.stale = True
-
-
-def _duplicate(array: Any) -> Any:
-    if not isinstance(array, DeviceArray):
-        return np.array(array)
-    from tiga.frontends.tensor.placement import duplicate
-
-    return duplicate(array)
 
 
 def _renew(tensor: Tensor) -> None:
@@ -95,10 +88,10 @@ def _keep_all(buffer: Buffer) -> None:
 
 
 def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
-    return _write_by(tensor, lambda: _store(tensor, index, values, what))
+    return _write_by(tensor, lambda: store(tensor._array, index, values, what))
 
 
-def _write_by(tensor: Tensor, store: Callable[[], None]) -> Tensor:
+def _write_by(tensor: Tensor, write: Callable[[], None]) -> Tensor:
     """Write into a tensor's memory by a function, once whoever needs the old value has it."""
     viewers = _viewers(tensor)
     buffer = tensor._buffer
@@ -108,22 +101,9 @@ def _write_by(tensor: Tensor, store: Callable[[], None]) -> Tensor:
         _renew(viewer)
     shared = viewers if buffer.viewers else []
     buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
-    store()
+    write()
     buffer.version += 1
     return tensor
-
-
-def _store(tensor: Tensor, index: Any, values: Any, what: str) -> None:
-    assert tensor._array is not None
-    if not isinstance(tensor._array, DeviceArray):
-        try:
-            tensor._array[index] = values
-        except IndexError as error:
-            raise InvalidIndex(f"{what}: {error} ({here()}).") from None
-        return
-    from tiga.frontends.tensor.placement import write
-
-    write(tensor._array[index], values, what)
 
 
 def _elements(x: Tensor, dtype: Any) -> Any:
@@ -277,9 +257,5 @@ def _set_part(x: Tensor, index: Any, value: Any) -> None:
     """An assignment to part of a tensor on a GPU."""
     what = "assignment to a part"
     values = _given(x, value)
-    assert x._array is not None
-    try:
-        broadcast_shapes(values.shape, x._array[index].shape)
-    except IndexError as error:
-        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
+    broadcast_shapes(values.shape, part_shape(x._array, index, what))
     _write(x, values, index, what)

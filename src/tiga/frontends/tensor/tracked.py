@@ -11,10 +11,10 @@ from weakref import ref
 
 import numpy as np
 
-from tiga.errors import InvalidIndex, InvalidValue
+from tiga.errors import InvalidValue
+from tiga.frontends.tensor.arrays import beside, duplicate, part_shape, store
 from tiga.frontends.tensor.build import apply, relabel
 from tiga.frontends.tensor.core import Tensor, address_of
-from tiga.frontends.tensor.fields import indices
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here, leaf
 from tiga.frontends.tensor.selection import astype
 from tiga.frontends.tensor.views import broadcast_to
@@ -22,7 +22,7 @@ from tiga.ops.feature import reshape
 from tiga.ops.pointwise import where
 from tiga.ops.tensor_index import IndexTake
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, Type, bool_
+from tiga.types import GLOBAL, Type, dtype_of_numpy
 
 
 def is_tracked(viewers: Sequence[Tensor], value: Any) -> bool:
@@ -55,20 +55,14 @@ def write_tracked(
     check_leaves(viewers, what)
     buffer, array = tensor._buffer, tensor._array
     assert buffer is not None
-    if not isinstance(array, np.ndarray):
-        raise InvalidValue(
-            f"{what} that derivatives pass through, on a GPU ({here()}): use tg.where."
-        )
-    try:
-        part = array[index]
-    except IndexError as error:
-        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
-    source = broadcast_to(astype(value, tensor.dtype, copy=False), np.shape(part))
-    written = np.array(source.realize().numpy())
+    shape = part_shape(array, index, what)
+    given = astype(value, tensor.dtype, copy=False)
+    source = broadcast_to(given, shape)
+    written = duplicate(given.realize()._array)
     fresh = [_new_node(viewer, tensor, index, source) for viewer in viewers]
     for node in _holders(viewers):
         _keep(node)
-    array[index] = written
+    store(array, index, written, what)
     buffer.version += 1
     for viewer, made in zip(viewers, fresh, strict=True):
         if made is not None:
@@ -93,7 +87,7 @@ def _keep(node: LazyNode) -> None:
     """Let what was built from a value keep it: the memory is about to change."""
     if node.cell is not None:
         stale = node.cell.stale
-        node.cell = Cell(np.array(node.cell.array))
+        node.cell = Cell(duplicate(node.cell.array))
         node.cell.stale = stale
 
 
@@ -106,12 +100,19 @@ def _new_node(viewer: Tensor, tensor: Tensor, index: Any, source: Tensor) -> Laz
     if not written.any():
         return None
     flat = reshape(source._node, (source.size,))
-    taken = apply(IndexTake(0), flat, indices(np.where(written, origin, 0).reshape(-1)))
+    places = _beside(np.where(written, origin, 0).reshape(-1), viewer)
+    taken = apply(IndexTake(0), flat, places)
     shaped = reshape(taken, viewer.shape)
     if written.all():
         return _own(shaped, source)
-    mask = leaf(written, Type(bool_, written.shape, GLOBAL))
-    return _own(where(mask, shaped, viewer._node), source)
+    return _own(where(_beside(written, viewer), shaped, viewer._node), source)
+
+
+def _beside(array: np.ndarray, tensor: Tensor) -> LazyNode:
+    """A given value where a tensor is."""
+    return leaf(
+        beside(array, tensor._array), Type(dtype_of_numpy(array.dtype), array.shape, GLOBAL)
+    )
 
 
 def _own(node: Node, source: Tensor) -> LazyNode:
@@ -133,7 +134,7 @@ def _origin(viewer: Tensor, tensor: Tensor, index: Any) -> np.ndarray:
 def _places(tensor: Tensor, start: int) -> np.ndarray:
     """Where every element is in memory, counted in elements from `start`."""
     array = tensor._array
-    assert isinstance(array, np.ndarray)
+    assert array is not None
     places = np.asarray((address_of(array) - start) // array.itemsize, np.int64)
     for extent, stride in zip(array.shape, array.strides, strict=True):
         places = places[..., None] + np.arange(extent) * (stride // array.itemsize)
