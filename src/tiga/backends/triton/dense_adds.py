@@ -1,21 +1,21 @@
 """Values added up at positions that are values themselves, in the order of the positions.
 
-Which positions meet is worked out on the CPU: the positions, not the values, are copied there.
+A stable sort of the positions says which meet.
 """
 
+import math
 from functools import lru_cache
-
-import numpy as np
 
 from tiga.backends.triton import dense_values as dv
 from tiga.backends.triton.arithmetic import Term, dtype_text
-from tiga.backends.triton.dense_run import Room
 from tiga.backends.triton.dense_values import loaded
 from tiga.backends.triton.evaluate import stored
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array, sorted_order
 from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.backends.triton.writer import KernelSource, Parameter, pointer_type
 from tiga.errors import InvalidIndex
-from tiga.runtime.device_array import DeviceArray, download, upload
+from tiga.runtime.device_array import DeviceArray
 from tiga.types import DType
 
 MOST_COLUMNS = 256
@@ -53,45 +53,45 @@ def add_rows(values, order, starts, out, count, extent, inner):
 
 
 def add_at(
-    out: DeviceArray, values: DeviceArray, positions: np.ndarray, outer: int, extent: int,
-    dtype: DType, room: Room, where: str | None,
+    out: DeviceArray, values: DeviceArray, places: IndexArray, outer: int, extent: int,
+    dtype: DType, machine: Gpu | Interpreter,
 ) -> None:  # fmt: skip
-    """`out [outer, extent, inner]`: zeros with `values [outer, count, inner]` added at positions.
-
-    Raises:
-        InvalidIndex: a position does not exist; nothing is computed then.
-    """
-    if positions.size and not -extent <= positions.min() <= positions.max() < extent:
-        wrong = positions[(positions < -extent) | (positions >= extent)][0]
-        raise InvalidIndex(
-            f"position {wrong} is out of range for extent {extent} (built at {where})."
-        )
-    positions = np.where(positions < 0, positions + extent, positions)
-    order = np.argsort(positions, kind="stable").astype(np.int64)
-    counts = np.bincount(positions, minlength=extent)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    there = [_uploaded(array, room) for array in (order, starts)]
+    """`out [outer, extent, inner]`: zeros with `values [outer, count, inner]` added at places, all
+    of them in `0..extent-1`."""
+    order = sorted_order(places, (extent - 1).bit_length())
+    starts = ARRAYS.before(places[order], ARRAYS.positions(places, extent + 1))
     inner = out.size // (outer * extent) * dv.parts(dtype)
     window = min(padded(inner), MOST_COLUMNS)
     grid = (outer * extent, -(-inner // window), 1)
-    numbers = [None, None, None, None, positions.size, extent, inner]
-    launch = room.machine.bind(add_rows(dtype, window), grid, numbers)
-    launch([values.address, there[0].address, there[1].address, out.address])
+    numbers = [None, None, None, None, places.size, extent, inner]
+    launch = machine.bind(add_rows(dtype, window), grid, numbers)
+    launch([values.address, order.address, starts.address, out.address])
 
 
-def _uploaded(array: np.ndarray, room: Room) -> DeviceArray:
-    made = room.like(array.shape, array.dtype)
-    return upload(array, room.machine, made.memory)
+def places_of(index: DeviceArray, extent: int, where: str | None) -> IndexArray:
+    """The positions of a contiguous array as a rank-1 one, negative ones from the end on. Two
+    numbers are copied to the CPU, which waits for them.
+
+    Raises:
+        InvalidIndex: a position does not exist.
+    """
+    places = ARRAYS.cast(index_array(index.reshape(index.size)), 64)
+    least, most = ARRAYS.numbers([ARRAYS.minimum(places), ARRAYS.maximum(places)])
+    if least < -extent or most >= extent:
+        wrong = least if least < -extent else most
+        raise InvalidIndex(
+            f"position {wrong} is out of range for extent {extent} (built at {where})."
+        )
+    return places if least >= 0 else places + (places < 0) * extent
 
 
-def linear_positions(index: DeviceArray, axis: int, extent: int) -> np.ndarray:
-    """For every element of an index along an axis, its place in a row-major array whose axis has
-    that extent."""
-    positions = download(index).astype(np.int64)
-    grid: list[np.ndarray] = list(np.indices(positions.shape, sparse=True))
-    if positions.size and not -extent <= positions.min() <= positions.max() < extent:
-        return positions.reshape(-1)  # refused where they are used
-    grid[axis] = np.where(positions < 0, positions + extent, positions)
-    shape = (*index.shape[:axis], extent, *index.shape[axis + 1 :])
-    whole = [np.broadcast_to(places, positions.shape) for places in grid]
-    return np.ravel_multi_index(whole, shape).reshape(-1)
+def linear_places(
+    places: IndexArray, shape: tuple[int, ...], axis: int, extent: int
+) -> IndexArray:  # fmt: skip
+    """For every element of an index of a shape along an axis, its place in a row-major array whose
+    axis has that extent."""
+    inner = math.prod(shape[axis + 1 :])
+    element = ARRAYS.positions(places, places.size)
+    row = element // inner
+    outer = row // shape[axis]
+    return (outer * extent + places) * inner + (element - row * inner)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton import dense_rows as rows
-from tiga.backends.triton.dense_adds import add_at, linear_positions
+from tiga.backends.triton.dense_adds import add_at, linear_places, places_of
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import contiguous, copy_into, pick_into
 from tiga.backends.triton.dense_run import Room
@@ -15,7 +15,7 @@ from tiga.backends.triton.dense_sort import search_sorted, sorted_rows
 from tiga.backends.triton.layout import padded
 from tiga.errors import UnsupportedByBackend
 from tiga.ops.tensor_views import along, stepped
-from tiga.runtime.device_array import DeviceArray, download, upload
+from tiga.runtime.device_array import DeviceArray, upload
 from tiga.trace.node import Node
 
 Call = Callable[[Node, Sequence[DeviceArray], Room], DeviceArray]
@@ -113,16 +113,17 @@ def _index_add(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceA
     made, op = room.array(node.type), node.op
     values, index = map(contiguous, inputs)
     outer = math.prod(made.shape[: op.axis])
-    positions = download(index).reshape(-1).astype(np.int64)
-    add_at(made, values, positions, outer, op.extent, node.type.dtype, room, node.where)
+    places = places_of(index, op.extent, node.where)
+    add_at(made, values, places, outer, op.extent, node.type.dtype, room.machine)
     return made
 
 
 def _add_along(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
     made, op = room.array(node.type), node.op
     values, index = map(contiguous, inputs)
-    positions = linear_positions(index, op.axis, op.extent)
-    add_at(made, values, positions, 1, made.size, node.type.dtype, room, node.where)
+    places = places_of(index, op.extent, node.where)
+    linear = linear_places(places, index.shape, op.axis, op.extent)
+    add_at(made, values, linear, 1, made.size, node.type.dtype, room.machine)
     return made
 
 
