@@ -1,8 +1,9 @@
 """`MessagePassing`: what one edge sends, how messages combine, what a node does with the result."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 from tiga.errors import InvalidType, UnsupportedByBackend
@@ -53,6 +54,14 @@ def _are_native(*fields: Fields | None) -> bool:
                 if isinstance(value, core.Tensor):
                     return True
     return False
+
+
+@cache
+def _native() -> Callable[..., Any]:
+    """The call on native tensors, loaded when there is one."""
+    from tiga.frontends.tensor.messages import call
+
+    return call
 
 
 class MessagePassing:
@@ -144,9 +153,7 @@ class MessagePassing:
     ) -> Any:
         """The call itself; modules may override it and call `super().forward(graph=..., ...)`."""
         if _are_native(src, dst, edge, ndata):
-            from tiga.frontends.tensor.messages import call as call_native
-
-            return call_native(self, graph, src, dst, edge, ndata, params)
+            return _native()(self, graph, src, dst, edge, ndata, params)
         from tiga.frontends.torch.call import call
 
         return call(self, graph, src, dst, edge, ndata, params)

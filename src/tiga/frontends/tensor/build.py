@@ -106,6 +106,8 @@ def relabel(node: Node) -> LazyNode:
 def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
     """The length of the longest chain that waits below `nodes`, and the size of the largest value
     there; LARGE if it takes long to find out."""
+    if {node.__class__ for node in nodes} == {LazyNode}:
+        return _extent_of_lazy(nodes)  # type: ignore[arg-type]
     known: dict[int, int] = {}
     largest = 0
     stack = list(nodes)
@@ -126,6 +128,16 @@ def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
         if len(known) > COMPOSED:
             return CHAIN, LARGE
     return max([known[id(node)] for node in nodes], default=0), largest
+
+
+def _extent_of_lazy(nodes: Sequence[LazyNode]) -> tuple[int, int]:
+    depth = largest = 0
+    for node in nodes:
+        if node.cell is None and node.depth > depth:
+            depth = node.depth
+        if node.largest > largest:
+            largest = node.largest
+    return depth, largest
 
 
 def as_tensor(value: Any, what: str = "an operand") -> Tensor:

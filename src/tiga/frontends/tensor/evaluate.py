@@ -102,10 +102,11 @@ def _evaluate_one(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def _small(root: LazyNode) -> np.ndarray:
     """The value of a short expression of small values."""
-    if root.op.name == "graph_call" and all(map(has_value, root.inputs)):
-        inputs = [child.cell.array for child in root.inputs]  # type: ignore[attr-defined]
-        array: np.ndarray = root.op.compute(*inputs)
-        return array
+    if root.op.name == "graph_call":
+        cells = [getattr(child, "cell", None) for child in root.inputs]
+        if None not in cells:
+            array: np.ndarray = root.op.compute(*[cell.array for cell in cells])  # type: ignore[union-attr]
+            return array
     with np.errstate(all="ignore"):
         return _owned(_recursive(root, {}), root)
 
@@ -154,7 +155,10 @@ def realize(tensor: Tensor) -> None:
             share(tensor, base, through)
         tensor._node.cell = Cell(tensor._array)  # type: ignore[arg-type]
         return
-    realize_all([tensor])
+    if active() is None and tensor._node.cell is None:
+        _realize_one(tensor, knobs.read("tensor_backend"))
+    else:
+        realize_all([tensor])
 
 
 def realize_all(tensors: Sequence[Tensor]) -> None:

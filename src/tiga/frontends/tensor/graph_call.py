@@ -132,8 +132,8 @@ class Walk:
     def of(program: Program, graph: Graph, topology: Any, grad: bool) -> "Walk":
         """A program on a graph, whose snapshot is `topology` (a paged one itself); `grad`:
         derivatives may be asked for."""
-        wanted = differentiable(program)
-        trained = grad and bool(wanted)
+        wanted = differentiable(program) if grad else ()
+        trained = bool(wanted)
         used = trained_program(program, wanted) if trained else program
         return Walk(launch_of(used), graph, topology, graph.token(), trained)
 
@@ -146,7 +146,7 @@ class Walk:
 
     def output(self, index: int, arrays: Sequence[Any], room: Any = None) -> Any:
         """One output; on a GPU in `room`."""
-        found = self._known(index, arrays)
+        found = None if self.kept is None else self._known(index, arrays)
         if found is not None:
             return found
         self.graph.require_unchanged(self.token)
@@ -156,10 +156,9 @@ class Walk:
             if room is None
             else launch.run_on_gpu(self.topology, arrays, room)
         )
-        outputs = dict(enumerate(values))
-        found = outputs.pop(index)
-        self.kept = (tuple(arrays), outputs) if outputs else None
-        return found
+        others = {i: value for i, value in enumerate(values) if i != index}
+        self.kept = (tuple(arrays), others) if others else None
+        return values[index]
 
     def _known(self, index: int, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
         if self.kept is None or index not in self.kept[1]:

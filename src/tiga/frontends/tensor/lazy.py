@@ -88,7 +88,7 @@ def filled(value: Any, type_: Type) -> Cell:
     return Cell(np.broadcast_to(one, type_.shape))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Leaf(Op):
     """A value that is given, not computed: an input of every program it is part of."""
 
@@ -97,8 +97,12 @@ class Leaf(Op):
     __hash__ = object.__hash__
     arity = 0
     of: Type
-    label: str = "leaf"
-    origin: Any = None
+    label: str
+    origin: Any
+
+    def __init__(self, of: Type, label: str = "leaf", origin: Any = None) -> None:
+        # Every value becomes one: setting the fields of a frozen class one by one takes longer.
+        self.__dict__.update(of=of, label=label, origin=origin)
 
     def infer(self, *types: Type) -> Type:
         return self.of

@@ -39,7 +39,7 @@ from tiga.frontends.tensor.trees import leaves_of, mapped
 from tiga.ops.tensor_index import Reorder
 from tiga.relations import Graph
 from tiga.trace.node import Node
-from tiga.types import DType, Relation, Shape, Space
+from tiga.types import DType, Relation, Shape, Space, Type
 
 RELATION = Relation("edges", Space("src", "node"), Space("dst", "node"))
 SQUARE = Relation("edges", Space("node", "node"), Space("node", "node"))
@@ -100,33 +100,45 @@ def template_of(specs: tuple[Spec, ...]) -> Template:
     return Template(relation, views, view("dst", False), edges, nodes)
 
 
-def _check(namespace: str, name: str, value: Any, extent: int) -> Tensor:
+def _type_of(namespace: str, name: str, value: Any, extent: int) -> Type:
+    """The type of a field, checked."""
     if not isinstance(value, Tensor):
         raise InvalidType(
             f"field `{namespace}.{name}` expected a native tensor beside others, got "
             f"{type(value).__name__} ({here()})."
         )
-    if not value.shape or value.shape[0] != extent:
+    kind = value._node.type
+    if not kind.shape or kind.shape[0] != extent:
         raise InvalidValue(
             f"field `{namespace}.{name}` expected leading extent {extent}, got shape "
             f"{value.shape} ({here()})."
         )
-    if value.dtype.is_complex:
+    if kind.dtype.kind == "c":
         raise InvalidType(f"field `{namespace}.{name}` is complex, which no walk takes ({here()}).")
-    return value
+    return kind
 
 
-def _fields(graph: Graph, topology: Any, given: Mapping[str, Any]) -> dict[Any, Tensor]:
-    """The fields of a call by namespace and name, checked."""
+def _fields(
+    graph: Graph, topology: Any, given: Mapping[str, Any]
+) -> tuple[dict[Any, Tensor], tuple[Spec, ...]]:
+    """The fields of a call by namespace and name, and what programs depend on of them."""
     if given["ndata"] is not None and (given["src"] or given["dst"]):
         raise InvalidType(f"ndata= stands for src= and dst=; give one or the other ({here()}).")
-    extents = {"src": topology.num_src, "dst": topology.num_dst, "edge": topology.num_edges,
-               "ndata": topology.num_dst}  # fmt: skip
-    return {
-        (namespace, name): _check(namespace, name, value, extents[namespace])
-        for namespace, values in given.items() if values
-        for name, value in values.items()
-    }  # fmt: skip
+    fields: dict[Any, Tensor] = {}
+    specs: list[Spec] = []
+    for namespace, values in given.items():
+        if not values:
+            continue
+        extent = getattr(topology, EXTENTS[namespace])
+        for name, value in values.items():
+            kind = _type_of(namespace, name, value, extent)
+            fields[namespace, name] = value
+            specs.append(Spec(namespace, name, kind.dtype, kind.shape[1:], value._grad))
+    return fields, tuple(specs)
+
+
+EXTENTS = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_dst"}
+"""Which extent of a graph the fields of a namespace have."""
 
 
 def _topology(graph: Any) -> Any:
@@ -194,11 +206,7 @@ def call(
     """Run a kernel on a graph with native tensors; see `MessagePassing`."""
     topology = _topology(graph)
     given = {"src": src, "dst": dst, "edge": edge, "ndata": ndata}
-    fields = _fields(graph, topology, given)
-    specs = tuple([
-        Spec(namespace, name, tensor.dtype, tensor.shape[1:], tensor._grad)
-        for (namespace, name), tensor in fields.items()
-    ])  # fmt: skip
+    fields, specs = _fields(graph, topology, given)
     run = Call(kernel, template_of(specs), params)
     try:
         plan = run.plan()

@@ -53,6 +53,8 @@ def address(reducer: Any, sent: Any) -> Any:
     Raises:
         InvalidType: there is no message, or one that its reducer does not take.
     """
+    if sent.__class__ is Tensor and reducer.__class__ in _PLAIN:
+        return Sent(reducer, (sent,), ())
     if not isinstance(reducer, Reducer):
         raise InvalidType(
             f"`reducer` must be a reducer such as tg.sum(), got {reducer!r} ({here()})."

@@ -17,6 +17,8 @@ def mapped(apply: Callable[[Any], Any], tree: Any) -> Any:
 
 def leaves_of(tree: Any) -> list[Any]:
     """The leaves of a tree, in order."""
+    if not isinstance(tree, (dict, tuple, list)):
+        return [tree]
     found: list[Any] = []
     mapped(found.append, tree)
     return found
