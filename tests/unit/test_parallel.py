@@ -12,6 +12,7 @@ import pytest
 from torch_mlir import ir
 
 from tiga import knobs
+from tiga.backends.llvm import launcher
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
 from tiga.runtime import parallel
@@ -294,3 +295,17 @@ def test_a_call_into_a_kernel_frees_the_interpreter(visit):
     launch(library.address("wait"), ctypes.addressof(slots), 1, 1)
     timer.join()
     assert flag[0] == 1
+
+
+def test_the_first_kernels_bring_the_loop_along_and_later_ones_do_not(monkeypatch):
+    monkeypatch.setattr(launcher, "_LOOPS", launcher._Loops())
+    with ir.Context():
+        first = launcher.compile_kernels(ir.Module.parse(VISIT))
+    with ir.Context():
+        second = launcher.compile_kernels(ir.Module.parse(VISIT))
+    assert set(first.names) == {"visit", "parallel_for", "sequence"}
+    assert second.names == ("visit",)
+    for library, threads in ((first, 2), (second, 2), (second, 1)):
+        state = Visits(100)
+        launch(library.address("visit"), state.args, 100, threads, 7)
+        assert state.counts.tolist() == [1] * 100

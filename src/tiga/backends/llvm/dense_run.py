@@ -10,8 +10,8 @@ import numpy as np
 
 from tiga.backends.llvm.dense import build
 from tiga.backends.llvm.dense_slots import slot_names
-from tiga.backends.llvm.engine import Library, compile_module
-from tiga.backends.llvm.launcher import call_of, launch
+from tiga.backends.llvm.engine import Library
+from tiga.backends.llvm.launcher import call_of, compile_kernels, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.errors import InvalidIndex
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
@@ -50,7 +50,7 @@ class Code:
 def compile_spec(spec: Spec) -> Code:
     """The machine code of a kernel, compiled once."""
     start = perf_counter()
-    library = compile_module(build(spec))
+    library = compile_kernels(build(spec))
     spent = (perf_counter() - start) * 1e3
     return Code(library, library.address("kernel"), tuple(slot_names(spec)), spent)
 

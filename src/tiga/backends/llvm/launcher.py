@@ -121,21 +121,54 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class _Loops:
+class _Entries:
+    """The loops as they are called."""
+
     library: Library
     parallel_for: Any
     sequence: Any
 
+    @staticmethod
+    def of(library: Library) -> "_Entries":
+        return _Entries(
+            library,
+            _PARALLEL_FOR(library.address("parallel_for")),
+            _SEQUENCE(library.address("sequence")),
+        )
 
-@lru_cache(maxsize=1)
-def _loops() -> _Loops:
-    with ir.Context():
-        library = compile_module(ir.Module.parse(_MODULE), opt_level=0)
-    return _Loops(
-        library,
-        _PARALLEL_FOR(library.address("parallel_for")),
-        _SEQUENCE(library.address("sequence")),
-    )
+
+@dataclass
+class _Loops:
+    """The process's loops: compiled when they are first called, or along with kernels before."""
+
+    known: _Entries | None = None
+
+    def entries(self) -> _Entries:
+        if self.known is None:
+            with ir.Context():
+                self.known = _Entries.of(compile_module(ir.Module.parse(_MODULE), opt_level=0))
+        return self.known
+
+    def compile_with(self, kernels: ir.Module) -> Library:
+        with kernels.context, ir.InsertionPoint(kernels.body):
+            loops = ir.Module.parse(_MODULE)
+            for function in loops.body:
+                function.operation.clone()
+        library = compile_module(kernels)
+        self.known = _Entries.of(library)
+        return library
+
+
+_LOOPS = _Loops()
+
+
+def compile_kernels(module: ir.Module) -> Library:
+    """A module of kernels compiled, by `compile_module`.
+
+    The first one of a process takes the parallel loop along: setting up MLIR and LLVM for that
+    alone takes as long as compiling a small kernel.
+    """
+    return compile_module(module) if _LOOPS.known else _LOOPS.compile_with(module)
 
 
 # ctypes builds a function object in about a microsecond: the same kernels come again and again.
@@ -162,7 +195,7 @@ def launch(
     if not fork:
         _kernel_at(kernel_address)(args_pointer, 0, num_tasks)
         return
-    _loops().parallel_for(fork, kernel_address, args_pointer, num_tasks, grain, threads)
+    _LOOPS.entries().parallel_for(fork, kernel_address, args_pointer, num_tasks, grain, threads)
 
 
 def call_of(kernel_address: int, args_pointer: int | bytes, num_tasks: int) -> Callable[[], None]:
@@ -183,7 +216,7 @@ def launch_sequence(records: ctypes.Array, count: int, threads: int) -> None:
         threads: as for `launch`.
     """
     fork = parallel.fork_address() if threads > 1 else 0
-    _loops().sequence(fork, records, count, threads if fork else 1)
+    _LOOPS.entries().sequence(fork, records, count, threads if fork else 1)
 
 
 def sequence_records(launches: Sequence[Launch]) -> ctypes.Array:
