@@ -1,5 +1,6 @@
 """Graphs in files on a GPU: the bits of the same call on the graph in the GPU's memory."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ pytest.importorskip("torch_mlir")
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
 from tiga.errors import InvalidFile, OutOfBudget  # noqa: E402
-from tiga.frontends.torch import paged, unit  # noqa: E402
+from tiga.frontends.torch import forecast, paged, paged_gpu, unit  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
@@ -68,6 +69,7 @@ def where(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     if found.type == "cpu":
         monkeypatch.setattr(unit, "on_gpu", lambda device: True)
         monkeypatch.setattr(paged, "on_gpu", lambda device: True)
+        monkeypatch.setattr(forecast, "on_gpu", lambda device: True)
     return found
 
 
@@ -184,7 +186,10 @@ def within(report: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("kernel", [Difference, Attention, Ends, Deviation])
-def test_results_in_files(kernel: Any, uneven: Any, where: Any) -> None:
+def test_results_in_files(
+    kernel: Any, uneven: Any, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paged_gpu, "LESS_AND_LESS", (paged_gpu.Keeps(False, False),))
     report = check(gradients_of(kernel), uneven, where, "16KiB")
     assert within(report)
     assert report["peak_bytes"]["nvme"] > 0
@@ -212,6 +217,26 @@ class Mapped(tg.MessagePassing, torch.nn.Module):
 
     def edge(self, src: Any, dst: Any, edge: Any) -> Any:
         return torch.relu(self.map(src.x)) * edge.w[:, None]
+
+
+def steps(text: str) -> set[str]:
+    """The lines on pages of steps."""
+    lines = map(str.strip, text.splitlines())
+    return {line for line in lines if re.match(r"(walk|rows|library).* pages, at most", line)}
+
+
+@pytest.mark.parametrize("budget", ["16KiB", "40KiB"])
+def test_what_is_told_before_a_call(budget: str, uneven: Any, where: Any) -> None:
+    opened, kernel = uneven[1], Difference()
+    with tg.execution(memory={"device": budget, "host-pinned": budget}) as scope:
+        x, w = fields(opened, where, torch.float32, in_file=True)
+        given = {"graph": opened, "ndata": {"x": x}, "edge": {"w": w}}
+        told = kernel.explain(**given)
+        assert scope.memory_report()["peak_bytes"]["device"] == 0
+        kernel(**given)
+    assert "'device'" in told
+    assert steps(kernel.explain())
+    assert steps(kernel.explain()) <= steps(told)
 
 
 def test_products_of_node_values(uneven: Any, where: Any) -> None:

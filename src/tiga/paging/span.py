@@ -156,13 +156,22 @@ class PagePlan:
     read: int = 0
     written: int = 0
     held: Held = NOTHING_HELD
+    staged: int = 0
+    """The most bytes of arenas."""
+
+    def whole(self, nbytes: int, read: int) -> None:
+        """Count arrays that go to a device whole before the first step."""
+        if nbytes:
+            self.read += read
+            self.lines.append(f"{size_text(nbytes)} to the device whole, reads {size_text(read)}")
 
     def add(self, what: str, spans: Spans) -> None:
         """Count the pages of one step, if it has some."""
         if not spans.pages:
             return
         self.held = self.held.after(spans, self.limit)
-        peak = spans.resident + self.held.count * self.held.nbytes
+        arenas = self.held.count * self.held.nbytes
+        peak, self.staged = spans.resident + arenas, max(self.staged, arenas)
         self.pages += len(spans.pages)
         self.peak = max(self.peak, peak)
         self.read, self.written = self.read + spans.read, self.written + spans.written

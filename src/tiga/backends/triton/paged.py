@@ -193,8 +193,9 @@ def run_paged(
     outputs: Sequence[Any],
     between: Mapping[Node, Any],
     paging: Paging,
-) -> PagePlan:
-    """Compute the outputs; what was read and held.
+    plan: PagePlan,
+) -> None:
+    """Compute the outputs; `plan` is told what is read and held.
 
     `inputs`, `outputs` and `between` (values that steps leave for others) are rows for values over
     entities, arrays of the platform for global ones.
@@ -216,7 +217,7 @@ def run_paged(
     platform = paging.platform
     link = link_of(platform)
     make = partial(PairedArena, link=link, platform=platform)
-    arenas, plan = Arenas(paging.pages_charge, make), PagePlan(paging.limits.nbytes)
+    arenas = Arenas(paging.pages_charge, make)
     with Helpers() as helpers:
         pipeline = Pipeline(arenas, paging.limits.depth, helpers)
         steps, charge = paging.steps(homes, arrays), partial(paging.charge, "device")
@@ -229,7 +230,6 @@ def run_paged(
         finally:
             link.settle()
             arenas.close()
-    return plan
 
 
 def _copy(source: Any, target: Any, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,20 +69,34 @@ class DeviceRows:
         return self.block.reshape(self.count, self.row_bytes)
 
 
-def load(home: Rows, link: Link, platform: Platform) -> DeviceRows:
-    """All rows of an array, copied to the device while they are read."""
-    block = platform.arena(max(1, home.count * home.row_bytes))
-    found = DeviceRows(platform, block, home.count, home.row_bytes)
-    step = max(1, PIECE // max(1, home.row_bytes))
-    buffers = [link.pinned(step * home.row_bytes).reshape(step, home.row_bytes) for _ in range(2)]
-    start, marks = link.mark(), [link.mark()] * 2
-    for number, low in enumerate(range(0, home.count, step)):
-        part = buffers[number % 2][: min(step, home.count - low)]
-        marks[number % 2].wait()
-        home.read_into(low, part)
-        copy = (found.address + low * home.row_bytes, part.ctypes.data, part.nbytes)
-        marks[number % 2] = link.send([copy], start)
-    for mark in marks:
-        link.follow(mark)
-        mark.wait()
-    return found
+@dataclass(eq=False)
+class Loader:
+    """Copies arrays to the device whole, through two pieces of pinned memory of `nbytes` in all."""
+
+    link: Link
+    platform: Platform
+    nbytes: int = 2 * PIECE
+
+    @cached_property
+    def _pinned(self) -> np.ndarray:
+        return self.link.pinned(self.nbytes)
+
+    def load(self, home: Rows) -> DeviceRows:
+        """All rows of an array; one piece is read while the other is copied."""
+        found = DeviceRows(
+            self.platform, self.platform.arena(max(1, home.count * home.row_bytes)), home.count,
+            home.row_bytes,
+        )  # fmt: skip
+        step = max(1, self.nbytes // 2 // max(1, home.row_bytes))
+        start, marks = self.link.mark(), [self.link.mark()] * 2
+        for number, low in enumerate(range(0, home.count, step)):
+            count, at = min(step, home.count - low), number % 2 * step
+            part = self._pinned[at * home.row_bytes : (at + count) * home.row_bytes]
+            marks[number % 2].wait()
+            home.read_into(low, part.reshape(count, home.row_bytes))
+            copy = (found.address + low * home.row_bytes, part.ctypes.data, part.nbytes)
+            marks[number % 2] = self.link.send([copy], start)
+        for mark in marks:
+            self.link.follow(mark)
+            mark.wait()
+        return found

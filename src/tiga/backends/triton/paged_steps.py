@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.paged_facts import WalkFacts
 from tiga.backends.triton.paged_launch import StepKernels, state_bytes
@@ -18,7 +19,7 @@ from tiga.backends.triton.split_scans import splits
 from tiga.backends.triton.topology import CHUNK, NO_EDGES
 from tiga.errors import OutOfBudget, UnsupportedByBackend
 from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, row_spans
-from tiga.paging.span import LongRow, Span, Spans
+from tiga.paging.span import LongRow, PagePlan, Span, Spans
 from tiga.paging.stage import WORD, PagedGraph, Stage
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import LibraryCall, RowProgram
@@ -147,6 +148,18 @@ def _in_one_page(program: RowProgram, spans: Spans) -> OutOfBudget:
         f"is one page of the device, and the budgets cut it into {len(spans.pages)}. Raise "
         "memory={'device': ..., 'host-pinned': ...} of tg.execution, or run it on the CPU."
     )
+
+
+def forecast(executable: Executable, steps: Steps, plan: PagePlan) -> None:
+    """Tell a plan what a run would read and hold.
+
+    Raises:
+        OutOfBudget, UnsupportedByBackend: as the run would.
+    """
+    for step in executable.steps:
+        if isinstance(step, RowStep):
+            find = steps.walk if step.program.relation is not None else steps.rows
+            plan.add(told(step), find(step)[2])
 
 
 def told(step: RowStep | LibraryCall) -> str:

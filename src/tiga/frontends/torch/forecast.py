@@ -1,15 +1,18 @@
 """What a call over a graph in a file will take, told before it runs and without its features."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from tiga.backends.llvm.paged_steps import Forecast, PlannedRows, Steps
+from tiga.backends.llvm.paged_steps import Forecast, Steps
 from tiga.errors import OutOfBudget
+from tiga.frontends.torch.forecast_gpu import planned_on_gpu
+from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.frontends.torch.paged import Placement, rows_of, stored_sizes
-from tiga.frontends.torch.unit import CPU, Runnable, Trained, Unit
+from tiga.frontends.torch.unit import Runnable, Trained, Unit
+from tiga.paging.planned import PlannedRows
 from tiga.paging.span import PagePlan
 from tiga.relations.paged import PagedGraph
 from tiga.runtime.tiers import size_text
@@ -45,10 +48,11 @@ def predict(
         OutOfBudget: as the run would.
     """
     inputs = [_place(v, n, graph) for v, n in zip(values, unit.program.inputs, strict=True)]
+    device = device_of(graph)
     if not wanted:
         yield _predicted("forward", unit.plain(), graph, inputs, {})
         return
-    trained = unit.training(wanted, CPU)
+    trained = unit.training(wanted, device)
     forward = _predicted("forward, saving for gradients", trained.runnable, graph, inputs, {})
     yield forward
     yield _backward(trained, len(unit.program.outputs), graph, inputs, forward)
@@ -57,7 +61,15 @@ def predict(
 def _place(value: Any, node: Node, graph: PagedGraph) -> PlannedRows | None:
     if not isinstance(value, torch.Tensor) or node.type.space == GLOBAL:
         return None
-    return PlannedRows.like(rows_of(value.detach(), graph))
+    if value.device.type != "cpu":
+        return PlannedRows.of(value.shape[0], node.type.row_bytes, in_file=False)
+    rows = PlannedRows.like(rows_of(value.detach(), graph))
+    return replace(rows, address=0) if _is_elsewhere(value, graph) else rows
+
+
+def _is_elsewhere(value: torch.Tensor, graph: PagedGraph) -> bool:
+    """Whether kernels that run where the graph does cannot address a tensor."""
+    return value.device != device_of(graph)
 
 
 def _backward(
@@ -65,7 +77,7 @@ def _backward(
 ) -> Prediction:
     """The dearer of two: cotangents that kernels address where they are, and others."""
     derivative = trained.derivative(tuple(i for i in trained.floats if i < results))
-    known = {"input": inputs, "output": forward.outputs}
+    known, tier = {"input": inputs, "output": forward.outputs}, next(iter(forward.peak))
     runnable, found = derivative.unit.plain(), []
     for address in (0, 1):
         places = []
@@ -73,9 +85,9 @@ def _backward(
         for (kind, i), node in zip(derivative.arguments, nodes, strict=True):
             place = known[kind][i] if kind in known else _cotangent(node, runnable, graph, address)
             places.append(place)
-        held = {"host": forward.kept, "nvme": _in_files(forward.outputs)}
+        held = {tier: forward.kept, "nvme": _in_files(forward.outputs)}
         found.append(_predicted("gradients", runnable, graph, places, held))
-    return max(found, key=lambda p: p.peak["host"])
+    return max(found, key=lambda p: p.peak[tier])
 
 
 def _cotangent(
@@ -83,13 +95,16 @@ def _cotangent(
 ) -> PlannedRows | None:
     if node.type.space == GLOBAL:
         return None
-    extents, _ = stored_sizes(runnable, graph)
+    extents = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
     return PlannedRows(extents[node.type.space], node.type.row_bytes, False, address)
 
 
 def _predicted(
     what: str, runnable: Runnable, graph: PagedGraph, inputs: Places, held: Mapping[str, int]
 ) -> Prediction:
+    device = device_of(graph)
+    if on_gpu(device):
+        return Prediction(what, *planned_on_gpu(runnable, graph, device, inputs, held))
     try:
         return _placed(what, runnable, graph, inputs, held, spill=False)
     except OutOfBudget:

@@ -158,7 +158,9 @@ def _code(runnable: Runnable, kind: str | None) -> str:
 def _explain(runnable: Runnable) -> str:
     if not runnable.ran_on_gpu:
         return runnable.executable.explain()
-    on_gpus = report.explain(runnable.gpu_runs.executable)
+    runs = runnable.gpu_runs
+    pages = [] if runs.pages is None else runs.pages.told()
+    on_gpus = "\n".join((report.explain(runs.executable), *pages))
     return f"{_on_cpu(runnable)}\non GPUs:\n{on_gpus}"
 
 

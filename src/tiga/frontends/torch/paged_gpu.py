@@ -14,7 +14,7 @@ from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.paged import Paging, run_paged
 from tiga.backends.triton.paged_facts import WalkFacts, walk_facts
 from tiga.backends.triton.paged_link import link_of
-from tiga.backends.triton.paged_memory import DeviceRows, HostRows, load
+from tiga.backends.triton.paged_memory import PIECE, DeviceRows, HostRows, Loader
 from tiga.errors import InvalidFile, InvalidType, OutOfBudget
 from tiga.frontends.dlpack import array_of_torch
 from tiga.frontends.torch.dtypes import torch_dtype
@@ -22,6 +22,7 @@ from tiga.frontends.torch.paged import fitting, spilled, spilled_tensor
 from tiga.frontends.torch.scalars import number_on
 from tiga.knobs import current
 from tiga.paging.plan import Limits
+from tiga.paging.span import PagePlan
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import LibraryCall
 from tiga.relations.paged import PagedGraph
@@ -40,9 +41,9 @@ SHARE = 2
 """Results, and then inputs, stay on the device as far as they take up to one part in so many of
 what is left of it; pages get the rest."""
 
-PAGE_BYTES = 2**25
-"""A page that is not made larger: copies of so many bytes run at the full rate, and launches are
-few."""
+PAGE_BYTES = 2**24
+"""A page that is not made larger: copies of so many bytes run at the full rate, launches are few,
+and to pin memory for some pages takes a few milliseconds."""
 
 UNBOUNDED = 2**34
 """Bytes of a device that has no memory of its own: under Triton's interpreter."""
@@ -98,13 +99,15 @@ def _entities(nodes: Iterable[Node]) -> frozenset[Node]:
 
 @dataclass
 class Placement:
-    """Where the arrays of one run lie, and what is left for pages."""
+    """Where the arrays of one run lie, and what is left for pages; `held` bytes of the device will
+    be taken beside those that are now."""
 
     graph: PagedGraph
     device: torch.device
     needs: Needs
     sizes: Mapping[Node, int]
     keeps: "Keeps"
+    held: int = 0
     scope: Scope = field(default_factory=lambda: active() or fallback())
 
     def __post_init__(self) -> None:
@@ -127,20 +130,25 @@ class Placement:
         """Bytes of the device that may be taken now."""
         account = self.scope.accounts["device"]
         if account.budget is not None:
-            return max(0, account.budget - account.live)
+            return max(0, account.budget - account.live - self.held)
         if self.device.type != "cuda":
             return UNBOUNDED
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return torch.cuda.mem_get_info(self.device)[0] + unused
+        return max(0, torch.cuda.mem_get_info(self.device)[0] + unused - self.held)
+
+    @property
+    def pinned(self) -> int:
+        """Bytes of pinned memory that may be taken now."""
+        account = self.scope.accounts["host-pinned"]
+        if account.budget is None:
+            return current().memory_bound
+        return max(0, account.budget - account.live)
 
     @property
     def limits(self) -> Limits:
         """What pages may take now."""
-        account = self.scope.accounts["host-pinned"]
-        bound = current().memory_bound
-        pinned = bound if account.budget is None else max(0, account.budget - account.live)
         return Limits(
-            min(self.left, pinned), self.scope.prefetch_depth, self.scope.page_rows,
+            min(self.left, self.pinned), self.scope.prefetch_depth, self.scope.page_rows,
             target=PAGE_BYTES,
             advice="memory={'device': ..., 'host-pinned': ...} of tg.execution (or "
                    "TIGA_MEMORY_BOUND)",
@@ -186,6 +194,11 @@ class Placement:
         flat = tensor.detach().reshape(-1).view(torch.uint8)
         return DeviceRows(self.platform, flat, count, flat.numel() // max(1, count), self._settle)
 
+    def paging(self, executable: Executable, extents: Mapping[Space, int]) -> Paging:
+        """What a run is made on."""
+        graphs: Any = dict.fromkeys(executable.relations, self.graph)
+        return Paging(self.platform, graphs, extents, self.limits, facts_of, self.charge)
+
     def _settle(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -204,22 +217,33 @@ class Placement:
             return self.rows(tensor.contiguous())
         return HostRows(array_of_torch(tensor.detach()))
 
-    def loaded(self, inputs: dict[Node, Any]) -> list[Callable[[], None]]:
-        """Copy inputs to the device that pages would read again and again, as far as they fit, and
-        those that have to be there; what is returned takes back that they are charged."""
-        found, link = [], link_of(self.platform)
-        room = self.left // SHARE if self.keeps.inputs else 0
-        sizes = {n: inputs[n].count * inputs[n].row_bytes for n in self._to_load(inputs)}
-        for node in sorted(sizes, key=sizes.__getitem__):
-            if node in self.needs.whole or sizes[node] <= room:
-                found.append(self.charge("device", sizes[node]))
-                inputs[node] = load(inputs[node], link, self.platform)
-                room -= sizes[node]
+    def loaded(
+        self, inputs: dict[Node, Any], sizes: Mapping[Node, int]
+    ) -> list[Callable[[], None]]:
+        """Copy inputs to the device whole; what is returned takes back that they are charged."""
+        found = []
+        widest = max((inputs[n].row_bytes for n in sizes), default=0)
+        pinned = max(min(2 * PIECE, self.pinned), 2 * widest)
+        back = self.charge("host-pinned", pinned if sizes else 0)
+        loader = Loader(link_of(self.platform), self.platform, pinned)
+        for node, nbytes in sizes.items():
+            found.append(self.charge("device", nbytes))
+            inputs[node] = loader.load(inputs[node])
+        back()
         return found
 
-    def _to_load(self, inputs: Mapping[Node, Any]) -> list[Node]:
+    def to_load(self, inputs: Mapping[Node, Any]) -> dict[Node, int]:
+        """The bytes of inputs that go to the device whole, the smallest first: those that pages
+        would read again and again, as far as they fit, and those that have to be there."""
         wanted = self.needs.whole | self.needs.scattered
-        return [n for n in inputs if n in wanted and inputs[n].count and not inputs[n].address]
+        nodes = [n for n in inputs if n in wanted and inputs[n].count and not inputs[n].address]
+        sizes = {n: inputs[n].count * inputs[n].row_bytes for n in nodes}
+        found, room = {}, self.left // SHARE if self.keeps.inputs else 0
+        for node in sorted(sizes, key=sizes.__getitem__):
+            if node in self.needs.whole or sizes[node] <= room:
+                found[node] = sizes[node]
+                room -= sizes[node]
+        return found
 
 
 def _nothing() -> None:
@@ -248,23 +272,23 @@ def _run(
     runnable: "Runnable", graph: PagedGraph, values: Sequence[Any], device: torch.device,
     keeps: Keeps,
 ) -> list[torch.Tensor]:  # fmt: skip
-    executable, extents = runnable.gpu_runs.executable, _extents(runnable, graph)
-    plan = executable.plan
-    stored = [n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL]
-    sizes = {n: extents[n.type.space] * n.type.row_bytes for n in stored}
+    executable, extents = runnable.gpu_runs.executable, extents_of(runnable, graph)
+    sizes = stored_sizes(executable, extents)
     placement = Placement(graph, device, Needs(executable), sizes, keeps)
     outputs, targets = _outputs(runnable, placement)
-    inputs = dict(zip(plan.inputs, _inputs(executable, values, placement), strict=True))
+    inputs = dict(zip(executable.plan.inputs, _inputs(executable, values, placement), strict=True))
+    whole = placement.to_load(inputs)
+    read = sum(nbytes for node, nbytes in whole.items() if inputs[node].in_file)
     charged: list[Callable[[], None]] = []
     try:
-        charged += placement.loaded(inputs)
-        between = {n: _between(n, extents, placement) for n in plan.intermediates}
-        graphs: Any = dict.fromkeys(executable.relations, graph)
-        paging = Paging(
-            placement.platform, graphs, extents, placement.limits, facts_of, placement.charge
-        )
-        given = [inputs[n] for n in plan.inputs]
-        runnable.gpu_runs.pages = run_paged(executable, given, targets, between, paging)
+        charged += placement.loaded(inputs, whole)
+        between = {n: _between(n, extents, placement) for n in executable.plan.intermediates}
+        paging = placement.paging(executable, extents)
+        plan = PagePlan(paging.limits.nbytes)
+        plan.whole(sum(whole.values()), read)
+        given = [inputs[n] for n in executable.plan.inputs]
+        run_paged(executable, given, targets, between, paging, plan)
+        runnable.gpu_runs.pages = plan
     except Damaged as error:
         raise InvalidFile(f"{graph.path}: {error}; it was damaged: write it again.") from None
     finally:
@@ -279,7 +303,7 @@ def _outputs(
     """Tensors for the outputs, and where their rows are stored (global ones: the tensors)."""
     outputs: list[torch.Tensor] = []
     targets: list[Rows | torch.Tensor] = []
-    plan = runnable.gpu_runs.executable.plan
+    plan = runnable.gpu_runs.executable.by_pages.plan
     for node, layout in zip(plan.outputs, runnable.outputs, strict=True):
         if layout.extent is None:
             made = torch.empty(layout.shape, dtype=layout.dtype, device=placement.device)
@@ -293,7 +317,15 @@ def _outputs(
     return outputs, targets
 
 
-def _extents(runnable: "Runnable", graph: PagedGraph) -> dict[Space, int]:
+def stored_sizes(executable: Executable, extents: Mapping[Space, int]) -> dict[Node, int]:
+    """The bytes of what a run stores over entities."""
+    plan = executable.plan
+    stored = [n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL]
+    return {n: extents[n.type.space] * n.type.row_bytes for n in stored}
+
+
+def extents_of(runnable: "Runnable", graph: PagedGraph) -> dict[Space, int]:
+    """The extents of a program's spaces."""
     found = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
     for relation in runnable.program.relations:
         found[relation.src], found[relation.dst] = graph.num_src, graph.num_dst

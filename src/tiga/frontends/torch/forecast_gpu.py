@@ -1,0 +1,83 @@
+"""What a call over a graph in a file will take on a GPU, told before it runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tiga.backends.triton.paged_steps import forecast
+from tiga.errors import OutOfBudget
+from tiga.frontends.torch.paged_gpu import (
+    LESS_AND_LESS,
+    PIECE,
+    Keeps,
+    Needs,
+    Placement,
+    extents_of,
+    stored_sizes,
+)
+from tiga.frontends.torch.unit import Runnable
+from tiga.paging.planned import PlannedRows
+from tiga.paging.span import PagePlan
+from tiga.relations.paged import PagedGraph
+from tiga.trace.node import Node
+from tiga.types import GLOBAL
+
+Places = Any
+"""Where the inputs of a program lie; None for numbers and global values."""
+
+
+def planned_on_gpu(
+    runnable: Runnable, graph: PagedGraph, device: torch.device, inputs: Places,
+    held: Mapping[str, int],
+) -> tuple[PagePlan, dict[str, int], Places, int]:  # fmt: skip
+    """The plan of a run, its peak by tier, where its outputs will lie, and bytes that they keep of
+    the device.
+
+    Raises:
+        OutOfBudget, UnsupportedByBackend: as the run would.
+    """
+    for keeps in LESS_AND_LESS[:-1]:
+        try:
+            return _planned(runnable, graph, device, inputs, held, keeps)
+        except OutOfBudget:
+            continue
+    return _planned(runnable, graph, device, inputs, held, LESS_AND_LESS[-1])
+
+
+def _planned(
+    runnable: Runnable, graph: PagedGraph, device: torch.device, inputs: Places,
+    held: Mapping[str, int], keeps: Keeps,
+) -> tuple[PagePlan, dict[str, int], Places, int]:  # fmt: skip
+    executable, extents = runnable.gpu_runs.executable, extents_of(runnable, graph)
+    sizes, before = stored_sizes(executable, extents), held.get("device", 0)
+    placement = Placement(graph, device, Needs(executable), sizes, keeps, before)
+    own = set(executable.plan.outputs)
+    homes: dict[Node, Any] = {
+        node: PlannedRows.of(extents[node.type.space], node.type.row_bytes,
+                             node not in placement.resident and nbytes > 0)
+        for node, nbytes in sizes.items()
+    }  # fmt: skip
+    results = {n: sizes[n] for n in sizes if n in placement.resident}
+    kept = sum(nbytes for node, nbytes in results.items() if node in own)
+    placement.held += kept
+    given = {n: p for n, p in zip(executable.plan.inputs, inputs, strict=True) if p is not None}
+    whole = placement.to_load(given)
+    read = sum(nbytes for node, nbytes in whole.items() if given[node].in_file)
+    homes |= given | {n: PlannedRows.of(given[n].count, given[n].row_bytes, False) for n in whole}
+    stored = sum(results.values()) + sum(whole.values())
+    placement.held = before + stored
+    paging = placement.paging(executable, extents)
+    plan = PagePlan(paging.limits.nbytes)
+    plan.whole(sum(whole.values()), read)
+    forecast(executable, paging.steps(homes, {}), plan)
+    pinned = max(plan.staged, min(2 * PIECE, placement.pinned) if whole else 0)
+    live = {tier: account.live for tier, account in placement.scope.accounts.items()}
+    spilled = sum(nbytes for node, nbytes in sizes.items() if node not in placement.resident)
+    peak = {
+        "device": live["device"] + before + stored + plan.peak,
+        "host-pinned": live["host-pinned"] + pinned,
+        "nvme": live["nvme"] + held.get("nvme", 0) + spilled,
+    }
+    outputs = [None if n.type.space == GLOBAL else homes[n] for n in executable.plan.outputs]
+    return plan, peak, outputs, kept
