@@ -18,6 +18,7 @@ from tiga.errors import InvalidState, OutOfBudget
 from tiga.frontends.tensor.core import Tensor, watch
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
+from tiga.frontends.tensor.mapped_results import KIND, is_mapped
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.scope import Extent, Scope, active, block_of, fallback
 
@@ -239,6 +240,11 @@ def spill(x: Tensor) -> Tensor:
             f"spill(): the tensor is not in memory ({x._buffer.absent.backing.kind}) ({here()})."
         )
     x.realize()
+    if is_mapped(_array_of(x)):
+        raise InvalidState(
+            f"spill(): the tensor did not fit when it was computed: it is mapped from a file "
+            f"already, and takes no memory of a budget ({here()})."
+        )
     if not _move_out(x):
         assert x._buffer is not None
         raise InvalidState(
@@ -247,6 +253,11 @@ def spill(x: Tensor) -> Tensor:
             "memory that was shared with Tiga. Drop that first."
         )
     return x
+
+
+def _array_of(x: Tensor) -> np.ndarray:
+    assert x._array is not None
+    return x._array
 
 
 def is_absent(x: Tensor) -> bool:
@@ -301,12 +312,14 @@ def _flat(block: np.ndarray) -> np.ndarray:
 
 def residency(x: Tensor) -> dict[str, Any]:
     """Where the tensor's bytes are: `device`, `resident` (in memory), `backing` ("snapshot",
-    "temporary-spill" or None), `bytes` and `version`."""
+    "temporary-spill", "mapped-spill" for a result that did not fit, or None), `bytes` and
+    `version`."""
     absent = x._buffer.absent if is_absent(x) else None  # type: ignore[union-attr]
+    mapped = isinstance(x._array, np.ndarray) and is_mapped(x._array)
     return {
         "device": str(x.device),
-        "resident": x._array is not None,
-        "backing": None if absent is None else absent.backing.kind,
+        "resident": x._array is not None and not mapped,
+        "backing": KIND if mapped else None if absent is None else absent.backing.kind,
         "bytes": x.nbytes,
         "version": x.version,
     }

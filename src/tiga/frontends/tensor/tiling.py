@@ -1,11 +1,14 @@
-"""Values whose operands do not fit the budget together: computed some rows at a time.
+"""Values that do not fit the budget with their operands, or by themselves: computed some rows at a
+time.
 
 Rows of a result that depend on the same rows of the operands alone are computed from those; what a
-spill file holds is read from there. A reduction over the rows is folded tile by tile. Everything
-else has to fit.
+spill file holds is read from there. Reductions over the rows, and products that add up over them,
+are folded tile by tile; long vectors are sorted in runs. A result that does not fit goes to a file
+of its own and is mapped from there, where the scope may move values out. All else has to fit.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -16,12 +19,16 @@ from tiga import knobs
 from tiga.errors import OutOfBudget
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.evaluate import Evaluation, pending, run
+from tiga.frontends.tensor.external_sort import Runs, descends, sorted_vector
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
+from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
 from tiga.frontends.tensor.residency import Absent, Spilled
-from tiga.ops.base import Pointwise
+from tiga.frontends.tensor.tiling_rules import join_of, needs, turns
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import Constant
-from tiga.ops.tensor_reduce import Max, Min, Prod, Reduction, Sum
+from tiga.ops.tensor_index import ArgSort
+from tiga.ops.tensor_views import Join
+from tiga.runtime.pages import MemoryRows, Rows
 from tiga.runtime.scope import Scope, active
 from tiga.trace.node import Node
 
@@ -31,14 +38,9 @@ SHARE = 4
 SMALL = 1 << 14
 """Bytes of an operand that is not worth cutting."""
 
-FOLDS: dict[type, Callable[[Any, Any], Any]] = {
-    Sum: np.add, Max: np.maximum, Min: np.minimum, Prod: np.multiply
-}  # fmt: skip
-"""How the reductions of tiles are joined."""
-
 
 class NotTiled(Exception):
-    """Something needs all of a value at once."""
+    """Everything would be computed at once."""
 
 
 def realize_in_tiles(tensor: Tensor) -> bool:
@@ -52,7 +54,7 @@ def realize_in_tiles(tensor: Tensor) -> bool:
         return False
     start = perf_counter()
     try:
-        array = np.ascontiguousarray(Tiles.of(root, scope).value(root))
+        array = _value(root, scope)
     except NotTiled:
         return False
     give_array(tensor, array)
@@ -63,100 +65,169 @@ def realize_in_tiles(tensor: Tensor) -> bool:
     return True
 
 
+def _value(root: LazyNode, scope: Scope) -> np.ndarray:
+    if not (isinstance(root.op, Join) and root.op.axis == 0):
+        return np.ascontiguousarray(Tiles.of(root, scope).value(root))
+    with ExitStack() as stack:
+        array, rows = _room(root, scope, stack)
+        low = 0
+        for part in root.inputs:
+            Tiles.of(part, scope).store(part, rows, low)
+            low += part.type.shape[0]
+    return array
+
+
+def _room(node: Node, scope: Scope, stack: ExitStack) -> tuple[np.ndarray, Rows]:
+    """Where the rows of a value go: memory that is charged while the stack is open, or a file."""
+    of, what = node.type, f"computing {node.type} in tiles"
+    budget = scope.host.budget or 0
+    if scope.lru and of.row_bytes > budget - budget // SHARE:
+        return mapped_rows(scope, of.shape, of.dtype.numpy, what)
+    stack.enter_context(scope.temporary(of.row_bytes, what))
+    array = np.empty(of.shape, of.dtype.numpy)
+    return array, MemoryRows(array)
+
+
 @dataclass
 class Tiles:
     """An expression whose large values have `rows` rows; `cut` are the nodes that are computed in
-    tiles, `whole` the values of others."""
+    tiles, `turned` those whose columns are the rows of one, `whole` values that were computed."""
 
     scope: Scope
     rows: int
     cut: set[int] = field(default_factory=set)
+    turned: set[int] = field(default_factory=set)
     whole: dict[int, np.ndarray] = field(default_factory=dict)
 
     @staticmethod
-    def of(root: LazyNode, scope: Scope) -> "Tiles":
-        """Raises NotTiled where a node needs all rows of others."""
-        order = pending([root])
+    def of(root: Node, scope: Scope) -> "Tiles":
+        """Raises NotTiled where no node is computed in tiles."""
+        order = pending([root]) if getattr(root, "cell", None) is None else []
         leaves = [c for node in order for c in node.inputs if getattr(c, "cell", None) is not None]
-        large = max(leaves, key=lambda node: node.type.row_bytes, default=None)
-        if large is None or not large.type.shape:
-            raise NotTiled
-        tiles = Tiles(scope, large.type.shape[0])
-        tiles.cut.update(id(n) for n in leaves if tiles._is_long(n) and n.type.row_bytes > SMALL)
-        if not tiles.cut:
-            raise NotTiled
+        largest = max((root, *leaves), key=lambda node: node.type.row_bytes)
+        leaf_ = max(leaves, key=lambda node: node.type.row_bytes, default=root)
+        for extent in {node.type.shape[:1]: None for node in (largest, leaf_, root)}:
+            tiles = Tiles(scope, extent[0] if extent else 0)
+            if tiles._places(order, leaves or [root]):
+                return tiles
+        raise NotTiled
+
+    def _places(self, order: Sequence[Node], leaves: Sequence[Node]) -> bool:
+        """Find which nodes are computed in tiles; False where none is."""
+        self.cut.update(id(node) for node in leaves if self._is_long(node))
         for node in order:
-            if tiles._goes_by_rows(node):
-                tiles.cut.add(id(node))
-        return tiles
+            self._place(node)
+        tiled = [node for node in (*leaves, *order) if id(node) in self.cut]
+        return any(node.type.row_bytes > SMALL for node in tiled)
 
     def _is_long(self, node: Node) -> bool:
         return bool(node.type.shape) and node.type.shape[0] == self.rows
 
-    def _goes_by_rows(self, node: Node) -> bool:
-        """Whether a node's rows come from the same rows of its inputs."""
+    def _place(self, node: Node) -> None:
+        """Find how a node is computed: by rows, by what its tiles add up to, or whole."""
         cut = [id(child) in self.cut for child in node.inputs]
-        op = node.op
-        if isinstance(op, Broadcast):
-            return self._broadcasts(node, op, any(cut))
-        if isinstance(op, Constant):
-            return self._is_long(node)
-        if not any(cut):
-            return False
-        if isinstance(op, Reduction) and 0 in op.axes:
-            if type(op) not in FOLDS:
-                raise NotTiled
-            return False
-        by_rows = isinstance(op, (Pointwise, Reduction, Reshape)) and self._is_long(node)
-        if not by_rows or not all(cut):
-            raise NotTiled
-        return True
+        if isinstance(node.op, Broadcast):
+            self._place_broadcast(node, node.op, cut[0])
+        elif isinstance(node.op, Constant):
+            self.cut.update([id(node)] * self._is_long(node))
+        elif any(cut) and not self._folds(node):
+            wanted = needs(node)
+            if wanted is None or not self._is_long(node) or self._has_turned(node):
+                self.turned.update([id(node)] * turns(node))
+            elif all(c for c, w in zip(cut, wanted, strict=True) if w):
+                self.cut.add(id(node))
 
-    def _broadcasts(self, node: Node, op: Broadcast, cut: bool) -> bool:
+    def _place_broadcast(self, node: Node, op: Broadcast, cut: bool) -> None:
         (x,) = node.inputs
         same = len(x.type.shape) == len(op.to) and self._is_long(x)
-        if cut and not same:
-            raise NotTiled
-        return cut or (self._is_long(node) and not same)
+        if (cut and same) or (self._is_long(node) and not same and not cut):
+            self.cut.add(id(node))
+
+    def _has_turned(self, node: Node) -> bool:
+        return any(id(child) in self.turned for child in node.inputs)
+
+    def _folds(self, node: Node) -> bool:
+        """Whether a node adds up over the rows of its operands, all of which are cut."""
+        tiled = self.cut | self.turned
+        return join_of(node) is not None and all(id(child) in tiled for child in node.inputs)
 
     # values
 
     def value(self, node: Node) -> np.ndarray:
         """The whole value of a node."""
-        if id(node) in self.cut:
-            return self._assembled(node)
         cell = getattr(node, "cell", None)
         if cell is not None:
             value: np.ndarray = cell.array
             return value
         if id(node) not in self.whole:
-            if isinstance(node.op, Reduction) and id(node.inputs[0]) in self.cut:
-                self.whole[id(node)] = self._folded(node)
-            else:
-                inputs = [self._given(child, self.value(child)) for child in node.inputs]
-                self.whole[id(node)] = _computed(node.op(*inputs))
+            self.whole[id(node)] = self._made(node)
         return self.whole[id(node)]
 
-    def _assembled(self, node: Node) -> np.ndarray:
-        shape, dtype = node.type.shape, node.type.dtype.numpy
-        what = f"computing {node.type} in tiles"
-        with self.scope.temporary(node.type.row_bytes, what):
-            result = np.empty(shape, dtype)
-            self._each(node, lambda low, high, part: result.__setitem__(slice(low, high), part))
-        return result
+    def _made(self, node: Node) -> np.ndarray:
+        if id(node) in self.cut:
+            with ExitStack() as stack:
+                array, rows = _room(node, self.scope, stack)
+                self.store(node, rows, 0)
+            return array
+        if self._folds(node):
+            return self._folded(node)
+        vector = sorted_vector(node)
+        if vector is not None and (id(vector) in self.cut or is_mapped(self.value(vector))):
+            return self._sorted(node, vector)
+        if isinstance(node.op, Reshape):
+            return self.value(node.inputs[0]).reshape(node.op.to)
+        made = node.op(*(self._given(child, self.value(child)) for child in node.inputs))
+        try:
+            tiles = Tiles.of(made, self.scope)
+        except NotTiled:
+            return _computed_whole(made, self.scope)
+        if id(made) in tiles.cut or tiles._folds(made):
+            return tiles.value(made)
+        return _computed_whole(made, self.scope)
+
+    def store(self, node: Node, rows: Rows, first: int) -> None:
+        """Compute a node's rows, and store them from row `first` on."""
+        self._each(node, lambda low, part: rows.write(first + low, np.ascontiguousarray(part)))
 
     def _folded(self, node: Node) -> np.ndarray:
-        """A reduction over rows: that of every tile, joined in order."""
-        join = FOLDS[type(node.op)]
+        """What adds up over rows: that of every tile, joined in order."""
+        join: Any = join_of(node)
         found: list[Any] = []
 
-        def add(low: int, high: int, part: np.ndarray) -> None:
+        def add(low: int, part: np.ndarray) -> None:
             found[:] = [join(found[0], part) if found else part]
 
         self._each(node, add)
         return np.asarray(found[0], node.type.dtype.numpy)
 
-    def _each(self, node: Node, take: Callable[[int, int, np.ndarray], None]) -> None:
+    def _sorted(self, node: Node, vector: Node) -> np.ndarray:
+        """A vector in order, or its order. Where it descends, all is done backwards: ties keep
+        their order, and what is no number comes first."""
+        (count,) = vector.type.shape
+        runs = Runs(self.scope, count, vector.type.dtype.numpy)
+        down, back = descends(node), isinstance(node.op, ArgSort)
+        step = -1 if down else 1
+
+        def add(low: int, part: np.ndarray) -> None:
+            runs.add(part[::step], np.arange(low, low + len(part))[::step])
+
+        if id(vector) in self.cut:
+            self._each(vector, add, backwards=down)
+        else:
+            each_part(self.value(vector), self.scope, add, backwards=down)
+        with ExitStack() as stack:
+            array, rows = _room(node, self.scope, stack)
+            done = 0
+            for found in runs.merged():
+                part = found[back]
+                low = count - done - len(part) if down else done
+                rows.write(low, np.ascontiguousarray(part[::step]))
+                done += len(part)
+        return array
+
+    def _each(
+        self, node: Node, take: Callable[[int, np.ndarray], None], backwards: bool = False
+    ) -> None:
         """Compute a node for all tiles."""
         self._prepare(node, set())
         row_bytes = max(1, self._row_bytes(node, set()))
@@ -165,51 +236,59 @@ class Tiles:
         while rows > 1 and not (self.scope.lru or self.scope.host.fits(rows * row_bytes)):
             rows = -(-rows // 2)
         with self.scope.temporary(rows * row_bytes, f"a tile of {rows} rows of {node.type}"):
-            for low in range(0, self.rows, rows):
+            lows = range(0, self.rows, rows)
+            for low in reversed(lows) if backwards else lows:
                 high = min(low + rows, self.rows)
-                take(low, high, _computed(self._tile(node, low, high, {})))
+                take(low, _computed(self._tile(node, low, high, {})))
 
     def _prepare(self, node: Node, seen: set[int]) -> None:
         """Compute what tiles read whole, before there are any."""
-        if id(node) in seen:
+        if id(node) in seen or getattr(node, "cell", None) is not None:
             return
         seen.add(id(node))
-        for child in node.inputs if getattr(node, "cell", None) is None else ():
-            if id(child) in self.cut:
+        for child, tiled in zip(node.inputs, self._tiled(node), strict=True):
+            if tiled:
                 self._prepare(child, seen)
             else:
-                self.value(child)
+                array = self.value(child)
+                if not is_mapped(array):
+                    self.scope.adopt(array, f"an operand of {node.type}, computed in tiles")
+
+    def _tiled(self, node: Node) -> list[bool]:
+        """Which inputs a tile of a node takes by rows."""
+        wanted = needs(node) if id(node) in self.cut else None
+        tiled = [id(child) in self.cut or id(child) in self.turned for child in node.inputs]
+        return tiled if wanted is None else [t and w for t, w in zip(tiled, wanted, strict=True)]
 
     def _row_bytes(self, node: Node, seen: set[int]) -> int:
         """Bytes per row of everything that computing a tile holds."""
         if id(node) in seen:
             return 0
         seen.add(id(node))
-        own = node.type.row_bytes // self.rows if id(node) in self.cut else 0
+        cut = id(node) in self.cut or id(node) in self.turned
+        own = node.type.row_bytes // self.rows if cut else 0
         if getattr(node, "cell", None) is not None:
             return own
-        return own + sum(self._row_bytes(child, seen) for child in node.inputs)
+        inputs = zip(node.inputs, self._tiled(node), strict=True)
+        return own + sum(self._row_bytes(child, seen) for child, tiled in inputs if tiled)
 
     # tiles
 
     def _tile(self, node: Node, low: int, high: int, known: dict[int, Node]) -> Node:
-        """The expression of rows [low, high) of a node, or of its share in a reduction."""
+        """The expression of rows [low, high) of a node, or of its share in what adds up."""
         if id(node) in known:
             return known[id(node)]
         cell = getattr(node, "cell", None)
         if cell is not None:
-            array = _rows_of(cell, low, high) if id(node) in self.cut else cell.array
-            made: Node = self._given(node, array)
-        elif id(node) in self.whole and id(node) not in self.cut:
-            made = self._given(node, self.whole[id(node)])
+            made: Node = self._given(node, _rows_of(cell, low, high))
         else:
-            inputs = [self._tile(child, low, high, known) for child in node.inputs]
-            op: Any = node.op
-            if isinstance(op, (Broadcast, Reshape)):
-                op = replace(op, to=(high - low, *op.to[1:]))
-            if isinstance(op, Constant):
-                op = replace(op, of=replace(op.of, shape=(high - low, *op.of.shape[1:])))
-            made = op(*inputs)
+            inputs = [
+                self._tile(child, low, high, known)
+                if tiled
+                else self._given(child, self.value(child))
+                for child, tiled in zip(node.inputs, self._tiled(node), strict=True)
+            ]
+            made = _of_rows(node.op, high - low)(*inputs)
         known[id(node)] = made
         return made
 
@@ -218,9 +297,37 @@ class Tiles:
         return leaf(array, replace(node.type, shape=array.shape), getattr(node, "place", None))
 
 
+def each_part(
+    array: np.ndarray, scope: Scope, take: Callable[[int, np.ndarray], None], backwards: bool
+) -> None:
+    """Go through an array that is mapped from a file."""
+    rows = max(1, (scope.host.budget or 0) // SHARE // SHARE * len(array) // array.nbytes)
+    lows = range(0, len(array), rows)
+    for low in reversed(lows) if backwards else lows:
+        take(low, array[low : low + rows])
+
+
+def _of_rows(op: Any, rows: int) -> Any:
+    """An op that tells the shape of its result, for so many rows."""
+    if isinstance(op, (Broadcast, Reshape)):
+        return replace(op, to=(rows, *op.to[1:]))
+    if isinstance(op, Constant):
+        return replace(op, of=replace(op.of, shape=(rows, *op.of.shape[1:])))
+    return op
+
+
 def _computed(node: Node) -> np.ndarray:
+    cell = getattr(node, "cell", None)
+    if cell is not None:
+        value: np.ndarray = cell.array
+        return value
     (array,), _ = run((node,), knobs.read("tensor_backend"))
     return array
+
+
+def _computed_whole(node: Node, scope: Scope) -> np.ndarray:
+    with scope.temporary(node.type.row_bytes, f"computing {node.type}"):
+        return _computed(node)
 
 
 def _rows_of(cell: Cell, low: int, high: int) -> np.ndarray:
