@@ -11,7 +11,7 @@ from tests.gpu import programs  # noqa: E402
 from tiga.backends.triton import autotune  # noqa: E402
 from tiga.backends.triton.edge_tiles import EdgeTile  # noqa: E402
 from tiga.backends.triton.executable import compile_program  # noqa: E402
-from tiga.backends.triton.launch import Run  # noqa: E402
+from tiga.backends.triton.preparation import Run  # noqa: E402
 from tiga.errors import UnsupportedByBackend  # noqa: E402
 from tiga.relations import Graph  # noqa: E402
 from tiga.runtime.cuda import torch_platform  # noqa: E402

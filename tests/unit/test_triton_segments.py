@@ -14,7 +14,8 @@ from tiga.backends.triton.choice import choose, cost, edge_tile  # noqa: E402
 from tiga.backends.triton.compiled import compile_kernel  # noqa: E402
 from tiga.backends.triton.edge_tiles import EdgeTile, edge_tiles  # noqa: E402
 from tiga.backends.triton.executable import compile_program  # noqa: E402
-from tiga.backends.triton.launch import RowStep, Shape  # noqa: E402
+from tiga.backends.triton.launch import RowStep  # noqa: E402
+from tiga.backends.triton.preparation import Shape  # noqa: E402
 from tiga.backends.triton.segments import fits  # noqa: E402
 from tiga.backends.triton.topology import Degrees, device_walk  # noqa: E402
 from tiga.relations import Graph  # noqa: E402

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from tiga.backends.triton.choice import edge_tile
 from tiga.backends.triton.edge_tiles import EdgeTile
-from tiga.backends.triton.launch import RowStep, Run
+from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.preparation import Run
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.segments import fits
 from tiga.backends.triton.topology import Degrees

@@ -60,7 +60,7 @@ def choose(program: RowProgram, degrees: Degrees) -> Tile:
     Raises:
         Unfusable: a value is too wide for any tile.
     """
-    if program.scans:
+    if program.scans or program.scatters:
         return scan_tile(program)
     tile = choose_tile(program, degrees.typical)
     if degrees == NO_EDGES or not fits(program):

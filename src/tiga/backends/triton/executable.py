@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,7 +11,8 @@ from tiga.backends.triton.choice import Choose
 from tiga.backends.triton.choice import choose as choose_by_cost
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
-from tiga.backends.triton.launch import RowStep, Run
+from tiga.backends.triton.launch import RowStep
+from tiga.backends.triton.preparation import Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
 from tiga.backends.triton.row_products import with_row_products
 from tiga.backends.triton.scatters import without_scatters
@@ -26,7 +27,7 @@ from tiga.passes.form import form
 from tiga.passes.hoist import hoist
 from tiga.passes.joined_products import part_products
 from tiga.passes.one_pass import one_pass
-from tiga.passes.rows import LibraryCall, Plan, Step
+from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.platform import Platform, platform_of
@@ -49,6 +50,13 @@ class Executable:
         default_factory=WeakKeyDictionary
     )
     by_extents: dict[Any, Record] = field(default_factory=dict)
+
+    @cached_property
+    def by_pages(self) -> "Executable":
+        """What computes the same over a graph in a file, page by page."""
+        if not any(isinstance(step, RowProgram) and step.scatters for step in self.plan.steps):
+            return self
+        return _executable(without_scatters(self.plan), self.relations, choose_by_cost)
 
     @property
     def has_run(self) -> bool:
@@ -162,7 +170,10 @@ def prepare(
     Raises:
         Unfusable: a value is too wide for any tile.
     """
-    plan = with_row_products(split(without_scatters(plan)))
+    return _executable(with_row_products(split(plan)), relations, choose)
+
+
+def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> Executable:
     ordered = ordered_sums(plan)
     steps = tuple(_step(s, ordered, i, choose) for i, s in enumerate(plan.steps))
     return Executable(plan, relations, steps)

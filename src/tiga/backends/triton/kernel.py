@@ -71,6 +71,8 @@ class Kernel:
     totals: dict[Node, str] = field(default_factory=dict)
     loops: bool = False
     """Whether a program takes one tile after another."""
+    first: str = ""
+    """The first item, where that is not 0: the last is before `num_items` even so."""
 
     def __post_init__(self) -> None:
         k = self.kernels
@@ -164,7 +166,8 @@ class Kernel:
         rows = self.tile.rows
         self.loops = self.loops or bool(self.totals)
         tile = "tile" if self.loops else "tl.program_id(0)"
-        self.body.add(f"item = {tile} * {rows} + tl.arange(0, {rows})")
+        first = f"{self.first} + " if self.first else ""
+        self.body.add(f"item = {first}{tile} * {rows} + tl.arange(0, {rows})")
 
     def _start_total(self, node: Node, dims: list[int]) -> None:
         name = self.totals[node] = self.writer.names.fresh("total")
@@ -270,7 +273,8 @@ class Kernel:
         if not self.loops:
             block.lines += self.body.lines
         else:
-            block.add(f"tiles = tl.cdiv(num_items, {self.tile.rows})")
+            count = f"num_items - {self.first}" if self.first else "num_items"
+            block.add(f"tiles = tl.cdiv({count}, {self.tile.rows})")
             header = "for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):"
             block.nest(header, self.body)
             if self.totals:

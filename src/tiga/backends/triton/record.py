@@ -13,9 +13,10 @@ from operator import or_
 from typing import Any
 
 from tiga.backends.triton.compiled import ALIGNMENT
-from tiga.backends.triton.launch import Launch, Prepared, RowStep, Run, Scratch
+from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.library import call_library
 from tiga.backends.triton.loaded import Interpreted
+from tiga.backends.triton.preparation import Launch, Prepared, Run, Scratch
 from tiga.passes.rows import LibraryCall
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.functions import Slots, launcher, stream_handle

@@ -9,6 +9,8 @@ from tiga.backends.triton.edge_tiles import EdgeTiles
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.scatter_blocks import FarBlocks
+from tiga.backends.triton.scatters import CLEARED, ENTITIES, PIECES
 from tiga.backends.triton.schedule import facts
 from tiga.backends.triton.topology import DeviceWalk
 from tiga.backends.triton.writer import KernelSource
@@ -24,6 +26,9 @@ OVER = {
     "hubs": "split rows, whose chunks it combines",
     "tiles": "edges, in their order",
     "totals": "pieces of a sum over all rows",
+    CLEARED: "far ends of edges, whose sums start at zero",
+    PIECES: "messages of a block of rows to the same far end",
+    ENTITIES: "far ends that get several pieces from a block of rows",
 }
 """What a kernel is launched over, in words."""
 
@@ -120,6 +125,11 @@ def _memory(topology: Snapshot) -> Iterator[str]:
             yield (
                 f"rows of {key[1]} on {key[2]}: {walk.num_tiles} tiles of {walk.size} edges, "
                 f"{walk.num_hubs} rows cross them; work list {walk.plan_bytes} bytes"
+            )
+        if isinstance(walk, FarBlocks):
+            yield (
+                f"sums at the far ends of rows of {key[1]} on {key[2]}: {len(walk.blocks)} blocks "
+                f"of at most {walk.slots} edges; work list {walk.plan_bytes} bytes"
             )
         if isinstance(walk, DeviceWalk):
             yield (

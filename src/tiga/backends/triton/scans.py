@@ -5,13 +5,14 @@ of edges after another: what is kept between the loops is the carry that enters 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tiga.backends.triton.arithmetic import Term, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator
 from tiga.backends.triton.loop import EdgeLoop
+from tiga.backends.triton.scatters import MESSAGE, messages
 from tiga.backends.triton.scope import EdgeScope, Entity, RowScope
 from tiga.backends.triton.writer import Value, at_rank
 from tiga.passes.carries import kept_scans, only_scans, reads_carry
@@ -53,10 +54,13 @@ def initial(scan: ScanLoop, row: RowScope) -> Value:
 @dataclass(frozen=True)
 class ScanEdgeLoop(EdgeLoop):
     """Loops of a program with scans, from the first edge to the last or back. If it `keeps`,
-    what later loops need to make carries again is stored."""
+    what later loops need to make carries again is stored: `marks` says where a row's begins.
+    Messages to the far ends of edges go to the slots from `slot` on."""
 
     start: Start = initial
     keeps: bool = True
+    marks: str = f"low // {BLOCK} + row"
+    slot: str = ""
 
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase, and the carries after its scans."""
@@ -77,6 +81,15 @@ class ScanEdgeLoop(EdgeLoop):
         if self.keeps and self._kept.intersection(phase.scans):
             self.body.add("tl.debug_barrier()")
         return {**states, **{scan.after: carry for scan, carry in carries.items()}}
+
+    def taken(
+        self, phase: Phase, inner: Block, edges: EdgeScope, totals: Mapping[Node, str]
+    ) -> dict[Node, Value]:
+        for message in messages(phase.scatters):
+            pointer, dtype = self.scope.state(MESSAGE, message), message.type.dtype.compute
+            entity = replace(self._entity(f"({self.slot} + step)", "live"), dims=edges.edge.dims)
+            self.scope.store(inner, pointer, message.type, dtype, entity, edges.value(message))
+        return super().taken(phase, inner, edges, totals)
 
     @cached_property
     def _kept(self) -> frozenset[ScanLoop]:
@@ -124,7 +137,7 @@ class ScanEdgeLoop(EdgeLoop):
         enters = f"(position - low) % {BLOCK} == 0"
         if phase.reverse:
             enters = f"((position - low) % {BLOCK} == {BLOCK - 1}) | (step == count[:, None] - 1)"
-        inner.add(f"mark = low // {BLOCK} + row + step // {BLOCK}")
+        inner.add(f"mark = {self.marks} + step // {BLOCK}")
         inner.add(f"enters = live & ({enters})")
         for scan in kept:
             self._store_carry(MARK, scan, inner, self._entity("mark", "enters"), carries[scan])
@@ -136,7 +149,7 @@ class ScanEdgeLoop(EdgeLoop):
         block = Block()
         number = "blocks - 1 - block" if phase.reverse else "block"
         block.add(f"base = ({number}) * {BLOCK}")
-        block.add(f"mark = low // {BLOCK} + row + base // {BLOCK}")
+        block.add(f"mark = {self.marks} + base // {BLOCK}")
         block.add("enters = base < count[:, None]")
         block.add(f"span = tl.minimum(steps - base, {BLOCK})")
         for earlier in self.program.phases:

@@ -12,13 +12,25 @@ from tiga.backends.triton.arithmetic import literal, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.kernel import Kernel, Kernels
 from tiga.backends.triton.layout import Tile
-from tiga.backends.triton.scans import ScanEdgeLoop, Start, initial, read_scans, run_step
+from tiga.backends.triton.scans import (
+    BLOCK,
+    ScanEdgeLoop,
+    Start,
+    initial,
+    read_scans,
+    run_step,
+)
+from tiga.backends.triton.scatters import FIRST, SLOT
 from tiga.backends.triton.scope import Entity, RowScope
+from tiga.backends.triton.topology import CHUNK
 from tiga.backends.triton.writer import KernelSource, Value, pointer_type
 from tiga.passes.carries import joined_phases, kept_scans, levels, only_scans, root_of
 from tiga.passes.rows import RowProgram, ScanLoop
 from tiga.trace.node import Node
 from tiga.types import int64
+
+MARKS_OF_CHUNK = CHUNK // BLOCK
+CHUNK_MARKS = f"item[:, None] * {MARKS_OF_CHUNK}"
 
 
 def splits(program: RowProgram) -> bool:
@@ -65,22 +77,42 @@ class ScanKernel(Kernel):
 
     start: Start = initial
     keeps: bool = True
+    marks: str = ScanEdgeLoop.marks
+    slot: str = ""
 
     def rows(self, mixed: bool) -> KernelSource:
         self.loops = bool(kept_scans(self.program))
+        if self.program.scatters:
+            self._take_blocks()
+            self.marks = f"{self.slot} // {BLOCK} + (item - {FIRST})[:, None]"
         return super().rows(mixed)
 
     def chunks(self, phase: int) -> KernelSource:
-        self.loops = bool(read_scans(self.program, self.program.phases[phase]))
-        self.start = self._before_chunk
+        here = self.program.phases[phase]
+        self.loops = bool(read_scans(self.program, here))
+        self.start, self.marks = self._before_chunk, CHUNK_MARKS
+        if here.scatters:
+            self._take_blocks()
         return super().chunks(phase)
+
+    def _take_blocks(self) -> None:
+        """Take one block of items at a time: its messages to far ends fit their memory."""
+        self.first = self.writer.frame_parameter(FIRST)
+        self.slot = self.writer.names.fresh("message_slot")
+
+    def _walked_row(self) -> RowScope:
+        if self.slot:
+            pointer = self.writer.parameter(SLOT, SLOT, pointer_type(self.kernels.index))
+            text = f"tl.load({pointer} + item, mask=item < num_items, other=0)[:, None]"
+            self.body.add(f"{self.slot} = {text}")
+        return super()._walked_row()
 
     def alone(self, phase: int, level: int) -> KernelSource:
         """The scans of one level over each chunk alone; those of levels before are known."""
         here = self.program.phases[phase]
         groups = levels(here)
         known = [scan for group in groups[:level] for scan in group]
-        self.keeps = False
+        self.keeps, self.marks = False, CHUNK_MARKS
         self.start = lambda scan, row: (
             self._before_chunk(scan, row) if scan in known else self._neutral(scan, row)
         )
@@ -113,7 +145,8 @@ class ScanKernel(Kernel):
 
     def _loop(self) -> ScanEdgeLoop:
         k = self.kernels
-        return ScanEdgeLoop(self.scope, self.body, k.index, k.wide, self.start, self.keeps)
+        how = self.start, self.keeps, self.marks, self.slot
+        return ScanEdgeLoop(self.scope, self.body, k.index, k.wide, *how)
 
     def _restore(self, row: RowScope, hub: Entity, phase: int) -> None:
         super()._restore(row, hub, phase)

@@ -49,7 +49,7 @@ def _planned(
     runnable: Runnable, graph: PagedGraph, device: torch.device, inputs: Places,
     held: Mapping[str, int], keeps: Keeps,
 ) -> tuple[PagePlan, dict[str, int], Places, int]:  # fmt: skip
-    executable, extents = runnable.gpu_runs.executable, extents_of(runnable, graph)
+    executable, extents = runnable.gpu_runs.executable.by_pages, extents_of(runnable, graph)
     sizes, before = stored_sizes(executable, extents), held.get("device", 0)
     placement = Placement(graph, device, Needs(executable), sizes, keeps, before)
     own = set(executable.plan.outputs)

@@ -272,7 +272,7 @@ def _run(
     runnable: "Runnable", graph: PagedGraph, values: Sequence[Any], device: torch.device,
     keeps: Keeps,
 ) -> list[torch.Tensor]:  # fmt: skip
-    executable, extents = runnable.gpu_runs.executable, extents_of(runnable, graph)
+    executable, extents = runnable.gpu_runs.executable.by_pages, extents_of(runnable, graph)
     sizes = stored_sizes(executable, extents)
     placement = Placement(graph, device, Needs(executable), sizes, keeps)
     outputs, targets = _outputs(runnable, placement)

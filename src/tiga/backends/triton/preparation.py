@@ -1,0 +1,305 @@
+"""What launches of a row program take on a graph, worked out before any run."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tiga.backends.triton.compiled import ALIGNMENT
+from tiga.backends.triton.edge_tiles import EdgeTile, EdgeTiles, edge_tiles
+from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.loaded import Kernel
+from tiga.backends.triton.scan_tiles import LEAST_GROUPS, WholeRows, whole_rows
+from tiga.backends.triton.scans import BLOCK, KEPT, MARK
+from tiga.backends.triton.scatter_blocks import Block, FarBlocks, far_blocks, slots_for
+from tiga.backends.triton.scatters import (
+    CLEARED,
+    ENTITIES,
+    FIRST,
+    MESSAGE,
+    PARTIAL,
+    PIECES,
+    messages,
+)
+from tiga.backends.triton.split_scans import MARKS_OF_CHUNK, splits, states_of
+from tiga.backends.triton.topology import DeviceWalk, device_walk
+from tiga.passes.carries import kept_scans
+from tiga.passes.rows import RowProgram
+from tiga.runtime.platform import Platform
+from tiga.trace.node import Node
+from tiga.types import DType, Relation, Space
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides the kernels of a row program on a graph."""
+
+    tile: Tile
+    index_bits: int
+    wide: bool
+    has_chunks: bool
+
+
+@dataclass
+class Run:
+    """What launches are prepared for: topologies, sizes, and where they run."""
+
+    graphs: Mapping[Relation, Any]
+    extents: Mapping[Space, int]
+    platform: Platform
+
+    def walk(self, relation: Relation, side: str) -> DeviceWalk:
+        return device_walk(self.graphs[relation], side, self.platform)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A tensor that lives as long as a run: the states of split rows, the pieces of totals."""
+
+    key: Hashable
+    count: int
+    dtype: DType
+    zero: bool
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel over a grid. `arguments` holds what is fixed; `slots` says where what goes."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    arguments: tuple[Any, ...]
+    slots: tuple[tuple[int, Hashable], ...]
+    aligned: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything about the launches of a row program that does not change between runs."""
+
+    scratch: tuple[Scratch, ...]
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one launch of a kernel takes, and the block of messages that it stores."""
+
+    over: str
+    kernel: Kernel
+    programs: int
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    block: Block | None = None
+
+
+@dataclass
+class Preparation:
+    """Works out the launches of a row program for a walk, or for a number of rows."""
+
+    program: RowProgram
+    variant: Callable[[Shape], tuple[tuple[str, Kernel], ...]]
+    run: Run
+    walk: DeviceWalk | None
+    tile: Tile
+    wide: bool
+
+    @cached_property
+    def plan(self) -> DeviceWalk | EdgeTiles | WholeRows | None:
+        """How the walk is cut into what kernels are launched over."""
+        program = self.program
+        if self.walk is None or (splits(program) and not isinstance(self.tile, EdgeTile)):
+            return self.walk
+        assert program.relation is not None
+        topology, platform = self.run.graphs[program.relation], self.run.platform
+        if not splits(program):
+            return whole_rows(topology, self.walk, program.side, platform)
+        return edge_tiles(topology, self.walk, program.side, self.tile.edges, platform)
+
+    def prepare(self) -> Prepared:
+        walk, plan = self.walk, self.plan
+        bits = walk.index.itemsize * 8 if walk else 32
+        shape = Shape(self.tile, bits, self.wide, bool(plan and plan.num_chunks))
+        kernels = self.variant(shape)
+        added = [(over, kernel) for over, kernel in kernels if over in (PIECES, ENTITIES)]
+        parts = [p for o, k in kernels if (o, k) not in added for p in self._parts(o, k)]
+        base, launches = 0, []
+        pieces = sum(part.programs for part in parts if adds(part.kernel))
+        for part in parts:
+            numbers = {
+                **part.numbers,
+                "num_chunks": plan.num_chunks if plan else 0,
+                "piece_base": base,
+                "num_pieces": pieces,
+            }
+            if isinstance(plan, EdgeTiles):
+                numbers |= plan.numbers
+            launches += self._launches(part, numbers)
+            base += part.programs if adds(part.kernel) else 0
+            if part.block is not None:
+                launches += self._added(part, added)
+        return Prepared(tuple(self._scratch(kernels, pieces)), tuple(launches))
+
+    def _parts(self, over: str, kernel: Kernel) -> list[Part]:
+        """What launches of a kernel take: everything, or a block after another."""
+        if over == "totals":
+            return [Part(over, kernel, 1)]
+        if over == CLEARED:
+            count = self.run.extents[self.program.other_space]
+            return [Part(over, kernel, _tiles(kernel, count), {"num_far": count})]
+        if self.far is None or not takes_blocks(kernel):
+            count = self._items(over)
+            return [Part(over, kernel, self._programs(kernel, count), {"num_items": count})]
+        blocks = self.far.of(over)
+        return [
+            Part(
+                over, kernel, self._programs(kernel, stop - first, len(blocks)),
+                {FIRST: first, "num_items": stop}, block,
+            )
+            for block in blocks for first, stop in [block.items]
+        ]  # fmt: skip
+
+    def _added(self, part: Part, kernels: list[tuple[str, Kernel]]) -> list[Launch]:
+        """The launches that add the messages which a part stored to the sums of far entities."""
+        block, stored = part.block, _keys(part.kernel)
+        assert block is not None
+        launches: list[Launch] = []
+        for over, kernel in kernels:
+            keys = _keys(kernel)
+            own = [node for node in self.program.scatters if ("array", node) in keys]
+            if all((MESSAGE, node.inputs[0]) in stored for node in own):
+                programs = _tiles(kernel, block.count(over))
+                launches += self._launches(Part(over, kernel, programs), block.numbers)
+        return launches
+
+    def _launches(self, part: Part, numbers: Mapping[str, int]) -> list[Launch]:
+        if not part.programs:
+            return []
+        grid = (part.programs, part.kernel.source.tile.windows, 1)
+        return [self._launch(part.kernel, grid, part.over, numbers)]
+
+    def _items(self, over: str) -> int:
+        if self.plan is None:
+            return self.run.extents[self.program.space] if over == "items" else 0
+        return self.plan.count(over)
+
+    def _programs(self, kernel: Kernel, count: int, parts: int = 1) -> int:
+        """Programs that take so many entities; each of several parts leaves pieces of totals."""
+        tiles, groups = _tiles(kernel, count), kernel.source.tile.groups
+        if adds(kernel) and parts > 1:
+            groups = max(min(groups, LEAST_GROUPS), groups // parts)
+        return min(tiles, groups) if loops(kernel) else tiles
+
+    def _scratch(self, kernels: tuple[tuple[str, Kernel], ...], pieces: int) -> list[Scratch]:
+        program, plan = self.program, self.plan
+
+        def states(kind: str, node: Node, count: int, zero: bool = False) -> Scratch:
+            size = count * node.type.size
+            return Scratch((kind, node), size, node.type.dtype.compute, zero)
+
+        # Not every kernel adds to every total: what none wrote counts as zero.
+        several = sum(adds(kernel) for _, kernel in kernels) > 1
+        totals = (*program.totals, *program.outer_sums)
+        found = [states("piece", node, max(pieces, 1), several) for node in totals]
+        for scan in kept_scans(program):
+            found.append(states(KEPT, scan.before, self.tile.groups * self.tile.rows * BLOCK))
+            found.append(states(MARK, scan.before, self._marks))
+        if self.far is not None:
+            found += self._of_blocks(self.far)
+        if plan is None or not plan.num_chunks:
+            return found
+        for node in (n for phase in program.phases for n in phase.reductions):
+            found.append(states("chunk", node, plan.num_chunks))
+            found += [states("hub", node, plan.num_hubs)] * (len(program.phases) > 1)
+        counts = {"hub": plan.num_hubs}
+        for kind, node in states_of(program):
+            found.append(states(kind, node, counts.get(kind, plan.num_chunks)))
+        return found
+
+    def _of_blocks(self, far: FarBlocks) -> list[Scratch]:
+        """Memory for the messages of a block and what they come to."""
+        scatters = self.program.scatters
+        wanted = [(MESSAGE, node, far.slots) for node in messages(scatters)]
+        wanted += [(PARTIAL, node, max(far.spilled, 1)) for node in scatters]
+        return [
+            Scratch((kind, node), count * node.type.size, node.type.dtype.compute, False)
+            for kind, node, count in wanted
+        ]
+
+    @property
+    def _marks(self) -> int:
+        """The blocks of edges of rows that a launch takes, or of chunks, at most."""
+        assert self.walk is not None
+        assert self.plan is not None
+        chunks = self.plan.num_chunks * MARKS_OF_CHUNK
+        if self.far is None:
+            return max(chunks, self.walk.num_edges // BLOCK + self.walk.num_rows + 1)
+        return max(chunks, self.far.marks(BLOCK))
+
+    @cached_property
+    def far(self) -> FarBlocks | None:
+        """The blocks in which a walk sums at the far ends of its edges."""
+        program, walk, run = self.program, self.walk, self.run
+        if not program.scatters:
+            return None
+        assert walk is not None
+        assert program.relation is not None
+        assert isinstance(self.plan, DeviceWalk | WholeRows)
+        nodes = messages(program.scatters)
+        nbytes = sum(n.type.size * n.type.dtype.compute.itemsize for n in nodes)
+        slots = slots_for(walk.num_edges, nbytes)
+        topology = run.graphs[program.relation]
+        return far_blocks(topology, self.plan, program.side, slots, run.platform)
+
+    def _launch(
+        self, kernel: Kernel, grid: tuple[int, int, int], over: str, numbers: Mapping[str, int]
+    ) -> Launch:
+        arguments: list[Any] = []
+        slots: list[tuple[int, Any]] = []
+        for position, parameter in enumerate(kernel.source.parameters):
+            key = parameter.key
+            if not isinstance(key, str):
+                slots.append((position, key))
+                arguments.append(None)
+            elif key in numbers:
+                arguments.append(numbers[key])
+            else:
+                arguments.append(self._fixed(key, kernel, over))
+        aligned = tuple(self._is_aligned(argument) for argument in arguments)
+        return Launch(kernel, grid, tuple(arguments), tuple(slots), aligned)
+
+    def _is_aligned(self, argument: Any) -> bool:
+        if argument is None or isinstance(argument, int):
+            return False
+        return self.run.platform.address(argument) % ALIGNMENT == 0
+
+    def _fixed(self, key: str, kernel: Kernel, over: str) -> Any:
+        if key == "tables":
+            return self.run.platform.constant(kernel.source.tables)
+        assert self.plan is not None, f"{key} without a relation"
+        holder: Any = self.far if self.far is not None and hasattr(self.far, key) else self.plan
+        return holder.array(key, over)
+
+
+def _tiles(kernel: Kernel, count: int) -> int:
+    return -(-count // kernel.source.tile.rows)
+
+
+def _keys(kernel: Kernel) -> set[Hashable]:
+    return {parameter.key for parameter in kernel.source.parameters}
+
+
+def takes_blocks(kernel: Kernel) -> bool:
+    """Whether a kernel takes its items a block at a time."""
+    return FIRST in _keys(kernel)
+
+
+def loops(kernel: Kernel) -> bool:
+    """Whether a program of a kernel takes one tile after another."""
+    return adds(kernel) or any(
+        isinstance(p.key, tuple) and p.key[0] == KEPT for p in kernel.source.parameters
+    )
+
+
+def adds(kernel: Kernel) -> bool:
+    """Whether a kernel leaves pieces of totals."""
+    return any(p.key == "piece_base" for p in kernel.source.parameters)
