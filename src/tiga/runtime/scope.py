@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import OutOfBudget
+from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.tiers import TIERS, Account
 
@@ -41,9 +42,10 @@ class Counters:
 class Resident:
     """A block that can be moved out: `evict` does, and says whether any memory was freed."""
 
-    block: "weakref.ref[np.ndarray]"
+    block: "weakref.ref[Any]"
     evict: Callable[[], bool]
     pins: int = 0
+    tier: str = "host"
 
 
 @dataclass(eq=False)
@@ -85,18 +87,19 @@ class Scope:
                 self._file = SpillFile(self.spill_dir)
             return self._file
 
-    def reserve(self, nbytes: int, what: str) -> None:
-        """Make sure that so many bytes of host memory can be allocated now.
+    def reserve(self, nbytes: int, what: str, tier: str = "host") -> None:
+        """Make sure that so many bytes of a tier can be allocated now.
 
         Raises:
             OutOfBudget: they do not fit, even with everything idle spilled.
         """
-        if self.host.fits(nbytes):
+        account = self.accounts[tier]
+        if account.fits(nbytes):
             return
         if self.lru:
-            self._make_room(nbytes)
-        if not self.host.fits(nbytes):
-            raise OutOfBudget(self.host.refusal(nbytes, what))
+            self._make_room(nbytes, account)
+        if not account.fits(nbytes):
+            raise OutOfBudget(account.refusal(nbytes, what))
 
     def adopt(self, array: np.ndarray, what: str, evict: Callable[[], bool] | None = None) -> None:
         """Charge the memory that an array views, once, until it is freed."""
@@ -111,6 +114,14 @@ class Scope:
             weakref.finalize(block, self._released, key, ticket).atexit = False
             self._note()
 
+    def hold(self, block: Any, evict: Callable[[], bool], tier: str) -> None:
+        """Let a block that is charged already be moved out when its tier needs room."""
+        with self._lock:
+            key = id(block)
+            if key not in self.residents or self.residents[key].block() is not block:
+                self.residents[key] = Resident(weakref.ref(block), evict, tier=tier)
+                weakref.finalize(block, self.residents.pop, key, None).atexit = False
+
     @contextmanager
     def temporary(self, nbytes: int, what: str) -> Iterator[None]:
         """Charge bytes for the body of a `with`."""
@@ -124,7 +135,7 @@ class Scope:
             self._note()
 
     @contextmanager
-    def pinned(self, arrays: Iterable[np.ndarray]) -> Iterator[None]:
+    def pinned(self, arrays: Iterable[Any]) -> Iterator[None]:
         """Keep the blocks of arrays in memory for the body of a `with`; they count as used now."""
         held = []
         with self._lock:
@@ -156,12 +167,14 @@ class Scope:
         self._note()
         return extent
 
-    def _make_room(self, nbytes: int) -> None:
+    def _make_room(self, nbytes: int, account: Account) -> None:
         for key in list(self.residents):
-            if self.host.fits(nbytes):
+            if account.fits(nbytes):
                 return
             resident = self.residents.get(key)
-            if resident is not None and not resident.pins and resident.evict():
+            if resident is None or resident.pins or resident.tier != account.tier:
+                continue
+            if resident.evict():
                 self.counters.evictions += 1
 
     def _released(self, key: int, ticket: int) -> None:
@@ -219,8 +232,10 @@ def _stays() -> bool:
     return False
 
 
-def block_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory which `array` views."""
+def block_of(array: Any) -> Any:
+    """What owns the memory that an array views: an array, or a block of a GPU's memory."""
+    if isinstance(array, DeviceArray):
+        return array.memory
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

@@ -16,17 +16,17 @@ from tiga.backends.triton.machine import Gpu, Interpreter, Launch
 from tiga.backends.triton.writer import KernelSource
 from tiga.passes.tensor_spec import COLUMN, TOTAL, KernelStep
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
-from tiga.runtime.tiers import Account
+from tiga.runtime.scope import Scope
 from tiga.trace.node import Node
 from tiga.types import DType, Type
 
 
 @dataclass(frozen=True)
 class Room:
-    """Where values of a run live: a machine, and the budget that they count against."""
+    """Where values of a run live: a machine, and the scope whose budget they count against."""
 
     machine: Gpu | Interpreter
-    account: Account | None = None
+    scope: Scope | None = None
 
     def array(self, type_: Type) -> DeviceArray:
         """Memory for a value, its elements not set."""
@@ -36,7 +36,10 @@ class Room:
         """Memory for an array."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         holder = f"a value of shape {tuple(shape)} on cuda:{self.machine.index}"
-        memory = DeviceMemory(self.machine, nbytes, self.account, holder)
+        account = None if self.scope is None else self.scope.accounts["device"]
+        if self.scope is not None:
+            self.scope.reserve(nbytes, holder, "device")
+        memory = DeviceMemory(self.machine, nbytes, account, holder)
         return DeviceArray(memory, shape, dtype)
 
 

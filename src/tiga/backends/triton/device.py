@@ -73,6 +73,15 @@ class Device:
         """Within the device."""
         self.driver.copy_on(self.stream, to, source, nbytes)
 
+    def allocate_pinned(self, nbytes: int) -> int:
+        """The address of host memory that the device copies from and to directly; copies between
+        the two are waited for by `synchronize` alone."""
+        return self.driver.allocate_pinned(nbytes)
+
+    def free_pinned(self, address: int) -> None:
+        """Give pinned memory back; no copy may be under way."""
+        self.driver.free_pinned(address)
+
     def zero(self, address: int, nbytes: int) -> None:
         """Set memory to zero."""
         self.driver.zero_on(self.stream, address, nbytes)

@@ -118,6 +118,8 @@ class Interpreter:
     def free(self, address: int) -> None:
         del self._blocks[address]
 
+    allocate_pinned, free_pinned = allocate, free
+
     def copy_in(self, device: int, host: int, nbytes: int) -> None:
         ctypes.memmove(device, host, nbytes)
 

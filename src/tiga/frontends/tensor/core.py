@@ -11,7 +11,7 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import HELPER, LARGE, LazyNode, Leaf, here, leaf, user_place
 from tiga.runtime.buffer import READY, Buffer, Event
-from tiga.runtime.device_array import DeviceArray
+from tiga.runtime.device_array import DeviceArray, row_major
 from tiga.runtime.scope import active
 from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
 
@@ -124,6 +124,8 @@ class Tensor:
             return Device("cuda", array.machine.index)
         if array is not None or self._node.largest < LARGE:
             return CPU
+        if self._buffer is not None and self._buffer.absent:
+            return self._buffer.absent.device
         from tiga.frontends.tensor.evaluate import device_of_node
 
         return device_of_node(self._node)
@@ -161,8 +163,9 @@ class Tensor:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether elements lie in row-major order without gaps."""
-        return self.strides == contiguous_strides(self.shape) or self.size <= 1
+        """Whether elements lie in row-major order without gaps; an axis of one element has none."""
+        rows = zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
+        return self.size <= 1 or all(n == 1 or step == whole for n, step, whole in rows)
 
     @property
     def requires_grad(self) -> bool:
@@ -333,11 +336,7 @@ def address_of(memory: Any) -> int:
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a row-major array, in elements."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
+    return row_major(shape, 1)
 
 
 def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) -> None:
@@ -355,9 +354,7 @@ def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) 
 
 
 def charge(tensor: Tensor) -> None:
-    """Charge a tensor's new memory to the scope in force. A GPU's is charged when it is taken."""
-    if tensor._array.__class__ is DeviceArray:
-        return
+    """Charge a tensor's new memory to the scope in force; a GPU's was when it was taken."""
     from tiga.frontends.tensor.residency import adopt
 
     adopt(tensor)
@@ -367,9 +364,10 @@ def share(view: Tensor, base: Tensor, through: View) -> None:
     """Make `view` see the memory of `base`, which has a value."""
     assert base._array is not None
     assert base._buffer is not None
-    give_array(view, through(base._array), base._buffer)
+    # Before the view passes the memory on to its own views, which would then come first.
     if not base._buffer.viewers:
         watch(base)
+    give_array(view, through(base._array), base._buffer)
     watch(view)
 
 

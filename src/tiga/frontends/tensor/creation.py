@@ -269,6 +269,8 @@ def _filled(
 
     array: Any = filled_on(Type(dtype, _shape(shape), GLOBAL), value, target.index)
     made = wrap(array)
+    if active() is not None:
+        charge(made)
     return made.requires_grad_() if requires_grad else made
 
 

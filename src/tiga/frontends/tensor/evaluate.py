@@ -166,7 +166,7 @@ def realize_all(tensors: Sequence[Tensor]) -> None:
     if active() is None:
         _realize_all(tensors)
         return
-    from tiga.frontends.tensor.residency import working
+    from tiga.frontends.tensor.working import working
 
     try:
         with working(tensors):

@@ -1,6 +1,7 @@
 """Results that no budget of memory holds: in a file of their own, from which they are mapped."""
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,9 @@ def mapped_rows(
     return block.view(dtype).reshape(shape), rows
 
 
-def is_mapped(array: np.ndarray) -> bool:
-    """Whether an array views such a result."""
+def is_mapped(array: Any) -> bool:
+    """Whether an array views such a result; those of a GPU do not."""
     block = block_of(array)
+    if not isinstance(block, np.ndarray):
+        return False
     return not block.flags.owndata and file_at(block.ctypes.data, block.nbytes) is not None

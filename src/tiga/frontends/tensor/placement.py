@@ -30,8 +30,7 @@ def device_of(array: Array) -> Device:
 
 def room(index: int) -> Room:
     """A GPU with the budget in force."""
-    scope = active()
-    return Room(machine(index), None if scope is None else scope.accounts["device"])
+    return Room(machine(index), active())
 
 
 def to_gpu(array: Array, index: int) -> DeviceArray:

@@ -1,5 +1,7 @@
 """Tensors that leave memory and come back: to a spill file, or to the snapshot they came from.
 
+Those of a GPU leave for pinned memory of the host if that has a budget, else for the spill file.
+
 What moves is a block of memory with every tensor that views it, so that views stay views. A block
 that something else holds too (a numpy array, a torch tensor) stays: nothing would be freed.
 """
@@ -7,19 +9,18 @@ that something else holds too (a numpy array, a torch tensor) stays: nothing wou
 import mmap
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from tiga.errors import InvalidState, OutOfBudget
-from tiga.frontends.tensor.core import Tensor, watch
-from tiga.frontends.tensor.devices import CPU
+from tiga.frontends.tensor.core import Tensor, address_of, watch
+from tiga.frontends.tensor.devices import Device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.frontends.tensor.mapped_results import KIND, is_mapped
 from tiga.runtime.buffer import Buffer
+from tiga.runtime.device_array import DeviceArray, DeviceMemory
 from tiga.runtime.scope import Extent, Scope, active, block_of, fallback
 
 
@@ -27,9 +28,12 @@ class Backing(Protocol):
     """Where the bytes of a block are while they are not in memory."""
 
     kind: str
+    tier: str
+    """Where they come back to: "host" or "device"."""
 
-    def bring(self) -> np.ndarray:
-        """The bytes in memory, uint8 `[nbytes]`, charged to the scope in force."""
+    def bring(self) -> Any:
+        """The bytes in memory, charged to the scope in force: uint8 `[nbytes]`, or a block of a
+        GPU's memory."""
 
     def close(self) -> None:
         """Forget them, where they were kept for this block alone."""
@@ -45,7 +49,7 @@ class Layout:
     dtype: np.dtype
 
     @staticmethod
-    def of(array: np.ndarray, block: np.ndarray) -> "Layout":
+    def of(array: Any, block: Any) -> "Layout":
         offset = _address(array) - _address(block)
         return Layout(offset, array.shape, array.strides, array.dtype)
 
@@ -59,20 +63,23 @@ class Layout:
             step *= extent
         return bool(self.shape)
 
-    def over(self, block: np.ndarray) -> np.ndarray:
+    def over(self, block: Any) -> Any:
         """The view of another block with the same bytes."""
+        if isinstance(block, DeviceMemory):
+            place = block.address + self.offset
+            return DeviceArray(block, self.shape, self.dtype, self.strides, place)
         return np.ndarray(self.shape, self.dtype, block, self.offset, self.strides)
 
 
-def _address(array: np.ndarray) -> int:
-    return int(array.__array_interface__["data"][0])
+def _address(memory: Any) -> int:
+    return memory.address if isinstance(memory, DeviceMemory) else address_of(memory)
 
 
 class Absent:
     """A block that is not in memory, and everything that will view it again."""
 
-    def __init__(self, buffer: Buffer, backing: Backing) -> None:
-        self.backing = backing
+    def __init__(self, buffer: Buffer, backing: Backing, device: Device) -> None:
+        self.backing, self.device = backing, device
         self.nbytes = buffer.nbytes if backing.kind == Spilled.kind else 0
         self._buffer = weakref.ref(buffer)
         self._tensors: list[tuple[weakref.ref[Tensor], Layout]] = []
@@ -108,7 +115,7 @@ class Absent:
         if living is not None and active() is not None:
             adopt(living)
 
-    def put(self, block: np.ndarray) -> Tensor | None:
+    def put(self, block: Any) -> Tensor | None:
         """Give a block to everything that views it; one of the tensors that do."""
         self._done = True
         buffer = self._buffer()
@@ -134,13 +141,13 @@ def cells_of(tensor: Tensor) -> list[Cell]:
     return list({id(c): c for c in cells if c is not None}.values())
 
 
-def _cells_left(buffer: Buffer, block: np.ndarray) -> list[Cell]:
+def _cells_left(buffer: Buffer, block: Any) -> list[Cell]:
     """The cells in a block of expressions whose tensors are gone, or have others by now."""
     found = []
     for reference, _ in buffer.nodes:
         cell = getattr(reference(), "cell", None)
-        if cell is not None and cell.absent is None and isinstance(cell.array, np.ndarray):
-            found += [cell] if block_of(cell.array) is block else []
+        if cell is not None and cell.absent is None and block_of(cell.array) is block:
+            found.append(cell)
     return list({id(cell): cell for cell in found}.values())
 
 
@@ -155,6 +162,7 @@ class Spilled:
     """Bytes in a spill file."""
 
     kind = "temporary-spill"
+    tier = "host"
 
     def __init__(self, extent: Extent) -> None:
         self._extent = extent
@@ -183,7 +191,7 @@ def adopt(tensor: Tensor) -> None:
     scope, buffer, array = active(), tensor._buffer, tensor._array
     assert buffer is not None
     assert array is not None
-    if scope is None or not block_of(array).flags.owndata:
+    if scope is None or not _is_ours(block_of(array)):
         return
     if not buffer.viewers:
         watch(tensor)
@@ -193,7 +201,15 @@ def adopt(tensor: Tensor) -> None:
         held = reference()
         return held is not None and _evict(held)
 
+    if isinstance(array, DeviceArray):
+        scope.hold(array.memory, evict, "device")
+        return
     scope.adopt(array, f"the tensor of {tensor._node.type} built at {tensor.where}", evict)
+
+
+def _is_ours(block: Any) -> bool:
+    """Whether Tiga made a block, and frees it."""
+    return block.owner is None if isinstance(block, DeviceMemory) else block.flags.owndata
 
 
 def _evict(buffer: Buffer) -> bool:
@@ -210,7 +226,8 @@ def _moved(living: list[Tensor]) -> bool:
 
 
 def spill(x: Tensor) -> Tensor:
-    """Move the tensor's memory to disk until it is next used; returns the tensor.
+    """Move the tensor's memory to disk until it is next used; returns the tensor. That of a GPU
+    moves to pinned memory of the host if that has a budget which holds it.
 
     Shape, dtype, version and history stay; tensors that view the same memory go along. Any use
     brings the bytes back and frees them on disk.
@@ -229,11 +246,6 @@ def spill(x: Tensor) -> Tensor:
         >>> x.tolist()
         [1.0, 1.0, 1.0]
     """
-    if x.device != CPU:
-        raise InvalidState(
-            f"spill(): the tensor is on {x.device} ({here()}); what is spilled is memory of the "
-            "CPU: x.cpu().spill()."
-        )
     if is_absent(x):
         assert x._buffer is not None
         raise InvalidState(
@@ -275,9 +287,8 @@ def _move_out(x: Tensor) -> bool:
     if backing is None:
         if not _is_movable(block):
             return False
-        scope = active() or fallback()
-        backing = Spilled(scope.spill(_bytes(block), f"a spilled tensor of {block.nbytes} bytes"))
-    absent = Absent(buffer, backing)
+        backing = _stored(block, active() or fallback())
+    absent = Absent(buffer, backing, x.device)
     for tensor in viewers(x):
         assert tensor._array is not None
         absent.add(tensor, Layout.of(tensor._array, block))
@@ -289,13 +300,24 @@ def _move_out(x: Tensor) -> bool:
     held = alive()
     if held is None:
         return True
-    absent.put(_flat(held))
+    absent.put(held if isinstance(held, DeviceMemory) else _flat(held))
     absent.backing.close()
     return False
 
 
-def _is_movable(block: np.ndarray) -> bool:
+def _stored(block: Any, scope: Scope) -> Backing:
+    """A copy of a block's bytes out of its tier."""
+    if isinstance(block, DeviceMemory):
+        from tiga.frontends.tensor.device_spill import store
+
+        return store(block, scope)
+    return Spilled(scope.spill(_bytes(block), f"a spilled tensor of {block.nbytes} bytes"))
+
+
+def _is_movable(block: Any) -> bool:
     """Whether a block's bytes are one run of memory that Tiga may free."""
+    if isinstance(block, DeviceMemory):
+        return _is_ours(block)
     ours = block.flags.owndata or isinstance(block.base, mmap.mmap)
     return ours and (block.flags.c_contiguous or block.flags.f_contiguous)
 
@@ -315,7 +337,7 @@ def residency(x: Tensor) -> dict[str, Any]:
     "temporary-spill", "mapped-spill" for a result that did not fit, or None), `bytes` and
     `version`."""
     absent = x._buffer.absent if is_absent(x) else None  # type: ignore[union-attr]
-    mapped = isinstance(x._array, np.ndarray) and is_mapped(x._array)
+    mapped = x._array is not None and is_mapped(x._array)
     return {
         "device": str(x.device),
         "resident": x._array is not None and not mapped,
@@ -323,74 +345,3 @@ def residency(x: Tensor) -> dict[str, Any]:
         "bytes": x.nbytes,
         "version": x.version,
     }
-
-
-def cells_below(nodes: Sequence[Any]) -> list[Cell]:
-    """The values in memory, or on disk, that computing the nodes reads."""
-    found: dict[int, Cell] = {}
-    seen: set[int] = set()
-    stack = [child for node in nodes if node.cell is None for child in node.inputs]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        cell = getattr(node, "cell", None)
-        if cell is not None:
-            found[id(cell)] = cell
-        else:
-            stack.extend(node.inputs)
-    return list(found.values())
-
-
-@contextmanager
-def working(tensors: Sequence[Tensor]) -> Iterator[None]:
-    """Room for computing tensors: operands are brought in and stay, the rest may be spilled.
-
-    Raises:
-        OutOfBudget: operands, results and intermediate values do not fit at once.
-    """
-    scope = active()
-    assert scope is not None
-    roots = [t._node for t in tensors if t._array is None and t._node.cell is None]
-    cells = cells_below(roots)
-    results = {id(node): node.type for node in roots}
-    need = sum(type.row_bytes for type in results.values())
-    what = f"computing {', '.join(map(str, results.values()))} ({here()})"
-    _require_room(scope, cells, need, what)
-    with ExitStack() as stack:
-        for cell in cells:
-            if isinstance(cell.array, np.ndarray):
-                stack.enter_context(scope.pinned([cell.array]))
-        if need:
-            scope.reserve(need, what)
-        yield
-
-
-def _require_room(scope: Scope, cells: Sequence[Cell], need: int, what: str) -> None:
-    """Find that operands and results do not fit before any operand is brought in."""
-    absent = {id(cell.absent): cell.absent.nbytes for cell in cells if cell.absent is not None}
-    if not absent or scope.host.budget is None:
-        return
-    needed = need + sum(absent.values())
-    fixed = _bytes_in_memory(cells) if scope.lru else scope.host.live
-    if fixed + needed > scope.host.budget:
-        raise OutOfBudget(scope.host.refusal(needed, f"{what} with operands from disk"))
-
-
-def _bytes_in_memory(cells: Sequence[Cell]) -> int:
-    """Bytes of the blocks that values in memory lie in."""
-    arrays = (cell.array for cell in cells if cell.absent is None)
-    blocks = [block_of(array) for array in arrays if isinstance(array, np.ndarray)]
-    return sum({id(block): block.nbytes for block in blocks}.values())
-
-
-@contextmanager
-def scratch(executable: Any) -> Iterator[None]:
-    """Charge the intermediate values of a compiled program while it runs."""
-    scope = active()
-    if scope is None:
-        yield
-        return
-    with scope.temporary(executable.scratch_bytes, "intermediate values of a program"):
-        yield

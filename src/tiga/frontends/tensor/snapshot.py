@@ -105,6 +105,7 @@ class Attached:
     """An array in a snapshot, mapped when it is first used."""
 
     kind = "snapshot"
+    tier = "host"
 
     def __init__(self, container: Container, entry: Entry, verify: bool) -> None:
         self._container, self._entry, self._verify = container, entry, verify
@@ -147,7 +148,7 @@ def _attach(container: Container, entry: Entry, verify: bool) -> Tensor:
     backing = Attached(container, entry, verify)
     buffer = tensor._buffer = Buffer(None, entry.nbytes)
     buffer.origin = backing
-    buffer.absent = Absent(buffer, backing)
+    buffer.absent = Absent(buffer, backing, CPU)
     strides = tuple(step * dtype.itemsize for step in contiguous_strides(entry.shape))
     buffer.absent.add(tensor, Layout(0, entry.shape, strides, dtype))
     return tensor
