@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from tiga.backends.triton.launch import RowStep, Shape, adds, loops
+from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loaded import Interpreted, Kernel
 from tiga.backends.triton.paged_facts import WalkFacts
 from tiga.backends.triton.paged_lists import WorkList
+from tiga.backends.triton.preparation import Shape, adds, loops
 from tiga.backends.triton.scans import BLOCK, KEPT, MARK
 from tiga.backends.triton.split_scans import states_of
 from tiga.passes.carries import kept_scans

@@ -10,10 +10,11 @@ import numpy as np
 
 from tiga.backends.triton.edge_tiles import EdgeTile
 from tiga.backends.triton.executable import Executable
-from tiga.backends.triton.launch import RowStep, Run, Shape
+from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.paged_facts import WalkFacts
 from tiga.backends.triton.paged_launch import StepKernels, state_bytes
 from tiga.backends.triton.paged_walk import division_of, list_bytes
+from tiga.backends.triton.preparation import Run, Shape
 from tiga.backends.triton.split_scans import splits
 from tiga.backends.triton.topology import CHUNK, NO_EDGES
 from tiga.errors import OutOfBudget, UnsupportedByBackend

@@ -303,7 +303,7 @@ def _outputs(
     """Tensors for the outputs, and where their rows are stored (global ones: the tensors)."""
     outputs: list[torch.Tensor] = []
     targets: list[Rows | torch.Tensor] = []
-    plan = runnable.gpu_runs.executable.plan
+    plan = runnable.gpu_runs.executable.by_pages.plan
     for node, layout in zip(plan.outputs, runnable.outputs, strict=True):
         if layout.extent is None:
             made = torch.empty(layout.shape, dtype=layout.dtype, device=placement.device)
