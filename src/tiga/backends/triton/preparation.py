@@ -229,11 +229,9 @@ class Preparation:
     def _marks(self) -> int:
         """The blocks of edges of rows that a launch takes, or of chunks, at most."""
         assert self.walk is not None
-        assert self.plan is not None
-        chunks = self.plan.num_chunks * MARKS_OF_CHUNK
         if self.far is None:
-            return max(chunks, self.walk.num_edges // BLOCK + self.walk.num_rows + 1)
-        return max(chunks, self.far.marks(BLOCK))
+            return self.walk.num_edges // BLOCK + self.walk.num_rows + 1
+        return max(self.far.num_chunks * MARKS_OF_CHUNK, self.far.marks(BLOCK))
 
     @cached_property
     def far(self) -> FarBlocks | None:

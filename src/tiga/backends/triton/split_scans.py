@@ -90,10 +90,15 @@ class ScanKernel(Kernel):
     def chunks(self, phase: int) -> KernelSource:
         here = self.program.phases[phase]
         self.loops = bool(read_scans(self.program, here))
-        self.start, self.marks = self._before_chunk, CHUNK_MARKS
+        self.start, self.marks = self._before_chunk, self._marks_of_chunks
         if here.scatters:
             self._take_blocks()
         return super().chunks(phase)
+
+    @property
+    def _marks_of_chunks(self) -> str:
+        """By the chunk, where rows have a block's marks only: by the row, all have a place."""
+        return CHUNK_MARKS if self.program.scatters else ScanEdgeLoop.marks
 
     def _take_blocks(self) -> None:
         """Take one block of items at a time: its messages to far ends fit their memory."""
@@ -112,7 +117,7 @@ class ScanKernel(Kernel):
         here = self.program.phases[phase]
         groups = levels(here)
         known = [scan for group in groups[:level] for scan in group]
-        self.keeps, self.marks = False, CHUNK_MARKS
+        self.keeps, self.marks = False, self._marks_of_chunks
         self.start = lambda scan, row: (
             self._before_chunk(scan, row) if scan in known else self._neutral(scan, row)
         )
