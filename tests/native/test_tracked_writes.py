@@ -121,3 +121,26 @@ def test_a_freed_buffer_is_named() -> None:
     x.add_(1.0)
     with pytest.raises(errors.InvalidValue, match=r"test_tracked_writes.py:\d+ was changed in"):
         tg.autograd.grad(y, x)
+
+
+def test_a_write_through_a_view_of_a_view_keeps_what_was_built_before() -> None:
+    """All three wait for their value when the write comes."""
+    w = tg.tensor([[-2.0]], requires_grad=True)
+    x = w * 1.0
+    view = x.reshape(-1, 1)
+    square = x * x
+    inner = view.reshape(1, 1)
+    inner.add_(-1.5)
+    assert square.tolist() == [[4.0]]
+    assert x.tolist() == view.tolist() == [[-3.5]]
+    assert tg.autograd.grad((x * x).sum(), w).tolist() == [[-7.0]]
+    assert tg.autograd.grad(square.sum(), w).tolist() == [[-4.0]]
+
+
+def test_axes_of_one_element_leave_no_gaps() -> None:
+    x = tg.arange(4).reshape(4, 1)
+    turned = x.T
+    assert turned.is_contiguous
+    flat = turned.reshape(4)
+    x.add_(1)
+    assert flat.tolist() == [1, 2, 3, 4]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from tiga.errors import InvalidValue
 from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import (
     indexing,
@@ -20,6 +21,7 @@ from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import SCALARS, normalize_axis
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
+from tiga.frontends.tensor.lazy import here
 
 Binary = Callable[[Any, Any], Any]
 
@@ -99,6 +101,13 @@ def _placed(x: Tensor, device: Any) -> Tensor:
     return to(x, device)
 
 
+def _to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """`to(device)`, as the array API calls it. There is one stream per device: `stream` is None."""
+    if stream is not None:
+        raise InvalidValue(f"to_device: stream= expected None, got {stream!r} ({here()}).")
+    return _placed(x, device)
+
+
 def _size(x: Tensor, axis: int) -> int:
     return x.shape[normalize_axis(axis, x.ndim)]
 
@@ -137,7 +146,8 @@ _PLAIN = (
 _NAMED: dict[str, Any] = {
     "permute": _permute, "transpose": _swap, "swapaxes": _swap, "expand": views.broadcast_to,
     "unsqueeze": views.expand_dims, "view": views.reshape, "clone": _clone, "copy": _clone,
-    "to": _to, "extent": _size, "split": _split, "clamp": s.clip, "conjugate": s.conj,
+    "to": _to, "to_device": _to_device, "extent": _size, "split": _split, "clamp": s.clip,
+    "conjugate": s.conj,
     "segment_sum": indexing.scatter_add, **inspection.METHODS,
 }  # fmt: skip
 _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
