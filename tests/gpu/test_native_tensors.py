@@ -1,6 +1,7 @@
 """Native tensors on a GPU as objects: memory, writes, derivatives, sharing, refusals; no torch."""
 
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,3 +218,35 @@ def test_derivatives_pass_through_writes(view: str, how: str) -> None:
     assert len(found[0]) == len(found[1])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+PREPARED = {
+    "products": lambda x, w: tg.softmax(x @ w, axis=1) @ w.T,
+    "turned": lambda x, w: (x.T * 2.0).sum(axis=1) + (w @ w).sum(axis=0),
+    "picked": lambda x, w: tg.take(x * 2.0, tg.tensor([2, 0], device=x.device), axis=0).reshape(-1) + 0.0,
+    "sorted": lambda x, w: tg.sort(x + 1.0, axis=0).T.reshape(-1) * 3.0,
+    "view": lambda x, w: (x + 1.0).T.reshape(4, 9) * w.reshape(4, 9),
+}
+
+
+@pytest.mark.parametrize("name", PREPARED)
+def test_prepared_calls_of_several_kernels(name: str) -> None:
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=(6, 6)).astype(np.float32) for _ in range(2)]
+    x, w = (tg.tensor(a, device="cuda") for a in given)
+    out = PREPARED[name](x, w)
+    run = out.prepare()
+    for _ in range(3):
+        x.add_(1.0)
+        given[0] = given[0] + np.float32(1)
+        want = PREPARED[name](*map(tg.tensor, given)).numpy()
+        assert run() is out
+        np.testing.assert_allclose(out.cpu().numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_prepared_runs_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tg.tensor(np.ones((64, 64), np.float32), device="cuda")
+    run = tg.softmax(x * 2.0, axis=0).sum(axis=1).prepare()
+    array: Any = x._array
+    monkeypatch.setattr(array.machine, "allocate", None)
+    assert run().device == "cuda"

@@ -59,7 +59,7 @@ class DenseExecutable:
         return semantic_hash(self.program)
 
     @cached_property
-    def _constants(self) -> tuple[Node, ...]:
+    def constants(self) -> tuple[Node, ...]:
         """Constants that are read as arrays."""
         reads = {n for step in self.steps for n in _reads(step)} | set(self.outputs)
         return tuple(n for n in reads if n.op.name == "constant")
@@ -70,7 +70,7 @@ class DenseExecutable:
         last: dict[Node, int] = {}
         for number, step in enumerate(self.steps):
             last.update(dict.fromkeys(_reads(step), number))
-        kept = {*self.outputs, *self.program.inputs, *self._constants}
+        kept = {*self.outputs, *self.program.inputs, *self.constants}
         released: list[list[Node]] = [[] for _ in self.steps]
         for node, number in last.items():
             if node not in kept:
@@ -108,7 +108,7 @@ class DenseExecutable:
         """The outputs for given inputs, each in memory of its own. `calls` are the bodies of calls
         that the program defers, by their numbers."""
         known = dict(zip(self.program.inputs, arrays, strict=True))
-        known.update({node: filled(node, room) for node in self._constants})
+        known.update({node: filled(node, room) for node in self.constants})
         for number, step in enumerate(self.steps):
             if isinstance(step, KernelStep):
                 found = self.bound(number, room.machine).run(known, room)
@@ -190,33 +190,3 @@ def dense_code(program: Program, stage: str) -> str:
         aligned = [p.type.startswith("*") for p in source.parameters]
         texts.append(str(compile_kernel(source, CAPABILITY, aligned).asm[stage]))
     return "\n".join(texts)
-
-
-@dataclass(frozen=True)
-class PreparedDense:
-    """A program bound to memory: running it computes its one output again, in place."""
-
-    calls: tuple[Callable[[], Any], ...]
-
-    def run(self) -> None:
-        for call in self.calls:
-            call()
-
-
-def prepare_dense(
-    executable: DenseExecutable, arrays: Sequence[DeviceArray], output: DeviceArray, room: Room
-) -> PreparedDense:
-    """Bind an executable with one output to the memory of its inputs and its output."""
-    step = executable.steps[0] if len(executable.steps) == 1 else None
-    direct = isinstance(step, KernelStep) and all(a.is_launchable for a in arrays)
-    if direct and step is not None and isinstance(step, KernelStep):
-        known = dict(zip(executable.program.inputs, arrays, strict=True))
-        known.update({n: filled(n, room) for n in executable._constants})
-        bound = executable.bound(0, room.machine)
-        return PreparedDense((bound.prepared(known, room, {executable.outputs[0]: output}),))
-
-    def again() -> None:
-        (value,) = executable.run(arrays, room)
-        copy_into(output, contiguous(value))
-
-    return PreparedDense((again,))

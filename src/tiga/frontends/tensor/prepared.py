@@ -38,14 +38,17 @@ def _on_cpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
 
 
 def _on_gpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
-    from tiga.backends.triton.dense_executable import compile_dense, prepare_dense
+    from tiga.backends.triton.dense_executable import compile_dense
+    from tiga.backends.triton.dense_prepared import prepare_dense
     from tiga.frontends.tensor.placement import on_gpu, room
 
     index = x.device.index
     output: Any = x._array
     given = [on_gpu(array, index) for array in bundle.arrays]
-    where = room(index)
-    return _submitting(prepare_dense(compile_dense(bundle.program), given, output, where), x)
+    # A call belongs to its graph, which no cache may keep alive.
+    lasting = all(node.op.name != "graph_call" for node in bundle.program.order)
+    executable = (compile_dense if lasting else compile_dense.__wrapped__)(bundle.program)
+    return _submitting(prepare_dense(executable, given, output, room(index)), x)
 
 
 def _submitting(program: Any, x: Tensor) -> Callable[[], Tensor]:
