@@ -321,20 +321,6 @@ def test_measured_tiles(case, monkeypatch, tmp_path):
     assert torch.equal(kernel(graph=graph, ndata={"x": x}), out)
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_two_devices():
-    """Runs follow their graph, whichever device is current."""
-    kernel = Difference()
-    for _ in range(2):
-        for index in (1, 0):
-            src, dst = ends(f"cuda:{index}")
-            x = torch.randn(NODES, WIDTH, device=src.device, requires_grad=True)
-            out = kernel(graph=graph_of(src, dst), ndata={"x": x})
-            torch.testing.assert_close(out, expected(x, src, dst))
-            out.sum().backward()
-            assert x.grad.device == src.device
-
-
 def test_native_launches_beside_torch():
     """The same kernel on memory of our own, launched without torch's help."""
     import numpy as np
