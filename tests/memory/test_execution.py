@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import tiga as tg
 from tiga.errors import InvalidState, InvalidValue
+from tiga.runtime.pool import POOL, is_pooled
 
 KIB = 1024
 
@@ -301,3 +302,30 @@ def test_a_view_is_spilled_after_its_base_is_gone() -> None:
         assert run.memory_report()["live_bytes"]["host"] == 0
         assert other.tolist() == [[10, 11, 12, 13, 14], [15, 16, 17, 18, 19]]
         assert view.tolist() == list(range(10, 20))
+
+
+def test_memory_that_waits_for_use_is_no_reason_to_refuse() -> None:
+    with tg.execution(memory={"host": "40MiB"}) as run:
+        for count in (1, 2, 4, 6, 8, 3, 5, 8):
+            x = tg.ones(count * 2**20)
+            y = (x * 2.0).realize() if count < 5 else x.realize()
+            assert y.numpy()[-1] == (2.0 if count < 5 else 1.0)
+            del x, y
+            waiting = sum(block.nbytes for block in POOL._blocks if block.free)
+            assert waiting <= 40 * 2**20
+        assert run.memory_report()["peak_bytes"]["host"] <= 40 * 2**20
+    with tg.execution(memory={"host": "40MiB"}):
+        kept = (tg.ones(2**20) + 1.0).realize()
+        del kept
+
+
+def test_a_pooled_tensor_moves_out_and_back() -> None:
+    with tg.execution(memory={"host": "64MiB"}):
+        x = (tg.arange(2**20, dtype=tg.float32) * 2.0).realize()
+        assert is_pooled(x.numpy())
+        view = x[10:20]
+        view.realize()
+        x.spill()
+        assert not x.residency["resident"]
+        assert view.tolist() == [2.0 * i for i in range(10, 20)]
+        assert x.numpy()[-1] == 2.0 * (2**20 - 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tiga.runtime.pool import ALIGNMENT, PAGE, POOLED_FROM, Pool
+from tiga.runtime.scope import block_of
 
 FLOAT = np.dtype(np.float32)
 LARGE = (POOLED_FROM,)
@@ -68,3 +69,23 @@ def test_small_arrays_are_not_pooled():
     pool = Pool()
     assert pool.array((8,), FLOAT).base is None
     assert not pool._blocks
+
+
+def test_waiting_memory_is_given_back_oldest_first():
+    pool = Pool()
+    arrays = [pool.array(LARGE, FLOAT) for _ in range(4)]
+    places = [_place(array) for array in arrays]
+    held = arrays[1]
+    del arrays
+    pool.shrink(held.nbytes)
+    assert sum(block.nbytes for block in pool._blocks) == 2 * held.nbytes
+    assert _place(pool.array(LARGE, FLOAT)) == places[3]
+    pool.shrink(0)
+    assert _place(held) == places[1]
+
+
+def test_an_array_stands_for_itself_where_memory_is_charged():
+    pool = Pool()
+    first = pool.array(LARGE, FLOAT)
+    assert block_of(first) is first
+    assert block_of(first[3:5]) is first

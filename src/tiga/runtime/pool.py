@@ -5,12 +5,12 @@ A block is free when nothing but the pool refers to it, so nobody has to give it
 
 import math
 import sys
+from ctypes import Array, addressof, c_char
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import numpy as np
-
-from tiga.runtime.addresses import address
 
 POOLED_FROM = 1 << 19
 """Bytes from which memory is pooled."""
@@ -25,19 +25,39 @@ _OWN_REFERENCES = 2
 """References to the memory of a free block: the block's own, and the count's argument."""
 
 
+class Memory(Array):
+    """Bytes of a block, by a class of its own per number of bytes."""
+
+    _type_ = c_char
+    _length_ = 0
+
+    @staticmethod
+    def of(nbytes: int) -> "Memory":
+        """New memory, whose bytes are not set."""
+        sized: Any = type("Memory", (Memory,), {"_length_": nbytes})
+        memory: Memory = sized.from_buffer(np.empty(nbytes, np.uint8))
+        return memory
+
+
+def is_pooled(array: np.ndarray) -> bool:
+    """Whether an array's memory is a pool's, and no other array's."""
+    return isinstance(array.base, Memory)
+
+
 class Block:
     """Memory, and where an array starts in it: at another place in a page than in other blocks.
 
     Rows of several arrays that start at the same place in a page compete for the same few lines
-    of the nearest cache.
+    of the nearest cache. The memory is no array itself, so that each array in it stands for itself
+    where memory is accounted for: the array dies, the block waits for the next.
     """
 
     __slots__ = ("memory", "nbytes", "start")
 
     def __init__(self, nbytes: int, number: int) -> None:
         self.nbytes = nbytes
-        self.memory = np.empty(nbytes + MARGIN, np.uint8)
-        self.start = (number * STAGGER - address(self.memory)) % PAGE
+        self.memory: Any = Memory.of(nbytes + MARGIN)
+        self.start = (number * STAGGER - addressof(self.memory)) % PAGE
 
     @property
     def free(self) -> bool:
@@ -82,12 +102,27 @@ class Pool:
                 if block is not blocks[-1]:
                     blocks.append(blocks.pop(place))
                 return block
-        if sum(block.nbytes for block in blocks if block.free) > self.limit:
+        if self._waiting() > self.limit:
             self._blocks = [block for block in blocks if not block.free]
         self._made += 1
         made = Block(nbytes, self._made)
         self._blocks.append(made)
         return made
+
+    def _waiting(self) -> int:
+        return sum([block.nbytes for block in self._blocks if block.free])
+
+    def shrink(self, nbytes: int) -> None:
+        """Give memory that waits for use back to the system until no more than `nbytes` of it is
+        left, what was not used for longest first."""
+        with self._lock:
+            excess = self._waiting() - nbytes
+            for block in list(self._blocks):
+                if excess <= 0:
+                    return
+                if block.free:
+                    self._blocks.remove(block)
+                    excess -= block.nbytes
 
 
 def staggered(shape: tuple[int, ...], dtype: np.dtype, number: int) -> np.ndarray:

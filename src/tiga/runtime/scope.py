@@ -20,6 +20,7 @@ import numpy as np
 
 from tiga.errors import OutOfBudget
 from tiga.runtime.device_array import DeviceArray
+from tiga.runtime.pool import POOL
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.tiers import TIERS, Account
 
@@ -94,6 +95,9 @@ class Scope:
             OutOfBudget: they do not fit, even with everything idle spilled.
         """
         account = self.accounts[tier]
+        if tier == "host" and account.budget is not None:
+            # What waits in the pool takes memory too, but is never why something does not fit.
+            POOL.shrink(max(account.budget - account.live - nbytes, 0))
         if account.fits(nbytes):
             return
         if self.lru:

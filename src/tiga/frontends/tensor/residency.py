@@ -21,6 +21,7 @@ from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.frontends.tensor.mapped_results import KIND, is_mapped
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
+from tiga.runtime.pool import is_pooled
 from tiga.runtime.scope import Extent, Scope, active, block_of, fallback
 
 
@@ -209,7 +210,9 @@ def adopt(tensor: Tensor) -> None:
 
 def _is_ours(block: Any) -> bool:
     """Whether Tiga made a block, and frees it."""
-    return block.owner is None if isinstance(block, DeviceMemory) else block.flags.owndata
+    if isinstance(block, DeviceMemory):
+        return block.owner is None
+    return block.flags.owndata or is_pooled(block)
 
 
 def _evict(buffer: Buffer) -> bool:
@@ -318,7 +321,7 @@ def _is_movable(block: Any) -> bool:
     """Whether a block's bytes are one run of memory that Tiga may free."""
     if isinstance(block, DeviceMemory):
         return _is_ours(block)
-    ours = block.flags.owndata or isinstance(block.base, mmap.mmap)
+    ours = _is_ours(block) or isinstance(block.base, mmap.mmap)
     return ours and (block.flags.c_contiguous or block.flags.f_contiguous)
 
 
