@@ -223,7 +223,9 @@ def test_derivatives_pass_through_writes(view: str, how: str) -> None:
 PREPARED = {
     "products": lambda x, w: tg.softmax(x @ w, axis=1) @ w.T,
     "turned": lambda x, w: (x.T * 2.0).sum(axis=1) + (w @ w).sum(axis=0),
-    "picked": lambda x, w: tg.take(x * 2.0, tg.tensor([2, 0], device=x.device), axis=0).reshape(-1) + 0.0,
+    "picked": lambda x, w: (
+        tg.take(x * 2.0, tg.tensor([2, 0], device=x.device), axis=0).reshape(-1) + 0.0
+    ),
     "sorted": lambda x, w: tg.sort(x + 1.0, axis=0).T.reshape(-1) * 3.0,
     "view": lambda x, w: (x + 1.0).T.reshape(4, 9) * w.reshape(4, 9),
 }
@@ -250,3 +252,18 @@ def test_prepared_runs_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     array: Any = x._array
     monkeypatch.setattr(array.machine, "allocate", None)
     assert run().device == "cuda"
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16, complex64])
+def test_strict_sums_add_element_after_element(dtype: DType) -> None:
+    numbers = np.random.default_rng(0).normal(size=(3, 50, 4)).astype(np.float32)
+    x = tg.tensor(numbers, device="cuda").astype(dtype)
+    for axes in ((1,), (0, 2), (0, 1, 2)):
+        total = ((x * 2.0).sum(axis=axes) + 1.0).realize(strict=True)
+        terms = np.moveaxis((x * 2.0).cpu().numpy(), axes, range(3 - len(axes), 3))
+        terms = terms.reshape(*terms.shape[: 3 - len(axes)], -1)
+        compute = np.float32 if dtype is bfloat16 else terms.dtype
+        want = np.cumsum(terms.astype(compute), axis=-1)[..., -1].astype(terms.dtype)
+        assert (total.cpu().numpy() == want + terms.dtype.type(1)).all()
+        assert total.execution is not None
+        assert not total.execution["relaxed_math"]

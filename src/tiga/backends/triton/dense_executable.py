@@ -11,6 +11,7 @@ import numpy as np
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.dense_library import FREE, call_library
 from tiga.backends.triton.dense_moves import contiguous, copy_into
+from tiga.backends.triton.dense_ordered import in_order
 from tiga.backends.triton.dense_rewrite import for_kernels
 from tiga.backends.triton.dense_run import BoundKernel, KernelCache, Room, sources_of
 from tiga.backends.triton.dense_values import GPU
@@ -167,9 +168,10 @@ def copied(array: DeviceArray, room: Room) -> DeviceArray:
 
 
 @lru_cache(maxsize=256)
-def compile_dense(program: Program) -> DenseExecutable:
-    """The executable of a whole-tensor program on GPUs, planned once. Needs no MLIR bindings."""
-    rewritten = for_kernels(program)
+def compile_dense(program: Program, relaxed: bool = True) -> DenseExecutable:
+    """The executable of a whole-tensor program on GPUs, planned once; without `relaxed` sums add
+    element after element. Needs no MLIR bindings."""
+    rewritten = for_kernels(program if relaxed else in_order(program))
     return DenseExecutable(program, rewritten.outputs, plan(rewritten, True, True, GPU))
 
 

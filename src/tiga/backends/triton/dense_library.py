@@ -10,6 +10,7 @@ from tiga.backends.triton import dense_rows as rows
 from tiga.backends.triton.dense_adds import add_at, linear_places, places_of
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import contiguous, copy_into, pick_into
+from tiga.backends.triton.dense_ordered import add_in_order
 from tiga.backends.triton.dense_run import Room
 from tiga.backends.triton.dense_sort import search_sorted, sorted_rows
 from tiga.backends.triton.layout import padded
@@ -224,7 +225,7 @@ CALLS: dict[str, Call] = {
     "index_take": _pick, "take_along": _pick, "argmax": _argument, "argmin": _argument,
     "index_add": _index_add, "add_along": _add_along, "cumsum": _running_sum,
     "argsort": _argsort, "search_sorted": _search_sorted, "matmul": _matmul, "reorder": _reorder,
-    "graph_call": _walk,
+    "graph_call": _walk, "ordered_sum": add_in_order,
 }  # fmt: skip
 
 FREE = frozenset(("reshape", "permute", "broadcast", "slice", "stop_gradient"))

@@ -11,11 +11,11 @@ import numpy as np
 
 from tiga import knobs
 from tiga.backends.reference.dense import apply_op
-from tiga.errors import InvalidIndex, OutOfBudget, UnsupportedByBackend
+from tiga.errors import InvalidIndex, OutOfBudget
 from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
@@ -313,11 +313,14 @@ def _is_surely_large(root: Node) -> bool:
 def realize_strictly(tensor: Tensor) -> None:
     """Give one computed tensor its value by compiled code whose sums add in order."""
     if tensor._source is None and tensor._plan is None and tensor._node.cell is None:
-        if device_of_node(tensor._node) != CPU:
-            raise UnsupportedByBackend(
-                f"realize(strict=True) adds element after element, which GPUs do not ({here()})."
-            )
-        (array,), how = _compiler()([tensor._node], True, False)
+        device = device_of_node(tensor._node)
+        if device != CPU:
+            from tiga.frontends.tensor.gpu import run_on_gpu
+
+            found: Any = run_on_gpu([tensor._node], device.index, "native", relaxed=False)
+        else:
+            found = _compiler()([tensor._node], True, False)
+        (array,), how = found
         _settle(tensor, array, how, 0)
 
 

@@ -57,10 +57,10 @@ class Expression(NamedTuple):
         """What tells it from others, whatever the graphs."""
         return anywhere(self.shape) if self.calls else self.shape
 
-    def entry(self, roots: Sequence[Node], key: Structure) -> Entry[DenseExecutable]:
+    def entry(self, roots: Sequence[Node], key: Any, relaxed: bool) -> Entry[DenseExecutable]:
         """The expression planned anew."""
         bundle = bundle_of(roots, self.order, self.calls)
-        entry = Entry(compile_dense(bundle.program), places_of(bundle, self.order))
+        entry = Entry(compile_dense(bundle.program, relaxed), places_of(bundle, self.order))
         keep(CACHE, key, entry)
         return entry
 
@@ -69,8 +69,11 @@ class Expression(NamedTuple):
         return [self.order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
 
 
-def run_on_gpu(roots: Sequence[Node], index: int, mode: str) -> tuple[list[DeviceArray], Run]:
-    """Values of `roots` on the GPU where their operands are, and how they were computed.
+def run_on_gpu(
+    roots: Sequence[Node], index: int, mode: str, relaxed: bool = True
+) -> tuple[list[DeviceArray], Run]:
+    """Values of `roots` on the GPU where their operands are, and how they were computed; without
+    `relaxed` sums add element after element.
 
     Raises:
         UnsupportedByBackend: an op has no form there; or numpy is asked for by the settings.
@@ -82,13 +85,14 @@ def run_on_gpu(roots: Sequence[Node], index: int, mode: str) -> tuple[list[Devic
         )
     start = perf_counter()
     expression = Expression.of(roots)
-    key = expression.key
+    key: Any = expression.key if relaxed else ("in order", expression.key)
     entry = CACHE.get(key)
     hit = entry is not None
     if entry is None:
-        entry = expression.entry(roots, key)
+        entry = expression.entry(roots, key, relaxed)
     given = [on_gpu(array, index) for array in expression.operands(entry)]
-    return _launched(entry.executable, given, index, expression, len(roots), hit, start)
+    arrays, how = _launched(entry.executable, given, index, expression, len(roots), hit, start)
+    return arrays, how._replace(relaxed=relaxed)
 
 
 def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
