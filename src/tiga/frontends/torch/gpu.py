@@ -89,6 +89,8 @@ class GpuRuns:
         Raises:
             InvalidType: a tensor lies on another device.
         """
+        if not outputs:  # a derivative that is zero throughout
+            return None
         with on(device):
             record, frame = self._bound(topology, values, outputs, extents, device)
             record.play(frame)
