@@ -39,6 +39,7 @@ class Costs:
     written_edges: int
     shared: int
     stores_numbers: int
+    kept: int
     arrays: int
 
 
@@ -75,6 +76,7 @@ def costs_of(stage: Stage) -> Costs:
         written_edges=0 if numbered else from_file(stage.edge_stores),
         shared=every + degrees if stage.shares_ends else 0,
         stores_numbers=from_file(stage.edge_stores) if numbered else 0,
+        kept=from_file(stage.edge_stores) + stage.walk.dtype.itemsize * len(stage.collectable),
         arrays=stage.arrays,
     )
 
@@ -98,9 +100,11 @@ class Reach:
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of one walk's pages."""
+    """The prices of one walk's pages; `collects` where what is stored by number in files is kept
+    as it comes, and put in order after the walk."""
 
     stage: Stage
+    collects: bool = False
 
     @cached_property
     def costs(self) -> Costs:
@@ -144,7 +148,9 @@ class Prices:
             read += real * word
         written = rows * costs.written_rows + real * costs.written_edges
         if costs.stores_numbers:
-            again, stored = _storing(reach, real, costs.stores_numbers)
+            again, stored = 0, real * costs.kept
+            if not self.collects:
+                again, stored = _storing(reach, real, costs.stores_numbers)
             read, written = read + again, written + stored
         nbytes += slack(nbytes, costs.arrays)
         return replace(span, others_whole=others, edges_whole=numbered,

@@ -56,6 +56,16 @@ class Arenas:
         for _ in range(needed.count):
             self.free.put(self.make(needed.nbytes))
 
+    def borrow(self, use: Callable[[Arena], None]) -> None:
+        """Use an arena between pages."""
+        arena = self.free.get()
+        try:
+            arena.reset()
+            use(arena)
+        finally:
+            arena.reset()
+            self.free.put(arena)
+
     def close(self) -> None:
         """Give the memory back."""
         self.free = SimpleQueue()

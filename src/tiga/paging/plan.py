@@ -67,10 +67,11 @@ class Planner:
     stage: Stage
     limits: Limits
     division: Division
+    collects: bool = False
 
     @cached_property
     def prices(self) -> Prices:
-        return Prices(self.stage)
+        return Prices(self.stage, self.collects)
 
     @cached_property
     def tasks(self) -> list[list[int]]:
@@ -237,6 +238,8 @@ def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner
     """
     planner = Planner(stage, limits, division)
     spans = planner.plan()
+    if stage.collectable and spans.cost > WORTH * planner.least_cost:
+        planner, spans = _collecting(planner, spans)
     whole = sum(stage.homes[n].count * stage.homes[n].row_bytes for n in stage.scattered)
     left = limits.nbytes - whole
     if not whole or spans.cost <= WORTH * planner.least_cost or left < TARGET:
@@ -244,8 +247,19 @@ def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner
     mapped = replace(
         planner, stage=stage.mapping(stage.scattered), limits=replace(limits, nbytes=left)
     )
-    found = replace(mapped.plan(), whole=whole)
+    found = replace(mapped.plan(), whole=whole, kept=spans.kept, ordered=spans.ordered)
     return (mapped, found) if WORTH * found.cost < spans.cost else (planner, spans)
+
+
+def _collecting(planner: Planner, spans: Spans) -> tuple[Planner, Spans]:
+    """The same, or what is cheaper: pages that leave values stored by number to be put in order
+    after the walk. Not where rows go through in parts, which store theirs several times."""
+    stage, kept = planner.stage, planner.prices.costs.kept
+    collects = replace(planner, collects=True)
+    edges, ordered = stage.walk.num_edges, planner.prices.costs.stores_numbers
+    found = replace(collects.plan(), kept=edges * kept, ordered=edges * ordered)
+    parts = any(isinstance(page, LongRow) for page in found.pages)
+    return (collects, found) if not parts and WORTH * found.cost < spans.cost else (planner, spans)
 
 
 def arenas_of(stage: Stage, limits: Limits) -> int:

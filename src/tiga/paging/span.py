@@ -84,13 +84,16 @@ class LongRow:
 class Spans:
     """The pages of a step, of which `arenas` are in memory at a time; `whole` bytes of arrays are
     mapped from their files for all of them, and `beside` bytes hold sums meanwhile. `stored` bytes
-    lie in files of what it reads."""
+    lie in files of what it reads. `kept` bytes are written to a file by pages, read after the last
+    and then stored in order, `ordered` bytes."""
 
     pages: tuple[Span | LongRow, ...]
     arenas: int
     whole: int = 0
     beside: int = 0
     stored: int = 0
+    kept: int = 0
+    ordered: int = 0
 
     @cached_property
     def arena_bytes(self) -> int:
@@ -99,11 +102,11 @@ class Spans:
 
     @cached_property
     def read(self) -> int:
-        return self.whole + sum(page.read for page in self.pages)
+        return self.whole + self.kept + sum(page.read for page in self.pages)
 
     @cached_property
     def written(self) -> int:
-        return sum(page.written for page in self.pages)
+        return self.ordered + sum(page.written for page in self.pages)
 
     @property
     def peak(self) -> int:
@@ -155,6 +158,7 @@ class PagePlan:
     peak: int = 0
     read: int = 0
     written: int = 0
+    kept: int = 0
     held: Held = NOTHING_HELD
     staged: int = 0
     """The most bytes of arenas."""
@@ -173,7 +177,7 @@ class PagePlan:
         arenas = self.held.count * self.held.nbytes
         peak, self.staged = spans.resident + arenas, max(self.staged, arenas)
         self.pages += len(spans.pages)
-        self.peak = max(self.peak, peak)
+        self.peak, self.kept = max(self.peak, peak), max(self.kept, spans.kept)
         self.read, self.written = self.read + spans.read, self.written + spans.written
         long = sum(isinstance(page, LongRow) for page in spans.pages)
         passes = f" ({spans.read / spans.stored:.1f} passes)" if spans.stored else ""

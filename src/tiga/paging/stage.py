@@ -137,6 +137,12 @@ class Stage:
         return tuple(dict.fromkeys(n for n in read if self.homes[n].in_file))
 
     @cached_property
+    def collectable(self) -> tuple[Node, ...]:
+        """Edge values that are stored in files by number."""
+        stores = self.edge_stores if self.walk.edge_id is not None else ()
+        return tuple(n for n in stores if self.homes[n].in_file)
+
+    @cached_property
     def file_bytes(self) -> int:
         """Bytes in files of what the walk reads: its edges and arrays."""
         walk, word = self.walk, self.walk.dtype.itemsize

@@ -7,7 +7,7 @@ the results have the same bits.
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from tiga.backends.llvm.paged_launch import Launcher, Pieces, RowInParts, even_t
 from tiga.backends.llvm.paged_products import Products
 from tiga.backends.llvm.paged_scatters import Sums
 from tiga.backends.llvm.paged_steps import Steps, told
+from tiga.paging.collected import Collected
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline
 from tiga.paging.plan import Limits, Planner
 from tiga.paging.span import LongRow, PagePlan, Span, Spans
@@ -40,12 +41,13 @@ _NONE = np.zeros(1, np.int64)
 
 @dataclass(frozen=True)
 class Paging:
-    """How much memory pages may take, where values between steps go, and what counts bytes of
-    pages as used (and gives back what takes them back)."""
+    """How much memory pages may take, where values between steps go, what counts bytes of pages as
+    used (and gives back what takes them back), and files for so many rows of so many bytes."""
 
     limits: Limits
     allocate: Allocate
     charge: Callable[[int], Callable[[], None]]
+    keep: Callable[[int, int], Rows]
 
 
 @dataclass
@@ -108,10 +110,24 @@ class PagedRun:
             sums = Sums.of(step, len(walk.tasks) - 1, planner.stage.others)
         bits = walk.dtype.itemsize * 8
         launcher = Launcher(step, bits, self.threads, self.addresses, Pieces(), sums)
+        kept = self._collected(planner)
+        planner = replace(planner, stage=replace(planner.stage, homes={**planner.stage.homes, **kept}))
         self._run(spans, WalkPages(planner, launcher).jobs(spans.pages))
+        for collected in kept.values():
+            self.pipeline.arenas.borrow(collected.finish)
         launcher.totals()
         if sums is not None:
             sums.finish(step.variant(bits, 0).address, self.homes, self.threads)
+
+    def _collected(self, planner: Planner) -> dict[Node, Any]:
+        """What keeps values that are stored by number, where the plan says so."""
+        stage, found = planner.stage, dict[Node, Any]()
+        for node in stage.collectable if planner.collects else ():
+            home, dtype, edges = stage.homes[node], stage.walk.dtype, stage.walk.num_edges
+            numbers = self.paging.keep(edges, dtype.itemsize)
+            rows = self.paging.keep(edges, home.row_bytes)
+            found[node] = Collected(home, dtype, numbers, rows)
+        return found
 
     def _rows(self, step: RowStep) -> None:
         stage, tasks, spans = self.steps.rows(step.program)

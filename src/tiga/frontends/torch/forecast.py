@@ -135,7 +135,7 @@ def _placed(
     live, spilled = placement.scope.host.live, [n for n in sizes if n not in placement.resident]
     peak = {
         "host": live + held.get("host", 0) + stored + plan.peak,
-        "nvme": held.get("nvme", 0) + sum(sizes[n] for n in spilled),
+        "nvme": held.get("nvme", 0) + sum(sizes[n] for n in spilled) + plan.kept,
     }
     return Prediction(what, plan, peak, outputs, sum(sizes[n] for n in kept))
 

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -192,7 +193,8 @@ def _run(
         homes.append(rows)
     kept, inputs = _inputs(runnable, graph, values)
     graphs: list[Any] = [graph] * len(runnable.program.relations)
-    paging = Paging(placement.limits, placement.between, placement.charge)
+    keep = partial(spilled, placement.scope, placement.traffic)
+    paging = Paging(placement.limits, placement.between, placement.charge, keep)
     threads = placement.limits.threads
     try:
         run_paged(executable, graphs, inputs, homes, threads, extents, paging)
