@@ -38,6 +38,21 @@ class Several(tg.MessagePassing):
         return {"max": tg.max()(src.x * edge.w), "mean": tg.mean()(src.x + dst.x)}
 
 
+class Decay(tg.Reducer):
+    """Half of what was, and the message: folded in edge order."""
+
+    def identity(self) -> Any:
+        return 0.0
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return 0.5 * left + right
+
+
+class Folded(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return Decay()(src.x * edge.w)
+
+
 def operands() -> tuple[Any, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     ends = rng.integers(0, NODES, (2, EDGES))
@@ -64,7 +79,7 @@ def computed(kernel: Any, graph: Any, arrays: list[np.ndarray], device: str) -> 
     return [v.cpu().numpy() for v in values]
 
 
-@pytest.mark.parametrize("kernel", [Difference, Attention, Several])
+@pytest.mark.parametrize("kernel", [Difference, Attention, Several, Folded])
 def test_values_and_gradients(kernel: Any) -> None:
     want, got = results(kernel(), "cpu"), results(kernel(), "cuda")
     assert len(want) == len(got) >= 2
@@ -131,6 +146,8 @@ def test_graphs_from_indices_on_the_device(dtype: Any) -> None:
 
 
 def test_graphs_from_rows_on_the_device() -> None:
+    pairs = tg.tensor([[1, 0, 1], [0, 0, 1]], device="cuda")
+    assert tg.Graph.from_edge_index(pairs).col_idx.tolist() == [1, 0, 1]
     rows, sources = tg.tensor([0, 2, 3], device="cuda"), tg.tensor([1, 0, 1], device="cuda")
     graph = tg.Graph.from_csr(rows, sources, num_src=2)
     assert graph.coo()[1].tolist() == [0, 0, 1]

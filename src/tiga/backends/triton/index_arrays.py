@@ -39,11 +39,16 @@ class IndexArray(DeviceArray):
     def __mul__(self, other: Any) -> "IndexArray":
         return _binary("mul", self, other)
 
+    __radd__, __rmul__ = __add__, __mul__
+
     def __floordiv__(self, other: Any) -> "IndexArray":
         return _binary("floordiv", self, other)
 
     def __and__(self, other: Any) -> "IndexArray":
         return _binary("and", self, other)
+
+    def __or__(self, other: Any) -> "IndexArray":
+        return _binary("or", self, other)
 
     def __lt__(self, other: Any) -> "IndexArray":
         return _binary("lt", self, other)
@@ -54,6 +59,9 @@ class IndexArray(DeviceArray):
     def __gt__(self, other: Any) -> "IndexArray":
         return _binary("gt", self, other)
 
+    def __ge__(self, other: Any) -> "IndexArray":
+        return _binary("ge", self, other)
+
     def __ne__(self, other: Any) -> "IndexArray":  # type: ignore[override]
         return _binary("ne", self, other)
 
@@ -61,7 +69,7 @@ class IndexArray(DeviceArray):
         return _binary("eq", self, other)
 
 
-_TRUTHS = ("and", "lt", "le", "gt", "ne", "eq")
+_TRUTHS = ("and", "or", "lt", "le", "gt", "ge", "ne", "eq")
 
 
 def index_array(array: DeviceArray) -> IndexArray:

@@ -14,9 +14,11 @@ FORMULAS = {
     "mul": "a * b",
     "floordiv": "a // b",
     "and": "(a & b).to(tl.int8)",
+    "or": "(a | b).to(tl.int8)",
     "lt": "(a < b).to(tl.int8)",
     "le": "(a <= b).to(tl.int8)",
     "gt": "(a > b).to(tl.int8)",
+    "ge": "(a >= b).to(tl.int8)",
     "ne": "(a != b).to(tl.int8)",
     "eq": "(a == b).to(tl.int8)",
 }

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tiga.backends.triton.dense_run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
 from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload
+from tiga.runtime.scope import active
 from tiga.types import DType
 
 REPEATS = 10
@@ -72,10 +74,10 @@ class NativePlatform:
         return array.address
 
     def arena(self, nbytes: int) -> DeviceMemory:
-        return DeviceMemory(self.on_machine, nbytes)
+        return Room(self.on_machine, active()).like((nbytes,), np.uint8).memory
 
     def arenas(self, nbytes: int) -> Callable[[], DeviceMemory]:
-        return partial(DeviceMemory, self.on_machine, nbytes)
+        return partial(self.arena, nbytes)
 
     def view(self, arena: DeviceMemory, offset: int, count: int, dtype: DType) -> DeviceArray:
         return DeviceArray(arena, (count,), dtype.numpy, None, arena.address + offset)

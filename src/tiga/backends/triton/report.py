@@ -137,4 +137,5 @@ def _memory(topology: Snapshot) -> Iterator[str]:
                 f"{walk.num_hubs} rows split in {walk.num_chunks} chunks; topology "
                 f"{walk.nbytes - walk.plan_bytes} bytes, work list {walk.plan_bytes} bytes, "
                 f"built in {1e3 * walk.seconds:.1f} ms"
+                f"{', from arrays of the host' if walk.copied else ''}"
             )
