@@ -147,6 +147,23 @@ def joined_rows(dtype: DType) -> Case:
     return _case((x, y), concat(0, joined, mul(joined, count)))
 
 
+def node_network(dtype: DType) -> Case:
+    """Products of node values before and after a sum, with a turned matrix, biases and a relu."""
+    x, b = _input("x", dtype, (20,), SRC), _input("b", dtype, (40,), GLOBAL)
+    y, c = _input("y", dtype, (24,), DST), _input("c", dtype, (3, 8), GLOBAL)
+    first, second = _input("w", dtype, (40, 20), GLOBAL), _input("v", dtype, (40, 24), GLOBAL)
+    made = add(contract(x, permute(first, (1, 0))), expand_to(b, (40,), SRC))
+    hidden = where(gt(made, constant(0, made.type)), made, constant(0, made.type))
+    sent = reshape(contract(hidden, second), (3, 8))
+    heads = feature_sum(mul(sent, expand_to(c, (3, 8), SRC)), 1)
+    rows = _sum(mul(_src(sent), expand_to(_src(reshape(heads, (3, 1))), (3, 8), EDGE)))
+    square = _input("u", dtype, (24, 24), GLOBAL)
+    kept = contract(y, square)
+    return _case(
+        (x, b, y, c, first, second, square), add(reshape(rows, (24,)), kept), reduce_all(kept)
+    )
+
+
 def edge_output(dtype: DType) -> Case:
     x, y = _input("x", dtype, (3,), SRC), _input("y", dtype, (3,), DST)
     return _case((x, y), mul(_src(x), _dst(y)))
@@ -181,6 +198,7 @@ MAKERS: dict[str, Callable[[DType], Case]] = {
     "edge_network_small": lambda d: edge_network(d, 3, 5),
     "difference_network": difference_network,
     "joined_rows": joined_rows,
+    "node_network": node_network,
     "edge_output": edge_output,
     "total": total,
     "normalized": normalized,

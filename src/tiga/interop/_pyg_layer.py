@@ -60,14 +60,14 @@ def call_of(conv: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call
     if conv.explain or any(getattr(conv, hook) for hook in HOOKS):
         return None
     names = _parameters(type(conv).forward)
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    edge_index = given.get(EDGE_INDEX)
+    given: dict[str, Any] = {**dict(zip(names, args, strict=False)), **kwargs}
+    edge_index: Any = given.get(EDGE_INDEX)
     if len(given) != len(args) + len(kwargs) or type(edge_index) is not torch.Tensor:
         return None
     if edge_index.layout is not torch.strided or edge_index.dim() != 2 or len(edge_index) != 2:
         return None
     tensors = [v for n, v in given.items() if isinstance(v, torch.Tensor) and n != EDGE_INDEX]
-    first = next((t for t in tensors if t.dim()), None)
+    first: Any = next((t for t in tensors if t.dim()), None)
     if first is None or first.shape[0] == edge_index.shape[1] or conv.node_dim % first.dim():
         return None
     arguments: list[tuple[str, Argument]] = []

@@ -124,6 +124,8 @@ class Permute(Movement, name="permute"):
         (x,) = inputs
         if x.op.name == "permute":
             return permute(x.inputs[0], tuple(x.op.axes[a] for a in self.axes))
+        if x.op.name == "outer_sum" and self.axes == (1, 0):
+            return x.op(*reversed(x.inputs))
         return super().fold(inputs)
 
     def target(self, shape: Shape) -> Shape:

@@ -1,5 +1,6 @@
 """Arithmetic element by element, comparisons, selection and casts."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +76,12 @@ class Mul(Binary, name="mul"):
         return mul(ct, b), mul(ct, a)
 
 
+def _is_power_of_two(value: float) -> bool:
+    """Whether a number is a power of two whose inverse every type of float holds."""
+    mantissa, exponent = math.frexp(value)
+    return abs(mantissa) == 0.5 and abs(exponent - 1) <= 14
+
+
 @dataclass(frozen=True)
 class Div(Binary, name="div"):
     """a / b; integers truncate towards zero."""
@@ -82,7 +89,13 @@ class Div(Binary, name="div"):
     cost = 4
 
     def fold(self, inputs):
-        return inputs[0] if is_constant(inputs[1], 1.0) else None
+        x, y = inputs
+        if is_constant(y, 1.0):
+            return x
+        value = y.op.value if y.op.name == "constant" and y.type.dtype.is_float else None
+        if isinstance(value, float) and _is_power_of_two(value):
+            return mul(x, constant(1 / value, y.type))  # the same bits
+        return None
 
     def reference(self, a, b):
         return np.divide(a, b) if a.dtype.kind not in "iu" else np.trunc(a / b).astype(a.dtype)

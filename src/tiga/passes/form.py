@@ -31,6 +31,9 @@ EDGE_SUMS = ("outer_sum", "index_sum")
 TABLES = {"contract": 1, "lookup": 0}
 """Ops that read a global array as they go, and which operand it is."""
 
+MUCH = 4
+"""How many times as large a value is to be so that it is read as what it is made of."""
+
 IN_REGISTERS = 64
 """Global values of more elements are not rearranged in registers but by a library call."""
 
@@ -51,6 +54,18 @@ def _before_walks(program: Program) -> set[Node]:
         if not walked and all(child in early for child in node.inputs):
             early.add(node)
     return early
+
+
+def by_walks_after(program: Program) -> list[Node]:
+    """The nodes in an order in which more and more may be placed: first those with the most loops
+    over edges one after another to come, so that a sum which nothing waits for joins the walk of
+    one that has to wait."""
+    after = dict.fromkeys(program.order, 0)
+    for node in reversed(program.order):
+        after[node] += node.op.name in ROW_RESULTS
+        for child in node.inputs:
+            after[child] = max(after[child], after[node])
+    return sorted(program.order, key=after.__getitem__, reverse=True)
 
 
 class Former:
@@ -77,7 +92,7 @@ class Former:
             place = TABLES.get(node.op.name)
             if place is not None and node.inputs[place] in early:
                 self._store(node.inputs[place])
-        for node in self.program.order:
+        for node in by_walks_after(self.program):
             if node not in early:
                 self.place(node)
         for node in dict.fromkeys(self.program.outputs):
@@ -362,9 +377,10 @@ class Former:
         stack = [node]
         while stack:
             one = stack.pop()
-            if one.op.name == "constant":
+            if one.op.name in ("constant", "spread"):
                 continue
-            if one.op.name == "input" or one.type.size == 1:
+            narrow = one.type.size == 1 or MUCH * one.type.row_bytes <= node.type.row_bytes
+            if one.op.name == "input" or narrow:
                 read[one] = None
             elif isinstance(one.op, REMADE) and getattr(one.op, "cost", 1) < RECOMPUTE_COST:
                 stack.extend(one.inputs)

@@ -14,10 +14,12 @@ from tiga.passes.fewer_reads import fewer_reads
 from tiga.passes.fold import Fold
 from tiga.passes.form import form as form_rows
 from tiga.passes.hoist import hoist
+from tiga.passes.inverses import inverses
 from tiga.passes.join import joined, split
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import Plan, RowProgram
 from tiga.passes.schedule import schedule
+from tiga.passes.sink import sink
 from tiga.passes.tensor_checkpoints import PlanTensorCheckpoints
 from tiga.passes.tensor_vjp import TensorVjp
 from tiga.passes.verify import verify_form, verify_text
@@ -57,6 +59,22 @@ class FewerReads(Pass, name="gf-fewer-reads"):
 
 
 @dataclass(frozen=True)
+class Inverses(Pass, name="gf-inverses"):
+    """Multiply edge values by the inverses of node values: GPUs divide slowly."""
+
+    def __call__(self, form: Program) -> Program:
+        return inverses(form)
+
+
+@dataclass(frozen=True)
+class Sink(Pass, name="gf-sink"):
+    """Reshape values of nodes at the edges that read them, so that they are stored once."""
+
+    def __call__(self, form: Program) -> Program:
+        return sink(form)
+
+
+@dataclass(frozen=True)
 class FormRows(Pass, name="gf-form-rows"):
     """Decide which walk computes what: a plan of row programs and library calls."""
 
@@ -84,8 +102,8 @@ class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
 
 
 PASSES: tuple[type[Pass], ...] = (
-    Fold, Expand, Canonicalize, Hoist, OnePass, FewerReads, SaveRows, Vjp, Jvp, FormRows,
-    SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
+    Fold, Expand, Canonicalize, Hoist, Inverses, OnePass, FewerReads, SaveRows, Vjp, Jvp, Sink,
+    FormRows, SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 
@@ -99,6 +117,7 @@ NORMALIZE: tuple[Pass, ...] = (
 PIPELINE: tuple[Pass, ...] = (
     Expand(),
     *NORMALIZE,
+    Sink(),
     FormRows(),
     SplitRows(),
     ScheduleRows(),

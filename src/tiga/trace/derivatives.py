@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tiga.trace.autodiff import jvp, vjp
-from tiga.trace.node import Node, rewrite, substitute, topological
+from tiga.trace.node import Node, rewrite, substitute, topological, users
 from tiga.trace.program import Program
 from tiga.types import Type
 
@@ -77,6 +77,21 @@ def _saved_for(node: Node, roots: dict[Node, frozenset[Node]], outputs: set[Node
     return [node]
 
 
+def _all_that_reads(
+    node: Node, readers: dict[Node, list[Node]], roots: dict[Node, frozenset[Node]]
+) -> Node:
+    """The value that is all there is of `node` to its readers, if it is as large: a product with
+    its bias is kept in place of the product, and not made again."""
+    while len(readers.get(node, ())) == 1:
+        (reader,) = readers[node]
+        others = [child for child in reader.inputs if child is not node]
+        alone = not any(child in roots for child in others)
+        if reader.type != node.type or reader.op.name in COLLECTING or not alone:
+            break
+        node = reader
+    return node
+
+
 def _expanded(program: Program) -> list[Node]:
     """The nodes of a program, and those of what its derived ops stand for."""
 
@@ -135,6 +150,9 @@ def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
     dear = {child for child in read if child in roots and _is_dear(child, roots)}
     keep = dear.union(program.outputs)
     saved = {n for node in reached if node in roots for n in _saved_for(node, roots, keep)}
+    readers = users(topological([*program.outputs, *(g for g in gradients if g is not None)]))
+    last = set(program.outputs)
+    saved = {n if n in last else _all_that_reads(n, readers, roots) for n in saved}
     extra = [n for n in order if n in saved and n not in program.outputs]
     return Program(program.inputs, (*program.outputs, *extra))
 

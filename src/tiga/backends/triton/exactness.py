@@ -10,6 +10,9 @@ from tiga.trace.node import Node, topological, users
 COMPARED = ("eq", "is_max", "is_min")
 """Comparisons that a last bit decides."""
 
+RENAMES = ("gather", "where", "broadcast", "reshape", "cast", "stop_gradient")
+"""Ops between a maximum and what it shifts."""
+
 
 def _sums_below(node: Node) -> set[Node]:
     return {n for n in topological([node]) if n.op.name == "feature_sum"}
@@ -19,18 +22,30 @@ def _selects(node: Node) -> bool:
     return node.op.name == "reduce" and node.op.monoid.selects
 
 
+def _only_shifts(node: Node, readers: dict[Node, list[Node]]) -> bool:
+    """Whether all that a value does is to shift what is exponentiated."""
+    if not readers[node]:
+        return False
+    for reader in readers[node]:
+        if reader.op.name == "sub" and reader.inputs[1] is node and readers[reader]:
+            if any(n.op.name != "exp" for n in readers[reader]):
+                return False
+        elif reader.op.name not in RENAMES or not _only_shifts(reader, readers):
+            return False
+    return True
+
+
 def ordered_sums(plan: Plan) -> frozenset[Node]:
     """The feature sums of a plan whose bits are compared.
 
-    The shift of a softmax is a maximum too, but only goes into exponentials (through
-    stop_gradient): it needs no exact partner.
+    The shift of a softmax is a maximum too, but only goes into exponentials: it needs no exact
+    partner.
     """
     order = topological(plan.outputs)
     readers = users(order)
     found: set[Node] = set()
     for node in order:
-        compared = [n for n in readers[node] if n.op.name != "stop_gradient"]
-        if _selects(node) and (compared or not readers[node]):
+        if _selects(node) and not _only_shifts(node, readers):
             found |= _sums_below(node.inputs[0])
         if node.op.name in COMPARED and node.type.space.kind == "edge":
             found |= _sums_below(node)

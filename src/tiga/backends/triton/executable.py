@@ -25,9 +25,11 @@ from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import fewer_reads
 from tiga.passes.form import form
 from tiga.passes.hoist import hoist
+from tiga.passes.inverses import inverses
 from tiga.passes.joined_products import part_products
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
+from tiga.passes.sink import sink
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.platform import Platform, platform_of
@@ -181,8 +183,9 @@ def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> 
 
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
-    normal = fewer_reads(one_pass(canonicalize(hoist(canonicalize(Expand()(program))))))
-    return prepare(form(part_products(normal)), program.relations, choose)
+    normal = canonicalize(hoist(canonicalize(Expand()(program))))
+    normal = fewer_reads(one_pass(inverses(normal)))
+    return prepare(form(sink(part_products(normal))), program.relations, choose)
 
 
 def _step(

@@ -68,11 +68,19 @@ def _weights(shifts: list[Node], sums: Phase, peak: Node) -> list[Node]:
     (shift,) = shifts
     nodes = topological([n.inputs[0] for n in sums.reductions])
     readers = [n for n in nodes if shift in n.inputs]
-    score = peak.inputs[0]
-    if len(readers) != 1 or readers[0].op.name != "sub" or readers[0].inputs != (score, shift):
+    if len(readers) != 1 or readers[0].op.name != "sub" or readers[0].inputs[1] is not shift:
+        return []
+    if plain(readers[0].inputs[0]) is not plain(peak.inputs[0]):
         return []
     found = [n for n in nodes if readers[0] in n.inputs]
     return found if all(n.op.name == "exp" for n in found) else []
+
+
+def plain(score: Node) -> Node:
+    """A score without what says that no derivative goes through it."""
+    while score.op.name == "stop_gradient":
+        (score,) = score.inputs
+    return score
 
 
 def _path(message: Node, weight: Node) -> tuple[Node, ...] | None:

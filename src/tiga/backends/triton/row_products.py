@@ -22,8 +22,9 @@ from tiga.types import GLOBAL, Space
 WIDEST = 128
 """Elements of a row's value of which 64 rows fit the registers beside the products."""
 
-SUMMED = 3 * 4096
-"""Elements of the matrices that one step sums outer products into: 96 registers of a thread."""
+SUMMED = 4096
+"""Elements of the matrices that one step sums outer products into: 32 registers of a thread. Two
+such steps took 90 us on an H200, and one with both sums 119, though it reads a factor less."""
 
 Key = tuple[int, Space]
 """A group of steps: its level, and the space of its rows."""
@@ -31,6 +32,7 @@ Key = tuple[int, Space]
 
 def with_row_products(plan: Plan) -> Plan:
     """An equal plan that multiplies node values where they are made."""
+    plan = _totals_of_factors_apart(plan)
     keys = _groups(plan)
     if not any(isinstance(step, LibraryCall) for step in keys):
         return plan
@@ -60,20 +62,32 @@ def _source(matrix: Node) -> tuple[Node, ...]:
 
 
 def _groups(plan: Plan) -> dict[Step, Key]:
-    """The steps that may join others, by the space of their rows and their level: how many times
-    what they read has gone through walks and other steps."""
-    writer = _writers(plan)
-    level: dict[Step, int] = {}
-    keys: dict[Step, Key] = {}
+    """The steps that may join others, by the space of their rows and their level: the latest that
+    those who read them allow, so that what nobody waits for joins what comes last. Even levels are
+    those of rows, odd ones those of all else."""
+    writer, level = _writers(plan), dict[Step, int]()
     for step in plan.steps:
-        space = _space_of(step)
-        before = [writer[n] for n in _reads(step) if n in writer]
-        # Even levels are those of rows, odd ones those of all else.
-        odd = int(space is None)
-        level[step] = max((level[s] + (level[s] % 2 != odd) for s in before), default=odd)
-        if space is not None:
-            keys[step] = (level[step], space)
-    return keys
+        odd = int(_space_of(step) is None)
+        before = [(level[writer[n]], n) for n in _reads(step) if n in writer]
+        level[step] = max((_next(at, odd, n) for at, n in before), default=odd)
+    last, limit = max(level.values(), default=0), dict[Node, int]()
+    last += last % 2
+    for step in reversed(plan.steps):
+        at = level[step]
+        if _space_of(step) is not None:
+            at = level[step] = min(limit.get(n, last) for n in step.writes)
+        for n in _reads(step):
+            whole = n.type.space == GLOBAL and at % 2 == 0
+            limit[n] = min(limit.get(n, last), at - 2 * whole - at % 2)
+    spaces = {step: _space_of(step) for step in plan.steps}
+    return {step: (level[step], space) for step, space in spaces.items() if space is not None}
+
+
+def _next(level: int, odd: int, node: Node) -> int:
+    """The first level that may read a value of a level: rows need totals of all rows first."""
+    if level % 2 != odd:
+        return level + 1
+    return level + 2 * (odd == 0 and node.type.space == GLOBAL)
 
 
 def _writers(plan: Plan) -> dict[Node, Step]:
@@ -209,8 +223,35 @@ def _merged(plan: Plan, members: list[Step], known: set[Node]) -> Sequence[Step]
     if any(before.widest(step) > WIDEST for step in steps):
         return members
     after = _Rows(space, frozenset(known.union(stores)))
-    steps += [after.summed(part) for part in _in_parts(sums)]
+    for part in _in_parts(sums):
+        factors = [n for node in part for n in node.inputs]
+        with_them = [n for n in totals if n.inputs[0] in factors]
+        steps.append(after.summed(part, with_them))
+        totals = [n for n in totals if n not in with_them]
     return [*steps, after.step((), tuple(totals))] if totals else steps
+
+
+def _totals_of_factors_apart(plan: Plan) -> Plan:
+    """An equal plan that leaves the totals of factors of outer products to who reads these row by
+    row anyway: a walk with totals takes more warps to a program, and each several tiles."""
+    calls = [step.node for step in plan.steps if isinstance(step, LibraryCall)]
+    sums = [n for n in calls if n.op.name == "outer_sum" and _fits(n)]
+    factors = {n for node in sums for n in node.inputs}
+    return replace(plan, steps=tuple(p for s in plan.steps for p in _without_totals(s, factors)))
+
+
+def _without_totals(step: Step, factors: set[Node]) -> list[Step]:
+    if not isinstance(step, RowProgram):
+        return [step]
+    stored = [n for n in step.totals if n.inputs[0] in factors]
+    stored = [n for n in stored if n.inputs[0] in (*step.stores, *step.reads)]
+    if not stored or not (step.phases or step.stores):
+        return [step]
+    walk = replace(step, totals=tuple(n for n in step.totals if n not in stored))
+    known = set(cone(walk))
+    walk = replace(walk, reads=tuple(n for n in step.reads if n in known))
+    values = tuple(dict.fromkeys(n.inputs[0] for n in stored))
+    return [walk, RowProgram(step.space, None, "dst", (), (), tuple(stored), values)]
 
 
 def _in_parts(sums: Sequence[Node]) -> list[list[Node]]:
@@ -234,9 +275,10 @@ class _Rows:
     def step(self, stores: tuple[Node, ...], totals: tuple[Node, ...] = ()) -> RowProgram:
         return self._reading(RowProgram(self.space, None, "dst", (), stores, totals, ()))
 
-    def summed(self, sums: Sequence[Node]) -> RowProgram:
+    def summed(self, sums: Sequence[Node], totals: Sequence[Node]) -> RowProgram:
         phase = Phase((), outer_sums=tuple(sums))
-        return self._reading(RowProgram(self.space, None, "dst", (phase,), (), (), ()))
+        made = RowProgram(self.space, None, "dst", (phase,), (), tuple(totals), ())
+        return self._reading(made)
 
     def _reading(self, program: RowProgram) -> RowProgram:
         needed = cone(replace(program, reads=tuple(self.arrays)), self._below)

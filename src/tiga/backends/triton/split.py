@@ -10,12 +10,14 @@ windows.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tiga.backends.triton.evaluate import is_movement
 from tiga.backends.triton.schedule import (
     flat_size,
     in_registers,
     is_window_safe,
     products,
 )
+from tiga.ops.base import Pointwise
 from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
@@ -102,13 +104,31 @@ def _needs_walk(node: Node, reads: set[Node]) -> bool:
 
 def _totals_apart(program: RowProgram) -> list[RowProgram]:
     """A walk with products, or many sums, that stores what its totals add up, and rows that do."""
-    carried = max((len(phase.reductions) for phase in program.phases), default=0)
-    if not program.totals or not (products(program) or carried >= MANY):
+    if not program.totals or not _fills_registers(program):
         return [program]
-    values = tuple(n.inputs[0] for n in program.totals)
+    reads = set(program.reads)
+    values = [n for total in program.totals for n in _smallest(total.inputs[0], reads)]
     stores = tuple(dict.fromkeys((*program.stores, *values)))
     walk = _with_reads(replace(program, stores=stores, totals=()), program.reads)
     return [walk, _plain_rows(program, program.totals, program.space, values)]
+
+
+def _smallest(node: Node, reads: set[Node]) -> list[Node]:
+    """The values of rows to store so that another step knows this one, which it may make again."""
+    if node in reads or node.op.name in FREE or node.type.space == GLOBAL:
+        return []
+    if node.op.name in ROW_RESULTS or not (isinstance(node.op, Pointwise) or is_movement(node)):
+        return [node]
+    below = list(dict.fromkeys(n for child in node.inputs for n in _smallest(child, reads)))
+    smaller = sum(n.type.row_bytes for n in below) < node.type.row_bytes
+    return below if smaller else [node]
+
+
+def _fills_registers(program: RowProgram) -> bool:
+    """Whether a walk has no registers left for totals."""
+    carried = max((len(phase.reductions) for phase in program.phases), default=0)
+    mixes = flat_size(program, in_registers(program)) == 0
+    return bool(products(program)) or carried >= MANY or mixes
 
 
 # values of rows that mix features

@@ -7,6 +7,9 @@ from tiga.trace.node import Node
 
 LANES = 32
 WINDOW = 128
+ELEMENTS = 16384
+"""Elements of pieces that a kernel adds at a time, where there are so many: narrow totals have many
+pieces, and one program to add them."""
 
 
 def sum_pieces(name: str, node: Node) -> KernelSource:
@@ -14,12 +17,13 @@ def sum_pieces(name: str, node: Node) -> KernelSource:
     size, dtype = node.type.size, node.type.dtype
     compute = dtype.compute
     window = min(padded(size), WINDOW)
+    lanes = max(LANES, min(ELEMENTS // window, 1024)) if size <= WINDOW else LANES
     text = f"""@triton.jit
 def {name}(pieces, total, count):
     f = tl.program_id(1) * {window} + tl.arange(0, {window})[None, :]
-    lane = tl.arange(0, {LANES})[:, None]
-    added = tl.full([{LANES}, {window}], 0, {dtype_text(compute)})
-    for start in range(0, count, {LANES}):
+    lane = tl.arange(0, {lanes})[:, None]
+    added = tl.full([{lanes}, {window}], 0, {dtype_text(compute)})
+    for start in range(0, count, {lanes}):
         piece = start + lane
         inside = (piece < count) & (f < {size})
         added += tl.load(pieces + piece.to(tl.int64) * {size} + f, mask=inside, other=0)
@@ -31,4 +35,5 @@ def {name}(pieces, total, count):
         Parameter("total", pointer_type(dtype), ("array", node)),
         Parameter("count", "i32", "num_pieces"),
     )
-    return KernelSource(name, text, parameters, (), Tile(1, LANES, 4, size, window))
+    warps = 4 if lanes == LANES else 8
+    return KernelSource(name, text, parameters, (), Tile(1, lanes, warps, size, window))

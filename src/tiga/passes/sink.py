@@ -1,0 +1,21 @@
+"""Sink: reshaped values of nodes are read as the arrays they are, and reshaped at the edges."""
+
+from tiga.ops.feature import reshape
+from tiga.ops.message import gather
+from tiga.trace.node import Node, rewrite
+from tiga.trace.program import Program
+
+
+def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    if node.op.name != "gather":
+        return None
+    (source,) = inputs
+    if source.op.name != "reshape" or not source.inputs[0].inputs:
+        return None
+    below = gather(node.op.relation, node.op.side, source.inputs[0])
+    return reshape(below, node.type.shape)
+
+
+def sink(program: Program) -> Program:
+    """An equal program that stores no value twice for the sake of its shape."""
+    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
