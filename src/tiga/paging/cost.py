@@ -132,7 +132,12 @@ class Prices:
         costs, word = self.costs, self.stage.walk.dtype.itemsize
         rows, edges = span.rows[1] - span.rows[0], span.edges
         real = edges - span.gap * (len(span.parts) - 1)
-        nbytes = SLACK + (rows + 1) * (WORD + costs.rows) + edges * (word + costs.edges)
+        nbytes = (
+            SLACK
+            + self.stage.page_list
+            + (rows + 1) * (WORD + costs.rows)
+            + edges * (word + costs.edges)
+        )
         read = (rows + 1) * (WORD + costs.read_rows) + real * (word + costs.read_edges)
         others = numbered = True
         seeks = 0

@@ -81,7 +81,8 @@ class Page:
 class Stage:
     """How pages of one walk are read: `homes` says where every array over entities lies.
 
-    `row_list` and `edge_list` are bytes per row and edge that kernels take beside arrays.
+    `row_list`, `edge_list` and `page_list` are bytes per row, edge and page that kernels take
+    beside arrays.
     """
 
     program: RowProgram
@@ -91,6 +92,7 @@ class Stage:
     homes: Mapping[Node, Rows]
     row_list: int = 0
     edge_list: int = 0
+    page_list: int = 0
 
     @cached_property
     def staged_others(self) -> tuple[Node, ...]:

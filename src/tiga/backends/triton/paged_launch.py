@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loaded import Interpreted, Kernel
 from tiga.backends.triton.paged_facts import WalkFacts
-from tiga.backends.triton.paged_lists import WorkList
+from tiga.backends.triton.paged_lists import Launches, WorkList
 from tiga.backends.triton.preparation import Shape, adds, loops
 from tiga.backends.triton.scans import BLOCK, KEPT, MARK
 from tiga.backends.triton.split_scans import states_of
@@ -82,6 +84,14 @@ class StepKernels:
     def overs(self) -> frozenset[str]:
         """What kernels are launched over."""
         return frozenset(over for over, _ in self.kernels)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """What the work lists of pages are made for. Sums over all rows take none twice; they have
+        all rows in one page, row 0 as well."""
+        summed = bool(self.program.totals or self.program.outer_sums)
+        dtype = np.dtype(np.int32 if self.shape.index_bits == 32 else np.int64)
+        return Launches(self.overs, 1 if summed else self.tile.rows, dtype)
 
     def launch(self, place: Place, only: tuple[str, ...] | None = None) -> None:
         """All kernels on a page, or those over some kinds of entities."""
@@ -175,7 +185,7 @@ class StepKernels:
 
     def states(self, work: WorkList) -> Iterator[tuple[State, int, DType]]:
         """What the chunks of a page's split rows keep: how many numbers of each."""
-        program, chunks, hubs = self.program, work.num_chunks, work.num_hubs
+        program, chunks, hubs = self.program, work.num_states, work.num_hubs
         if "hubs" not in self.overs:
             return
         for node in (n for phase in program.phases for n in phase.reductions):
@@ -186,8 +196,9 @@ class StepKernels:
             yield self._state(kind, node, hubs if kind == "hub" else chunks)
 
     def row_states(self, chunks: int) -> Iterator[tuple[State, int, DType]]:
-        """What the chunks of one row keep that are in several pages."""
-        return self.states(WorkList({"hubs": 1}, {}, {"num_chunks": chunks}))
+        """What so many chunks of one row keep that are in several pages; they fill their tiles."""
+        filled = (-(-chunks // self.launches.tile) + 1) * self.launches.tile
+        return self.states(WorkList({"hubs": 1}, {}, {"num_chunks": filled}))
 
     def pieces_states(self, work: WorkList) -> Iterator[tuple[State, int, DType]]:
         """The pieces of totals."""

@@ -2,6 +2,9 @@
 
 What an item computes depends on its own edges and on the tile: which items share a tile, or a
 launch, does not matter. Positions of edges and numbers of rows are those of the whole graph.
+
+Kernels take places of a tile beyond the last item for row 0, which a page need not have. So the
+last item is repeated until the tile is full: what is stored twice has the same bits.
 """
 
 from collections.abc import Mapping
@@ -30,6 +33,11 @@ class Items:
         pairs = ((other.row, self.row), (other.low, self.low), (other.count, self.count))
         return Items(*(np.concatenate(pair) for pair in pairs))
 
+    def filling(self, tile: int) -> "Items":
+        """With the last one repeated until tiles of so many are full."""
+        places = np.minimum(np.arange(-(-len(self.row) // tile) * tile), len(self.row) - 1)
+        return Items(self.row[places], self.low[places], self.count[places])
+
     def staged(self, dtype: np.dtype, arena: Arena) -> dict[str, np.ndarray]:
         """The arrays that kernels read, by parameter."""
         columns = zip(ITEM_ARRAYS, (self.row, self.low, self.count), strict=True)
@@ -45,9 +53,11 @@ class Hubs:
     ptr: np.ndarray
     of_chunk: np.ndarray
 
-    def staged(self, arena: Arena) -> dict[str, np.ndarray]:
-        """The arrays that kernels read, by parameter."""
-        named = {"hub_rows": self.rows, "hub_ptr": self.ptr, "chunk_hub": self.of_chunk}
+    def staged(self, chunks: int, arena: Arena) -> dict[str, np.ndarray]:
+        """The arrays that kernels read, by parameter; `chunks` counts those that are repeated."""
+        last = self.of_chunk[-1:].repeat(max(0, chunks - len(self.of_chunk)))
+        of_chunk = np.concatenate((self.of_chunk, last))
+        named = {"hub_rows": self.rows, "hub_ptr": self.ptr, "chunk_hub": of_chunk}
         return {name: staged(array, _INT64, arena) for name, array in named.items()}
 
 
@@ -68,8 +78,9 @@ class WorkList:
         return self.arrays[(over, key) if (over, key) in self.arrays else ("", key)]
 
     @property
-    def num_chunks(self) -> int:
-        return self.numbers.get("num_chunks", 0)
+    def num_states(self) -> int:
+        """The chunks that keep states, repeated ones included."""
+        return max(self.numbers.get("num_chunks", 0), self.counts.get("chunks", 0))
 
     @property
     def num_hubs(self) -> int:
@@ -88,13 +99,19 @@ def staged(array: np.ndarray, dtype: np.dtype, arena: Arena) -> np.ndarray:
     return block
 
 
-def work_list(
-    pointers: np.ndarray, first: int, overs: frozenset[str], dtype: np.dtype, arena: Arena
-) -> WorkList:
-    """That of rows from number `first` on, whose edges begin at `pointers` (int64, rows + 1).
+@dataclass(frozen=True)
+class Launches:
+    """What kernels of a walk are launched over, which tells whether rows are split, and how many
+    items a tile has that is to be filled (1: none is)."""
 
-    `overs` are what the kernels of the walk are launched over: they tell whether rows are split.
-    """
+    overs: frozenset[str]
+    tile: int
+    dtype: np.dtype
+
+
+def work_list(pointers: np.ndarray, first: int, of: Launches, arena: Arena) -> WorkList:
+    """That of rows from number `first` on, whose edges begin at `pointers` (int64, rows + 1)."""
+    overs = of.overs
     splits = "hubs" in overs
     degree = np.diff(pointers)
     long = np.flatnonzero(degree > CHUNK) if splits else np.empty(0, np.int64)
@@ -103,19 +120,17 @@ def work_list(
     rows = Items(whole + first, pointers[whole], degree[whole])
     hubs, chunks = _chunks(pointers, degree, long, first)
     lists = {"items": rows.after(chunks)} if "items" in overs else {"whole": rows, "chunks": chunks}
-    return _list(lists, hubs, dtype, arena)
+    return _list(lists, hubs, of, arena)
 
 
-def chunk_list(
-    row: int, low: int, high: int, chunks: int, overs: frozenset[str], dtype: np.dtype, arena: Arena
-) -> WorkList:
+def chunk_list(row: int, low: int, high: int, chunks: int, of: Launches, arena: Arena) -> WorkList:
     """That of a part [low, high) of one row's edges; the row has so many chunks in all."""
     starts = np.arange(low, max(high, low), CHUNK, dtype=np.int64)
     items = Items(np.full(len(starts), row), starts, np.minimum(high - starts, CHUNK))
     hubs = Hubs(np.array([row]), np.array([0, chunks]), np.zeros(len(starts), np.int64))
     none = Items(*(np.empty(0, np.int64) for _ in ITEM_ARRAYS))
-    lists = {"items": items} if "items" in overs else {"whole": none, "chunks": items}
-    return _list(lists, hubs, dtype, arena)
+    lists = {"items": items} if "items" in of.overs else {"whole": none, "chunks": items}
+    return _list(lists, hubs, of, arena)
 
 
 def _chunks(
@@ -131,14 +146,16 @@ def _chunks(
     return Hubs(long + first, ptr, hub), Items(row + first, low, count)
 
 
-def _list(lists: dict[str, Items], hubs: Hubs, dtype: np.dtype, arena: Arena) -> WorkList:
-    counts = {over: len(items.row) for over, items in lists.items()} | {"hubs": len(hubs.rows)}
+def _list(lists: dict[str, Items], hubs: Hubs, of: Launches, arena: Arena) -> WorkList:
+    full = {over: items.filling(of.tile) for over, items in lists.items()}
+    counts = {over: len(items.row) for over, items in full.items()} | {"hubs": len(hubs.rows)}
     arrays = {
         (over, name): array
-        for over, items in lists.items()
-        for name, array in items.staged(dtype, arena).items()
+        for over, items in full.items()
+        for name, array in items.staged(of.dtype, arena).items()
     }
-    arrays |= {("", name): array for name, array in hubs.staged(arena).items()}
+    shared = hubs.staged(counts.get("chunks", 0), arena)
+    arrays |= {("", name): array for name, array in shared.items()}
     return WorkList(counts, arrays, {"num_chunks": len(hubs.of_chunk)})
 
 

@@ -59,9 +59,9 @@ class Steps:
         graph = self.graphs[program.relation]
         walk, facts = graph.walks[program.side], self.facts(graph, program.side)
         kernels = self._kernels(step, facts, walk.dtype.itemsize)
-        row, edge = list_bytes(kernels, walk.dtype.itemsize)
+        lists = list_bytes(kernels, walk.dtype.itemsize)
         roles = roles_of(program)
-        stage = Stage(program, roles, graph, walk, self.homes, row_list=row, edge_list=edge)
+        stage = Stage(program, roles, graph, walk, self.homes, **lists)
         summed = bool(program.totals or program.outer_sums)
         division = division_of(kernels, len(walk.tasks) - 1)
         beside = kept = state_bytes(kernels.kept_states())

@@ -102,11 +102,12 @@ class WalkPages:
         return self._sent(page, self._work(page, arena), arena)
 
     def _work(self, page: Page, arena: Any) -> WorkList:
-        (first, _), dtype = page.rows, self.stage.walk.dtype
+        (first, _), kernels = page.rows, self.kernels
         if self.by_tiles:
-            return edge_list(page.row_ptr, first, self.kernels.tile.edges, dtype, arena)
+            dtype = self.stage.walk.dtype
+            return edge_list(page.row_ptr, first, kernels.tile.edges, dtype, arena)
         pointers = page.row_ptr + page.span.parts[0][0]
-        return work_list(pointers, first, self.kernels.overs, dtype, arena)
+        return work_list(pointers, first, self.kernels.launches, arena)
 
     @property
     def by_tiles(self) -> bool:
@@ -154,8 +155,7 @@ class WalkPages:
             for (kind, node), at in states.items()
             if kind != "hub"
         }
-        overs, dtype = self.kernels.overs, self.stage.walk.dtype
-        work = chunk_list(long.row, low, high, chunks, overs, dtype, arena)
+        work = chunk_list(long.row, low, high, chunks, self.kernels.launches, arena)
         return self._sent(page, work, arena, {**states, **moved})
 
     def _end(self, long: LongRow, chunks: int, states: dict[State, int], arena: Any) -> Loaded:
@@ -163,8 +163,8 @@ class WalkPages:
         arena.begin()
         page = Page(long.end, np.zeros(2, np.int64), _NONE)
         self.stage.rows(page, arena)
-        low, overs = long.end.parts[0][0], self.kernels.overs
-        work = chunk_list(long.row, low, low, chunks, overs, self.stage.walk.dtype, arena)
+        low = long.end.parts[0][0]
+        work = chunk_list(long.row, low, low, chunks, self.kernels.launches, arena)
         return self._sent(page, work, arena, states)
 
     # what kernels are told
@@ -235,12 +235,18 @@ def division_of(kernels: StepKernels, tasks: int) -> Division:
     return Division(True, CHUNK, CHUNK * GROUP, passes * divides, (0, tasks))
 
 
-def list_bytes(kernels: StepKernels, word: int) -> tuple[int, int]:
-    """Bytes per row and per edge of the work list and of states: a chunk has at least half of
-    `CHUNK` edges on average."""
+def list_bytes(kernels: StepKernels, word: int) -> dict[str, int]:
+    """Bytes per row, edge and page of the work list and of states: a chunk has at least half of
+    `CHUNK` edges on average, and lists of rows and of chunks fill their last tiles."""
     item, hub = 2 * word + 4, 3 * WORD
+    one = state_bytes(kernels.states(WorkList({"hubs": 1}, {}, {"num_chunks": 1})))
     if isinstance(kernels.tile, EdgeTile):
-        return edge_list_bytes(kernels.tile.edges, word, state_bytes(kernels.row_states(1)))
+        row, edge = edge_list_bytes(kernels.tile.edges, word, one)
+        return {"row_list": row, "edge_list": edge}
     marks = state_bytes(kernels.marks(0, (0, 0)))
-    chunk = item + hub + state_bytes(kernels.row_states(1))
-    return item + marks, -(-2 * chunk // CHUNK) + -(-marks // BLOCK)
+    chunk = item + hub + one
+    return {
+        "row_list": item + marks,
+        "edge_list": -(-2 * chunk // CHUNK) + -(-marks // BLOCK),
+        "page_list": kernels.launches.tile * (item + chunk),
+    }

@@ -1,10 +1,10 @@
 """Split row programs of which kernels compute the parts better than the whole.
 
 Sums of outer products get a walk of their own: a matrix of sums beside the products and sums of
-rows takes more registers than there are. Totals of walks with products or many sums get a step of
-their own: a program with few tiles in turn hides less of what it waits for. Values of rows that mix
-features, before or after a walk whose edge values do not, get steps too: then the walk may take
-windows.
+rows takes more registers than there are. Totals of walks get a step of their own: a program with
+few tiles in turn hides less of what it waits for, and pages of a graph in a file know no order of
+all rows but their own. Values of rows that mix features, before or after a walk whose edge values
+do not, get steps too: then the walk may take windows.
 """
 
 from collections.abc import Iterable
@@ -15,17 +15,12 @@ from tiga.backends.triton.schedule import (
     flat_size,
     in_registers,
     is_window_safe,
-    products,
 )
 from tiga.ops.base import Pointwise
 from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
-
-MANY = 4
-"""Reductions that fill the registers of a walk: totals beside them, which take more warps to a
-program, would leave room for few programs."""
 
 FREE = ("input", "constant", "degree", "spread")
 """Ops whose values every kernel has without an array that a step must store for it."""
@@ -103,8 +98,14 @@ def _needs_walk(node: Node, reads: set[Node]) -> bool:
 
 
 def _totals_apart(program: RowProgram) -> list[RowProgram]:
+<<<<<<< src/tiga/backends/triton/split.py
+    """A walk that stores what its totals add up, and rows that do: in their own order, whichever
+    order the walk takes them in, and whatever part of the graph it has in memory."""
+    if not program.totals:
+=======
     """A walk with products, or many sums, that stores what its totals add up, and rows that do."""
     if not program.totals or not _fills_registers(program):
+>>>>>>> /tmp/lnt/new
         return [program]
     reads = set(program.reads)
     values = [n for total in program.totals for n in _smallest(total.inputs[0], reads)]

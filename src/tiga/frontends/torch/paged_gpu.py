@@ -24,7 +24,7 @@ from tiga.knobs import current
 from tiga.paging.plan import Limits
 from tiga.paging.span import PagePlan
 from tiga.passes.roles import roles_of
-from tiga.passes.rows import LibraryCall
+from tiga.passes.rows import LibraryCall, RowProgram
 from tiga.relations.paged import PagedGraph
 from tiga.runtime.cuda import on, torch_platform
 from tiga.runtime.mapped import file_at
@@ -63,10 +63,14 @@ class Needs:
 
     @cached_property
     def whole(self) -> frozenset[Node]:
-        """Operands of library calls, which take no pages."""
-        steps = self.executable.plan.steps
-        calls = (s for s in steps if isinstance(s, LibraryCall))
-        return _entities(n for call in calls for n in (*call.node.inputs, call.node))
+        """Operands of what takes no pages: library calls, and rows without edges that add to sums,
+        whose order is that of all rows."""
+        return _entities(
+            node
+            for step in self.executable.plan.steps
+            if isinstance(step, LibraryCall) or (step.relation is None and _adds(step))
+            for node in (*step.reads, *step.writes)
+        )
 
     @cached_property
     def scattered(self) -> frozenset[Node]:
@@ -93,6 +97,10 @@ LESS_AND_LESS = (Keeps(True, True), Keeps(False, True), Keeps(False, False))
 """What is tried in turn until a page fits beside it."""
 
 
+def _adds(step: RowProgram) -> bool:
+    return bool(step.totals or step.outer_sums)
+
+
 def _entities(nodes: Iterable[Node]) -> frozenset[Node]:
     return frozenset(n for n in nodes if n.type.space != GLOBAL)
 
@@ -116,7 +124,8 @@ class Placement:
         self.resident = kept | self.needs.whole.intersection(self.sizes)
         if must > self.left:
             raise OutOfBudget(
-                f"products of node values need {size_text(must)} of 'device' for whole arrays, and "
+                f"products and sums of node values need {size_text(must)} of 'device' for whole "
+                "arrays, and "
                 f"{size_text(self.left)} are left. Raise memory={{'device': ...}} of tg.execution, "
                 "or run it on the CPU."
             )
