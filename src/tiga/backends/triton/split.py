@@ -98,14 +98,9 @@ def _needs_walk(node: Node, reads: set[Node]) -> bool:
 
 
 def _totals_apart(program: RowProgram) -> list[RowProgram]:
-<<<<<<< src/tiga/backends/triton/split.py
     """A walk that stores what its totals add up, and rows that do: in their own order, whichever
     order the walk takes them in, and whatever part of the graph it has in memory."""
     if not program.totals:
-=======
-    """A walk with products, or many sums, that stores what its totals add up, and rows that do."""
-    if not program.totals or not _fills_registers(program):
->>>>>>> /tmp/lnt/new
         return [program]
     reads = set(program.reads)
     values = [n for total in program.totals for n in _smallest(total.inputs[0], reads)]
@@ -123,13 +118,6 @@ def _smallest(node: Node, reads: set[Node]) -> list[Node]:
     below = list(dict.fromkeys(n for child in node.inputs for n in _smallest(child, reads)))
     smaller = sum(n.type.row_bytes for n in below) < node.type.row_bytes
     return below if smaller else [node]
-
-
-def _fills_registers(program: RowProgram) -> bool:
-    """Whether a walk has no registers left for totals."""
-    carried = max((len(phase.reductions) for phase in program.phases), default=0)
-    mixes = flat_size(program, in_registers(program)) == 0
-    return bool(products(program)) or carried >= MANY or mixes
 
 
 # values of rows that mix features
