@@ -14,31 +14,33 @@ _LARGE = 2.0**28
 _LN2 = math.log(2)
 
 
-def _scaled_exp(b: Arithmetic, size: Value) -> Value:
-    """e^size / 2, in range where the result is."""
-    root = b.exp(b.mul(size, b.constant(0.5, size)))
-    return b.mul(b.mul(root, b.constant(0.5, size)), root)
+def _halved(b: Arithmetic, size: Value) -> tuple[Value, Value]:
+    """Whether e^-size is nothing beside e^size, and size, or half of it there: the square of e to
+    that power is in range where half of it is."""
+    far = b.compare("ge", size, b.constant(_DECAYED, size))
+    return far, b.select(far, b.mul(size, b.constant(0.5, size)), size)
 
 
 def sinh(b: Arithmetic, x: Value) -> Value:
     """From e^|x| - 1, which keeps what is small."""
     one, two, half = (b.constant(c, x) for c in (1.0, 2.0, 0.5))
     size = b.abs(x)
-    grown = b.expm1(b.minimum(size, b.constant(_DECAYED, x)))
+    far, power = _halved(b, size)
+    grown = b.expm1(power)
     share = b.div(grown, b.add(grown, one))
     small = b.sub(b.mul(two, grown), b.mul(grown, share))
     near = b.select(b.compare("lt", size, b.constant(_SMALL, x)), small, b.add(grown, share))
-    far = b.compare("ge", size, b.constant(_DECAYED, x))
-    return b.copysign(b.select(far, _scaled_exp(b, size), b.mul(half, near)), x)
+    root = b.add(grown, one)
+    return b.copysign(b.select(far, b.mul(b.mul(root, half), root), b.mul(half, near)), x)
 
 
 def cosh(b: Arithmetic, x: Value) -> Value:
     """Half of e^|x| and of its inverse."""
-    half, size = b.constant(0.5, x), b.abs(x)
-    grown = b.exp(b.minimum(size, b.constant(_DECAYED, x)))
+    half = b.constant(0.5, x)
+    far, power = _halved(b, b.abs(x))
+    grown = b.exp(power)
     near = b.add(b.mul(half, grown), b.div(half, grown))
-    far = b.compare("ge", size, b.constant(_DECAYED, x))
-    return b.select(far, _scaled_exp(b, size), near)
+    return b.select(far, b.mul(b.mul(grown, half), grown), near)
 
 
 def tan(b: Arithmetic, x: Value) -> Value:

@@ -1,12 +1,13 @@
 """Values added up at positions that are values themselves: one compiled loop per dtype.
 
-A task owns a range of the target's rows, goes through all positions in their order, and adds what
-falls into its range. So the order of sums is that of the positions for any number of tasks.
+A task goes through all positions in their order. Where the target is one row of rows, several tasks
+own a range of them each, and add what falls into it. So the order of sums is that of the positions
+for any number of tasks.
 """
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,23 +28,27 @@ from tiga.runtime.addresses import address
 from tiga.trace.node import Node
 from tiga.types import DType
 
-POINTERS = ("values", "index", "out", "fault")
+POINTERS = ("values", "index", "out")
 EXTENTS = ("count", "extent", "inner", "parts")
 MOST_PARTS = 16
 """Ranges of rows: each reads all positions, which costs more than it helps from here on."""
 
+FEW_THREADS = 4
 SERIAL_BELOW = 32768
 LANES = 16
 
 
 @dataclass(frozen=True)
 class Form:
-    """What the code depends on: the values' type, whether positions are per element, and how many
-    neighbours are added at once."""
+    """What the code depends on: the values' type, whether positions are per element, how many
+    neighbours are added at once, whether a row of the target is a `single` element, and whether
+    tasks have `owned` ranges."""
 
     dtype: DType
     along: bool
     lanes: int
+    single: bool
+    owned: bool
 
 
 class _Adds:
@@ -75,34 +80,37 @@ class _Adds:
         loop(i64(0), self.table["count"], 1, [], one)
 
     def _position(self, element: ir.Value) -> ir.Value:
-        """A position counted from the start; one that does not exist is noted."""
+        """A position counted from the start of the axis."""
         place = element_pointer(self.table["index"], element, integer(64))
-        given, extent = llvm.load(integer(64), place), self.table["extent"]
+        given = llvm.load(integer(64), place)
         negative = arith.cmpi(arith.CmpIPredicate.slt, given, i64(0))
-        position = arith.select(negative, arith.addi(given, extent), given)
-        missing = arith.cmpi(arith.CmpIPredicate.uge, position, extent)
-        branch = scf.IfOp(missing)
-        with ir.InsertionPoint(branch.then_block):
-            for slot, value in enumerate((i64(1), given)):
-                llvm.store(value, element_pointer(self.table["fault"], i64(slot), integer(64)))
-            scf.yield_([])
-        return position
+        return arith.select(negative, arith.addi(given, self.table["extent"]), given)
 
-    def _owned(self, position: ir.Value) -> scf.IfOp:
+    def _where_owned(self, position: ir.Value, add: Callable[[], None]) -> None:
+        """Add if the position is in the task's range."""
+        if not self.form.owned:
+            add()
+            return
         above = arith.cmpi(arith.CmpIPredicate.sge, position, self.low)
-        return scf.IfOp(arith.andi(above, arith.cmpi(arith.CmpIPredicate.slt, position, self.high)))
+        below = arith.cmpi(arith.CmpIPredicate.slt, position, self.high)
+        branch = scf.IfOp(arith.andi(above, below))
+        with ir.InsertionPoint(branch.then_block):
+            add()
+            scf.yield_([])
 
     def _target(self, position: ir.Value) -> ir.Value:
         """The first element of a row of the target."""
         row = arith.addi(arith.muli(self.outer, self.table["extent"]), position)
-        return arith.muli(row, self.table["inner"])
+        return row if self.form.single else arith.muli(row, self.table["inner"])
 
     def _row(self, row: ir.Value, position: ir.Value) -> None:
-        branch = self._owned(position)
-        with ir.InsertionPoint(branch.then_block):
-            source, target = arith.muli(row, self.table["inner"]), self._target(position)
-            self._columns(source, target)
-            scf.yield_([])
+        def add() -> None:
+            if self.form.single:
+                self._add(row, self._target(position), 1, None)
+            else:
+                self._columns(arith.muli(row, self.table["inner"]), self._target(position))
+
+        self._where_owned(position, add)
 
     def _columns(self, source: ir.Value, target: ir.Value) -> None:
         inner, lanes = self.table["inner"], self.form.lanes
@@ -127,10 +135,10 @@ class _Adds:
         def one(column: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
             source = arith.addi(start, column)
             position = self._position(source)
-            branch = self._owned(position)
-            with ir.InsertionPoint(branch.then_block):
-                self._add(source, arith.addi(self._target(position), column), 1, None)
-                scf.yield_([])
+            self._where_owned(
+                position,
+                lambda: self._add(source, arith.addi(self._target(position), column), 1, None),
+            )
             return carried
 
         loop(i64(0), self.table["inner"], 1, [], one)
@@ -167,34 +175,46 @@ def compile_adds(form: Form) -> tuple[Library, int]:
     return library, library.address("kernel")
 
 
-def form_of(node: Node) -> Form:
+def form_of(node: Node, parts: int = 1) -> Form:
     """The code that an `index_add` or `add_along` needs."""
     along = node.op.name == "add_along"
     inner = math.prod(node.type.shape[node.op.axis + 1 :])
     wide = not along and inner >= LANES
-    return Form(node.inputs[0].type.dtype, along, LANES if wide else 1)
+    single = not along and inner == 1
+    return Form(node.inputs[0].type.dtype, along, LANES if wide else 1, single, parts > 1)
+
+
+def _parts(node: Node, threads: int) -> int:
+    """The ranges of rows of the target. Few threads and short rows are better off with one: each
+    range reads all positions, and which of them fall into it cannot be foreseen."""
+    outer = math.prod(node.type.shape[: node.op.axis])
+    inner = math.prod(node.type.shape[node.op.axis + 1 :])
+    if outer >= threads or (inner < LANES and threads < FEW_THREADS):
+        return 1
+    return min(threads, MOST_PARTS, node.op.extent)
 
 
 def add_at(node: Node, values: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The value of an `index_add` or `add_along`.
 
     Raises:
-        InvalidIndex: a position does not exist.
+        InvalidIndex: a position does not exist; nothing is computed then.
     """
-    axis, shape = node.op.axis, node.type.shape
+    axis, shape, extent = node.op.axis, node.type.shape, node.op.extent
+    for position in (int(index.min()), int(index.max())):
+        if not -extent <= position < extent:
+            raise InvalidIndex(
+                f"{node.op.name}: position {position} is out of range for axis {axis} of extent "
+                f"{extent} (built at {node.where})."
+            )
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    form, total = form_of(node), node.type.dtype.compute
-    count = values.size // max(1, outer * inner)
-    out, fault = np.zeros(shape, total.numpy), np.zeros(2, np.int64)
-    arrays = (np.ascontiguousarray(values), np.ascontiguousarray(index), out, fault)
+    count, total = values.size // (outer * inner), node.type.dtype.compute
+    out = np.zeros(shape, total.numpy)
     threads = 1 if values.size < SERIAL_BELOW else parallel.thread_count()
-    parts = 1 if outer >= threads else min(threads, MOST_PARTS, max(1, node.op.extent))
-    words = (*map(address, arrays), count, node.op.extent, inner, parts)
+    parts = _parts(node, threads)
+    arrays = (np.ascontiguousarray(values), np.ascontiguousarray(index), out)
+    words = (*map(address, arrays), count, extent, inner, parts)
     table = (ctypes.c_int64 * len(words))(*words)
-    launch(compile_adds(form)[1], ctypes.addressof(table), outer * parts, threads, 1)
-    if fault[0]:
-        raise InvalidIndex(
-            f"{node.op.name}: position {fault[1]} is out of range for axis {axis} of extent "
-            f"{node.op.extent} (built at {node.where})."
-        )
+    code = compile_adds(form_of(node, parts))[1]
+    launch(code, ctypes.addressof(table), outer * parts, threads, 1)
     return out if total == node.type.dtype else out.astype(node.type.dtype.numpy)
