@@ -111,7 +111,9 @@ class PagedRun:
         bits = walk.dtype.itemsize * 8
         launcher = Launcher(step, bits, self.threads, self.addresses, Pieces(), sums)
         kept = self._collected(planner)
-        planner = replace(planner, stage=replace(planner.stage, homes={**planner.stage.homes, **kept}))
+        planner = replace(
+            planner, stage=replace(planner.stage, homes={**planner.stage.homes, **kept})
+        )
         self._run(spans, WalkPages(planner, launcher).jobs(spans.pages))
         for collected in kept.values():
             self.pipeline.arenas.borrow(collected.finish)

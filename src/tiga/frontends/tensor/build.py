@@ -241,7 +241,7 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
         kind = x.type.dtype.kind
         if b.__class__ is Tensor:
             y = b._node
-            if x.type is not y.type and x.type != y.type:
+            if x.type is not y.type:
                 first, second = _fitting(x.type, y.type)
                 x, y = _fitted(x, first), _fitted(y, second)
                 kind = x.type.dtype.kind

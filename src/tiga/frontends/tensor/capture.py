@@ -51,8 +51,7 @@ class EdgeOrder(NamedTuple):
 Source = Field | Given | Number | EdgeOrder
 
 
-@dataclass(frozen=True)
-class Sketch:
+class Sketch(NamedTuple):
     """The structure of expressions: `order` is what was walked, `numbers` the Python numbers."""
 
     parts: tuple[Any, ...]

@@ -17,7 +17,9 @@ class FieldView:
     """The fields of one end, or of the edges, as `edge` or `node` sees them."""
 
     def __init__(self, label: str, values: Mapping[str, Tensor]) -> None:
-        self.__dict__.update(_label=label, _values=values)
+        # Attributes of the view itself where a name is free: they are read without a call.
+        free = {name: value for name, value in values.items() if not hasattr(FieldView, name)}
+        self.__dict__.update(free, _label=label, _values=values)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
