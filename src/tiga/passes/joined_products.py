@@ -16,7 +16,7 @@ from tiga.ops.contract import contract, outer_sum
 from tiga.ops.feature import Concat, broadcast, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import spread
-from tiga.ops.pointwise import add
+from tiga.ops.pointwise import add, mul
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
 from tiga.types import GLOBAL
@@ -32,7 +32,7 @@ def part_products(program: Program) -> Program:
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.op.name == "contract" and _is_of_nodes(inputs[0]):
-        return _product(*inputs)
+        return _product(*inputs) or _scaled(*inputs)
     if node.op.name == "outer_sum" and _is_of_nodes(inputs[0]):
         return _outer_products(*inputs)
     if node.op.name == "take" and _is_of_nodes(inputs[0]) and _is_slice(node):
@@ -58,7 +58,23 @@ def _product(x: Node, matrix: Node) -> Node | None:
     if not _worth(ranges):
         return None
     parts = [(sliced(x, a, b), take(matrix, 0, tuple(range(a, b)))) for a, b in ranges]
-    return fold(add, [contract(*part) for part in _grouped(parts)])
+    return fold(add, [_scaled(*part) or contract(*part) for part in _grouped(parts)])
+
+
+def _scaled(x: Node, matrix: Node) -> Node | None:
+    """A product of what one number of each row scales: the product of it without, scaled. So the
+    products of one value, scaled in several ways, have one factor."""
+    shape = x.type.shape
+    if x.op.name == "reshape" and _keeps_last(x):
+        inner = _scaled(x.inputs[0], matrix)
+        return None if inner is None else reshape(inner, (*shape[:-1], matrix.type.shape[1]))
+    if x.op.name != "mul" or x.type.dtype.itemsize < 4:
+        return None
+    for value, scale in (x.inputs, x.inputs[::-1]):
+        if scale.op.name == "broadcast" and scale.inputs[0].type.size == 1:
+            product = contract(value, matrix)
+            return mul(product, broadcast(scale.inputs[0], product.type.shape))
+    return None
 
 
 def _worth(*ranges: list[tuple[int, int]]) -> bool:

@@ -63,18 +63,25 @@ def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
     return found
 
 
-def _saved_for(node: Node, roots: dict[Node, frozenset[Node]], outputs: set[Node]) -> list[Node]:
-    """What to keep so that `node` need not be walked for again.
+def _kept_for(
+    order: Sequence[Node], roots: dict[Node, frozenset[Node]], outputs: set[Node]
+) -> dict[Node, tuple[Node, ...]]:
+    """What to keep so that each of the nodes of `roots` need not be walked for again.
 
-    A value made from one collected value is cheap to make again from it, a joined one from its
-    parts; one that combines several is kept itself, beneath mere casts and rearrangements.
+    A value made from one kept value is cheap to make again from it, a joined one from its parts;
+    one that combines several is kept itself, beneath mere casts and rearrangements.
     """
-    if node in outputs or node.op.name in COLLECTING:
-        return [node]
-    below = [child for child in node.inputs if child in roots]
-    if len(roots[node]) == 1 or len(below) == 1 or node.op.name == "concat":
-        return [kept for child in below for kept in _saved_for(child, roots, outputs)]
-    return [node]
+    found: dict[Node, tuple[Node, ...]] = {}
+    for node in order:
+        if node not in roots:
+            continue
+        below = [child for child in node.inputs if child in roots]
+        kept = tuple(dict.fromkeys(n for child in below for n in found[child]))
+        again = len(roots[node]) == 1 or len(below) == 1 or len(kept) == 1
+        alone = node in outputs or node.op.name in COLLECTING
+        again = (again or node.op.name == "concat") and not alone
+        found[node] = kept if again else (node,)
+    return found
 
 
 def _all_that_reads(
@@ -148,8 +155,8 @@ def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
     reached = _reached([g for g in gradients if g is not None], roots)
     read = (child for node in reached if node.op.name == "gather" for child in node.inputs)
     dear = {child for child in read if child in roots and _is_dear(child, roots)}
-    keep = dear.union(program.outputs)
-    saved = {n for node in reached if node in roots for n in _saved_for(node, roots, keep)}
+    kept = _kept_for(order, roots, dear.union(program.outputs))
+    saved = {n for node in reached if node in roots for n in kept[node]}
     readers = users(topological([*program.outputs, *(g for g in gradients if g is not None)]))
     last = set(program.outputs)
     saved = {n if n in last else _all_that_reads(n, readers, roots) for n in saved}

@@ -73,6 +73,8 @@ def _compiled(
     ast = triton.compiler.ASTSource(function(source), signature, {}, attributes)
     # Without fusion of products and sums, what is computed again has the same bits everywhere.
     options |= {"num_warps": source.tile.warps, "enable_fp_fusion": False}
+    if source.tile.stages:
+        options.setdefault("num_stages", source.tile.stages)
     if source.tile.registers:
         options["maxnreg"] = source.tile.registers
     return triton.compile(ast, target=GPUTarget("cuda", capability, WARP), options=options)

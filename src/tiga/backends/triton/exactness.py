@@ -10,7 +10,7 @@ from tiga.trace.node import Node, topological, users
 COMPARED = ("eq", "is_max", "is_min")
 """Comparisons that a last bit decides."""
 
-RENAMES = ("gather", "where", "broadcast", "reshape", "cast", "stop_gradient")
+RENAMES = ("gather", "where", "broadcast", "reshape", "cast")
 """Ops between a maximum and what it shifts."""
 
 
@@ -30,6 +30,8 @@ def _only_shifts(node: Node, readers: dict[Node, list[Node]]) -> bool:
         if reader.op.name == "sub" and reader.inputs[1] is node and readers[reader]:
             if any(n.op.name != "exp" for n in readers[reader]):
                 return False
+        elif reader.op.name == "stop_gradient":
+            continue  # no gradient compares messages with it
         elif reader.op.name not in RENAMES or not _only_shifts(reader, readers):
             return False
     return True

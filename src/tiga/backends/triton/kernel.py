@@ -10,6 +10,7 @@ from tiga.backends.triton.evaluate import Evaluator
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loop import EdgeLoop, across, combined, over_edges
 from tiga.backends.triton.online import OnlineLoop, recognise
+from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.scope import Entity, KernelScope, RowScope
 from tiga.backends.triton.writer import KernelSource, Value, Writer, pointer_type
 from tiga.passes.rows import RowProgram
@@ -164,10 +165,15 @@ class Kernel:
             self._start_total(node, [products.padded(n) for n in node.type.shape])
         self.writer.frame_parameter("num_items")
         rows = self.tile.rows
-        self.loops = self.loops or bool(self.totals)
+        self.loops = self.loops or bool(self.totals) or self._keeps_matrices
         tile = "tile" if self.loops else "tl.program_id(0)"
         first = f"{self.first} + " if self.first else ""
         self.body.add(f"item = {first}{tile} * {rows} + tl.arange(0, {rows})")
+
+    @property
+    def _keeps_matrices(self) -> bool:
+        """Whether rows without edges meet matrices: a program takes these from tile to tile."""
+        return self.program.relation is None and bool(products_of(self.program))
 
     def _start_total(self, node: Node, dims: list[int]) -> None:
         name = self.totals[node] = self.writer.names.fresh("total")
@@ -284,7 +290,8 @@ class Kernel:
         signature = ", ".join(p.name for p in parameters)
         function.nest(f"def {self.name}({signature}):", block)
         text = "@triton.jit\n" + "\n".join(function.lines) + "\n"
-        return KernelSource(self.name, text, parameters, tuple(writer.tables), self.tile)
+        tables = tuple(writer.tables)
+        return KernelSource(self.name, text, parameters, tables, self.tile, self.loops)
 
     def _store_totals(self, block: Block) -> None:
         base = self.writer.parameter("piece_base", "piece_base", "i32")

@@ -27,6 +27,7 @@ class Tile:
     no element depends on another; 0 where values keep their feature axes. `groups` bounds the
     programs that run over all tiles and sum as they go; 0 where each program has one tile.
     `registers` bounds those of a thread, so that more programs run side by side; 0: no bound.
+    `stages` is how far ahead loads for products start; 0 leaves it to Triton.
     """
 
     rows: int
@@ -36,6 +37,7 @@ class Tile:
     window: int = 0
     groups: int = 0
     registers: int = 0
+    stages: int = 0
 
     def __str__(self) -> str:
         features = f", {self.window} of {self.whole} features" if self.windows > 1 else ""

@@ -293,9 +293,7 @@ def takes_blocks(kernel: Kernel) -> bool:
 
 def loops(kernel: Kernel) -> bool:
     """Whether a program of a kernel takes one tile after another."""
-    return adds(kernel) or any(
-        isinstance(p.key, tuple) and p.key[0] == KEPT for p in kernel.source.parameters
-    )
+    return kernel.source.loops
 
 
 def adds(kernel: Kernel) -> bool:

@@ -8,19 +8,22 @@ step. Parts of a matrix are read where they lie, and walks leave only what no st
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tiga.backends.triton.layout import padded
 from tiga.backends.triton.products import LARGEST_WHOLE, LEAST, MOVES, view_of
+from tiga.backends.triton.row_steps import Cuts, Rows
 from tiga.ops.base import Pointwise
-from tiga.passes.rows import ROW_RESULTS, LibraryCall, Phase, Plan, RowProgram, Step
+from tiga.passes.rows import ROW_RESULTS, LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
-from tiga.trace.derivatives import RECOMPUTE_COST
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
 WIDEST = 128
 """Elements of a row's value of which 64 rows fit the registers beside the products."""
+
+CHEAP = 8
+"""The dearest op, such as a root, that is made again for every element rather than read."""
 
 SUMMED = 4096
 """Elements of the matrices that one step sums outer products into: 32 registers of a thread. Two
@@ -36,6 +39,8 @@ def with_row_products(plan: Plan) -> Plan:
     keys = _groups(plan)
     if not any(isinstance(step, LibraryCall) for step in keys):
         return plan
+    plan = _with_sources(plan, keys)
+    keys = _groups(plan)
     again = _made_again(plan, keys)
     known, steps = set(plan.inputs), list[Step]()
     for level, key in _in_order(plan, keys):
@@ -127,6 +132,20 @@ def _fits(node: Node) -> bool:
     return narrow and small and single and node.type.dtype.itemsize <= 4
 
 
+def _with_sources(plan: Plan, keys: dict[Step, Key]) -> Plan:
+    """The plan with walks that also leave what they leave under another shape as it is made:
+    groups then make other values of it."""
+
+    def with_sources(step: Step) -> Step:
+        if step in keys or not isinstance(step, RowProgram):
+            return step
+        shaped = (n for n in step.stores if n.op.name == "reshape" and n not in plan.outputs)
+        sources = [n.inputs[0] for n in shaped if n.inputs[0].op.name not in ("input", "reduce")]
+        return replace(step, stores=tuple(dict.fromkeys((*step.stores, *sources))))
+
+    return replace(plan, steps=tuple(map(with_sources, plan.steps)))
+
+
 def _made_again(plan: Plan, keys: dict[Step, Key]) -> set[Node]:
     """What walks leave for groups alone that is cheap to make of other things that they leave."""
     apart = [step for step in plan.steps if step not in keys]
@@ -151,7 +170,7 @@ def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
 
 
 def _moves(node: Node) -> bool:
-    cheap = isinstance(node.op, Pointwise) and node.op.cost < RECOMPUTE_COST
+    cheap = isinstance(node.op, Pointwise) and node.op.cost <= CHEAP
     return cheap or hasattr(node.op, "lanes") or node.op.name in ("spread", "degree")
 
 
@@ -215,15 +234,15 @@ def _merged(plan: Plan, members: list[Step], known: set[Node]) -> Sequence[Step]
     written = [n for step in members for n in step.writes]
     sums = [n for n in written if n.op.name == "outer_sum"]
     totals = [n for n in written if n.op.name == "reduce_all"]
-    before = _Rows(space, frozenset(known))
+    before = Rows(space, frozenset(known))
     stores = [n for n in written if n in elsewhere and n.type.space != GLOBAL]
     factors = [n for node in (*sums, *totals) for n in node.inputs]
     stores = list(dict.fromkeys([*stores, *filter(before.has_products, factors)]))
-    steps = [before.step(tuple(stores))] if stores else []
+    steps = Cuts(before, tuple(stores)).steps
     if any(before.widest(step) > WIDEST for step in steps):
         return members
-    after = _Rows(space, frozenset(known.union(stores)))
-    for part in _in_parts(sums):
+    after = before.with_arrays(stores)
+    for part in _in_parts(sums, after):
         factors = [n for node in part for n in node.inputs]
         with_them = [n for n in totals if n.inputs[0] in factors]
         steps.append(after.summed(part, with_them))
@@ -254,45 +273,24 @@ def _without_totals(step: Step, factors: set[Node]) -> list[Step]:
     return [walk, RowProgram(step.space, None, "dst", (), (), tuple(stored), values)]
 
 
-def _in_parts(sums: Sequence[Node]) -> list[list[Node]]:
-    """Sums of outer products in parts that one step has registers for."""
-    parts: list[list[Node]] = []
+def _in_parts(sums: Sequence[Node], rows: "Rows") -> list[list[Node]]:
+    """Sums of outer products in parts that one step has registers for, those of the same arrays
+    together."""
+    groups: dict[frozenset[Node], list[Node]] = {}
     for node in sums:
-        size = sum(n.type.size for n in parts[-1]) if parts else SUMMED
-        if size + node.type.size > SUMMED:
-            parts.append([])
-        parts[-1].append(node)
+        groups.setdefault(rows.read_by(node.inputs[0]), []).append(node)
+    parts: list[list[Node]] = []
+    for group in groups.values():
+        most = max(SUMMED // max(n.type.size for n in group), 1)
+        for at in range(0, len(group), most):
+            _place(parts, group[at : at + most])
     return parts
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Steps over the rows of a space that read some arrays."""
-
-    space: Space
-    arrays: frozenset[Node]
-
-    def step(self, stores: tuple[Node, ...], totals: tuple[Node, ...] = ()) -> RowProgram:
-        return self._reading(RowProgram(self.space, None, "dst", (), stores, totals, ()))
-
-    def summed(self, sums: Sequence[Node], totals: Sequence[Node]) -> RowProgram:
-        phase = Phase((), outer_sums=tuple(sums))
-        made = RowProgram(self.space, None, "dst", (phase,), (), tuple(totals), ())
-        return self._reading(made)
-
-    def _reading(self, program: RowProgram) -> RowProgram:
-        needed = cone(replace(program, reads=tuple(self.arrays)), self._below)
-        return replace(program, reads=tuple(n for n in needed if n in self.arrays))
-
-    def _below(self, node: Node) -> Sequence[Node]:
-        return () if node in self.arrays else node.inputs
-
-    def has_products(self, node: Node) -> bool:
-        """Whether a value is made of products rather than of arrays alone."""
-        if node in self.arrays:
-            return False
-        return node.op.name == "contract" or any(map(self.has_products, node.inputs))
-
-    def widest(self, program: RowProgram) -> int:
-        values = [n for n in cone(program) if n.type.space == self.space]
-        return max((n.type.size for n in values), default=1)
+def _place(parts: list[list[Node]], sums: list[Node]) -> None:
+    """Put some sums into the first part that has room, or into a new one."""
+    for part in parts:
+        if sum(n.type.size for n in (*part, *sums)) <= SUMMED:
+            part += sums
+            return
+    parts.append(sums)

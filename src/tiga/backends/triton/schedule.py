@@ -23,11 +23,20 @@ WARP = 32
 SECTOR = 8
 """Elements of a value below which reading indices costs as much as reading values."""
 
+MANY = 4
+"""So many reductions of a loop fill the registers of a thread, and so many arrays that an edge
+reads fill what may be on its way: such programs take one edge of a row at a time, and few rows, so
+that more of them run side by side."""
+
 TOTAL_GROUPS = 2048
 """Pieces of a sum over all rows: fixed, so that the order of the sum does not depend on the GPU."""
 
 OUTER_GROUPS = 256
 """Pieces of a sum of outer products, which are whole matrices."""
+
+PRODUCT_GROUPS = 264
+"""Programs over rows that meet matrices, which stay in shared memory from tile to tile: two for
+each multiprocessor of an H200."""
 
 PRODUCT_ENTITIES = 64
 """Edges of a tile whose values meet a matrix: what one instruction of four warps multiplies. More
@@ -46,7 +55,8 @@ MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", 
 @dataclass(frozen=True)
 class Facts:
     """What a tile is chosen by: `elements` of the widest value (padded), `read_size` bytes
-    an element takes in memory and `itemsize` in registers, `whole` as in `Tile`."""
+    an element takes in memory and `itemsize` in registers, `whole` as in `Tile`, `carried` the most
+    reductions of a phase, `gathered` the wide arrays that edges read at their other ends."""
 
     whole: int
     elements: int
@@ -55,6 +65,8 @@ class Facts:
     num_products: int
     has_totals: bool
     has_edges: bool
+    carried: int
+    gathered: int
 
 
 def in_registers(program: RowProgram) -> list[Node]:
@@ -104,7 +116,18 @@ def facts(program: RowProgram) -> Facts:
     read = max((n.type.dtype.itemsize for n in program.reads), default=4)
     count = len(program.outer_sums) + len(products(program))
     totals = bool(program.totals or program.outer_sums)
-    return Facts(whole, widest, itemsize, read, count, totals, program.relation is not None)
+    has_edges = program.relation is not None
+    carried = max((len(phase.reductions) for phase in program.phases), default=0)
+    return Facts(
+        whole, widest, itemsize, read, count, totals, has_edges, carried, _gathered(program, whole)
+    )
+
+
+def _gathered(program: RowProgram, whole: int) -> int:
+    """How many arrays of the widest values edges read at their other ends."""
+    reads = set(program.reads)
+    gathers = (n for n in cone(program) if n.op.name == "gather" and n.op.side != program.side)
+    return sum(n.inputs[0] in reads and n.type.size == whole for n in gathers)
 
 
 def _padded_size(node: Node) -> int:
@@ -128,12 +151,14 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
     if known.has_totals:
         warps = 4
     elements = THREAD_ELEMENTS // 2 if mixes or width < SECTOR else THREAD_ELEMENTS
+    many = not mixes and width >= WARP and max(known.carried, known.gathered) >= MANY
+    elements = THREAD_ELEMENTS // 4 if many else elements
     entities = max(1, WARP * warps * elements // width)
     groups = TOTAL_GROUPS if known.has_totals else 0
     if not known.has_edges:
         return Tile(min(4 * entities, 1024), 1, 4, known.whole, window, groups)
     lanes = 2 if mixes and width >= WARP else _edge_lanes(width, width * known.read_size, degree)
-    edges = min(lanes, entities)
+    edges = 1 if many else min(lanes, entities)
     return Tile(entities // edges, edges, warps, known.whole, window, groups)
 
 
@@ -143,7 +168,9 @@ def _product_tile(known: Facts) -> Tile:
     entities = max(16, places * PRODUCT_WIDTH // max(known.elements, PRODUCT_WIDTH))
     groups = OUTER_GROUPS if known.has_totals else 0
     if not known.has_edges:
-        return Tile(entities, 1, 4 if known.elements <= 64 else 8, groups=groups)
+        warps = 4 if known.elements <= 64 else 8
+        # Loads that start ahead take shared memory in which another program has its matrices.
+        return Tile(entities, 1, warps, groups=groups or PRODUCT_GROUPS, stages=1)
     lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
     warps = 4 if known.elements <= 64 else 8
     return Tile(entities // 2, 2, warps, groups=groups, registers=LONE_REGISTERS if lone else 0)

@@ -7,6 +7,9 @@ from tiga.trace.node import Node
 
 LANES = 32
 WINDOW = 128
+LARGE, NARROW = 1024, 32
+"""Values of more elements go in narrower windows: there are enough of them for every
+multiprocessor."""
 ELEMENTS = 16384
 """Elements of pieces that a kernel adds at a time, where there are so many: narrow totals have many
 pieces, and one program to add them."""
@@ -16,7 +19,7 @@ def sum_pieces(name: str, node: Node) -> KernelSource:
     """`total[f] = sum over pieces of pieces[p, f]`: piece by piece in lanes, then the lanes."""
     size, dtype = node.type.size, node.type.dtype
     compute = dtype.compute
-    window = min(padded(size), WINDOW)
+    window = min(padded(size), WINDOW if size < LARGE else NARROW)
     lanes = max(LANES, min(ELEMENTS // window, 1024)) if size <= WINDOW else LANES
     text = f"""@triton.jit
 def {name}(pieces, total, count):

@@ -32,13 +32,14 @@ class Parameter:
 @dataclass(frozen=True)
 class KernelSource:
     """One kernel: its text and its parameters in order. `tables` holds its int32 lane tables, one
-    after another; `grid` says over what it is launched."""
+    after another; `loops` says that a program takes one tile after another."""
 
     name: str
     text: str
     parameters: tuple[Parameter, ...]
     tables: tuple[int, ...]
     tile: Tile
+    loops: bool = False
 
 
 @dataclass(frozen=True)
