@@ -247,7 +247,32 @@ def test_products_of_node_values(uneven: Any, where: Any) -> None:
         leaves = [*given, *kernel.parameters()]
         return [out.detach(), *torch.autograd.grad((out**2).sum().cpu(), leaves)]
 
-    check(run, uneven, where, "64KiB")
+    check(run, uneven, where, "24KiB")
+
+
+class Mixed(tg.MessagePassing, torch.nn.Module):
+    """A product of edge values: its matrix's gradient is a sum over all edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.map = torch.nn.Linear(WIDTH, WIDTH)
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return self.map(torch.relu(src.x - dst.x) * edge.w[:, None])
+
+
+def test_sums_over_all_edges_need_one_page(sparse: Any, where: Any) -> None:
+    kernel = Mixed().to(where)
+
+    def run(graph: Any, given: list[Any]) -> list[Any]:
+        out = kernel(graph=graph, ndata={"x": given[0]}, edge={"w": given[1]})
+        leaves = [*given, *kernel.parameters()]
+        return [out.detach(), *torch.autograd.grad((out**2).sum().cpu(), leaves)]
+
+    check(run, sparse, where, None)
+    with pytest.raises(OutOfBudget, match="sum over all rows or edges"):
+        check(run, sparse, where, "14KiB")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

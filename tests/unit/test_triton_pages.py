@@ -1,0 +1,115 @@
+"""Pages of a graph in a file on a GPU, without a GPU: facts, work lists, and the interpreter."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+import tiga as tg  # noqa: E402
+from tiga.backends.triton.paged_edge_lists import edge_list  # noqa: E402
+from tiga.backends.triton.paged_facts import Neighbours, walk_facts  # noqa: E402
+from tiga.backends.triton.paged_lists import Launches, work_list  # noqa: E402
+from tiga.backends.triton.topology import CHUNK, device_walk  # noqa: E402
+from tiga.errors import InvalidValue  # noqa: E402
+from tiga.runtime.arena import Arena  # noqa: E402
+from tiga.runtime.cuda import torch_platform  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+TILE = 8
+
+
+def uneven(rng: np.random.Generator, rows: int) -> np.ndarray:
+    """Degrees of which some are 0, and some are those of rows that are split."""
+    degree = rng.zipf(1.4, rows).clip(0, 4 * CHUNK)
+    degree[rng.random(rows) < 0.2] = 0
+    return degree
+
+
+def pointers_of(degree: np.ndarray) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum(degree)))
+
+
+@pytest.mark.parametrize("side", ["dst", "src"])
+def test_the_facts_of_a_walk_in_a_file(
+    side: str, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiga.backends.triton.paged_facts.BLOCK", 37)
+    pointers = pointers_of(uneven(rng, 200))
+    graph = tg.Graph.from_csr(pointers, rng.integers(0, 90, pointers[-1]), num_src=90)
+    opened = tg.Graph.open(graph.save(tmp_path / "g"))
+    platform = torch_platform(torch.device("cpu"))
+    memory = device_walk(graph.snapshot(), side, platform)
+    found = walk_facts(opened.walks[side])
+    assert found.degrees == memory.degrees
+    assert found.num_chunks == memory.num_chunks
+
+
+def test_rows_that_do_not_follow_one_another(rng: np.random.Generator) -> None:
+    degree = rng.integers(0, 5, 300)
+    low, order = pointers_of(degree)[:-1], np.argsort(-degree, kind="stable")
+    expected = np.count_nonzero((low + degree)[order][:-1] != low[order][1:])
+    found = Neighbours()
+    for start in range(0, 300, 41):
+        found.add(low[start : start + 41], degree[start : start + 41])
+    assert found.total() == expected
+
+
+@pytest.mark.parametrize("overs", [("items",), ("items", "hubs"), ("whole", "chunks", "hubs")])
+def test_items_cover_the_edges_of_a_page_and_fill_tiles(
+    overs: tuple[str, ...], rng: np.random.Generator
+) -> None:
+    """A kernel would take an empty place of a tile for row 0, which lies elsewhere."""
+    first, pointers = 1000, pointers_of(uneven(rng, 61)) + 5000
+    launches = Launches(frozenset(overs), TILE, np.dtype(np.int32))
+    work = work_list(pointers, first, launches, Arena(1 << 20))
+    covered: dict[tuple[int, int], int] = {}
+    for over in set(overs) - {"hubs"}:
+        row, low, count = (work.array(f"item_{n}", over) for n in ("row", "low", "count"))
+        assert work.counts[over] == len(row)
+        assert len(row) % TILE == 0
+        assert ((row >= first) & (row < first + 61)).all()
+        assert (count <= CHUNK).all() or overs == ("items",)
+        places = zip(row.tolist(), low.tolist(), strict=True)
+        covered |= dict(zip(places, count.tolist(), strict=True))
+    assert sum(covered.values()) == pointers[-1] - pointers[0]
+    hubs = np.diff(pointers) > CHUNK
+    assert work.num_hubs == (np.count_nonzero(hubs) if "hubs" in overs else 0)
+
+
+def test_tiles_of_edges_of_a_page_begin_within_the_first(rng: np.random.Generator) -> None:
+    lead, size = 70, 128
+    pointers = pointers_of(rng.integers(0, 90, 30)) + lead
+    work = edge_list(pointers, 500, size, np.dtype(np.int32), Arena(1 << 20))
+    heads = np.unpackbits(work.array("heads", "tiles").view(np.uint8), bitorder="little")
+    full = np.flatnonzero(np.diff(pointers))
+    assert np.flatnonzero(heads).tolist() == sorted({*pointers[full], pointers[-1]})
+    assert work.array("full_rows", "tiles").tolist() == (full + 500).tolist()
+    assert work.array("head_slot", "tiles")[0] == -1
+    crossing = pointers[full] // size != (pointers[full + 1] - 1) // size
+    assert work.array("hub_rows", "hubs").tolist() == (full[crossing] + 500).tolist()
+
+
+def test_the_device_of_a_graph_in_a_file(tmp_path: Path) -> None:
+    path = tg.Graph.from_coo([0], [0]).save(tmp_path / "g")
+    assert tg.Graph.open(path).device == "cpu"
+    assert tg.Graph.open(path, device="cuda").device == "cuda:0"
+    wrong: Any = "tpu"
+    with pytest.raises(InvalidValue, match="cuda:N"):
+        tg.Graph.open(path, device=wrong)
+
+
+def test_pages_give_the_bits_of_memory_under_the_interpreter() -> None:
+    """Triton decides at its import whether it interprets: a process of its own."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    sample = "files and Difference or tiles or told and 16KiB or damage"
+    command = [sys.executable, "-m", "pytest", "-q", "tests/gpu/test_pages.py", "-k", sample]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert " passed" in done.stdout
