@@ -68,15 +68,16 @@ def drawn():
 
 
 @pytest.fixture(autouse=True)
-def first_is_current():
+def first_is_current(request):
     torch.cuda.set_device(0)
     yield
-    assert torch.cuda.current_device() == 0
+    if "native" not in request.node.name:  # which make a device of their own the current one
+        assert torch.cuda.current_device() == 0
 
 
 def on(drawn, device):
     """What a call takes, on a device."""
-    src, dst, x, w = (t.to(device) for t in drawn)
+    src, dst, x, w = (t.to(device, copy=True) for t in drawn)
     graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
     return {"graph": graph, "ndata": {"x": x.requires_grad_()}, "edge": {"w": w.requires_grad_()}}
 

@@ -21,12 +21,12 @@ from tiga.runtime.platform import IndexArrays, Platform
 CACHED_BYTES = 32 * 2**20
 """Messages of a block, at most: they are read again out of the cache."""
 
-LEAST_BYTES = 2**20
+LEAST_BYTES = 4 * 2**20
 """Messages of a block below which launches would take longer than what they do."""
 
-BLOCKS = 32
+BLOCKS = 24
 """Blocks of a walk, at least, where that leaves them large enough: messages of a block then take
-3% of what those of all edges would."""
+4% of what those of all edges would."""
 
 
 @dataclass(frozen=True)
