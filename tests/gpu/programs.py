@@ -147,6 +147,20 @@ def joined_rows(dtype: DType) -> Case:
     return _case((x, y), concat(0, joined, mul(joined, count)))
 
 
+def joined_layer(dtype: DType, width: int) -> Case:
+    """A product of a value joined with two reductions, each as it is and scaled by the degree."""
+    shape = (width,)
+    x, y = _input("x", dtype, shape, SRC), _input("y", dtype, shape, DST)
+    matrix = _input("matrix", dtype, (width, 5 * width), GLOBAL)
+    message = sub(_src(x), _dst(y))
+    found = (r.rows(Messages(RELATION, (message,))) for r in (Sum(), Max()))
+    rows = concat(1, *(reshape(row, (1, width)) for row in found))
+    scale = expand_to(reshape(degree(RELATION, "dst", dtype), (1, 1)), rows.type.shape, DST)
+    both = concat(1, rows, mul(rows, scale))
+    made = contract(concat(0, y, reshape(both, (4 * width,))), permute(matrix, (1, 0)))
+    return _case((x, y, matrix), tanh(made))
+
+
 def node_network(dtype: DType) -> Case:
     """Products of node values before and after a sum, with a turned matrix, biases and a relu."""
     x, b = _input("x", dtype, (20,), SRC), _input("b", dtype, (40,), GLOBAL)
@@ -198,6 +212,7 @@ MAKERS: dict[str, Callable[[DType], Case]] = {
     "edge_network_small": lambda d: edge_network(d, 3, 5),
     "difference_network": difference_network,
     "joined_rows": joined_rows,
+    "joined_layer": lambda d: joined_layer(d, 16),
     "node_network": node_network,
     "edge_output": edge_output,
     "total": total,

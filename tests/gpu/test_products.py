@@ -1,11 +1,15 @@
 """Products of edge values with matrices: as exact as float32, the same in every walk."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
-from tests.gpu import harness
+from tests.gpu import harness, programs
+from tiga.backends.triton.choice import choose
+from tiga.backends.triton.executable import compile_program
 from tiga.ops.contract import contract
 from tiga.ops.leaf import Input
 from tiga.ops.message import gather
@@ -49,6 +53,20 @@ def test_products_are_as_exact_as_float32(rng, inner, outer):
         expected[row] = own.max(0) if len(own) else 0
     scale = np.linalg.norm(matrix, axis=0).max() * np.sqrt(2 * inner)
     assert np.abs(got - expected).max() <= 4e-7 * scale
+
+
+def test_rows_meet_their_matrices_tile_by_tile(rng):
+    """A program goes from tile to tile, the last of which is not full."""
+    program, where = programs.joined_layer(float32, 16).program, graph(rng)
+
+    def small(step, degrees):
+        tile = choose(step, degrees)
+        return replace(tile, rows=16, groups=2) if tile.stages else tile
+
+    arrays = harness.fields(rng, where, program.inputs)
+    (got,) = harness.run(program, arrays, where, compile_program(program, small))
+    (expected,) = harness.oracle(program, arrays, where)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_special_values_pass_through(rng):
