@@ -231,7 +231,7 @@ class Planner:
 
 def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner, Spans]:
     """The cheapest way through a walk. Arrays that pages would read again and again, as numbers
-    lead everywhere, are mapped whole where they fit.
+    lead everywhere, are read whole before, where they fit.
 
     Raises:
         OutOfBudget: a page does not fit.
@@ -244,11 +244,11 @@ def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner
     left = limits.nbytes - whole
     if not whole or spans.cost <= WORTH * planner.least_cost or left < TARGET:
         return planner, spans
-    mapped = replace(
-        planner, stage=stage.mapping(stage.scattered), limits=replace(limits, nbytes=left)
+    held = replace(
+        planner, stage=stage.holding(stage.scattered), limits=replace(limits, nbytes=left)
     )
-    found = replace(mapped.plan(), whole=whole, kept=spans.kept, ordered=spans.ordered)
-    return (mapped, found) if WORTH * found.cost < spans.cost else (planner, spans)
+    found = replace(held.plan(), whole=whole, kept=spans.kept, ordered=spans.ordered)
+    return (held, found) if WORTH * found.cost < spans.cost else (planner, spans)
 
 
 def _collecting(planner: Planner, spans: Spans) -> tuple[Planner, Spans]:

@@ -1,7 +1,6 @@
 """Arrays as plans see them: their sizes, and whether kernels can address them where they are."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from tiga.runtime.pages import Rows
 
@@ -24,6 +23,3 @@ class PlannedRows:
     def of(count: int, row_bytes: int, in_file: bool) -> "PlannedRows":
         """Rows in a file, or one after the other in memory."""
         return PlannedRows(count, row_bytes, in_file, 0 if in_file else 1)
-
-    def mapped(self) -> Any:
-        return replace(self, in_file=False, address=1)

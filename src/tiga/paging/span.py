@@ -83,7 +83,7 @@ class LongRow:
 @dataclass(frozen=True)
 class Spans:
     """The pages of a step, of which `arenas` are in memory at a time; `whole` bytes of arrays are
-    mapped from their files for all of them, and `beside` bytes hold sums meanwhile. `stored` bytes
+    read whole from their files before, and `beside` bytes hold sums meanwhile. `stored` bytes
     lie in files of what it reads. `kept` bytes are written to a file by pages, read after the last
     and then stored in order, `ordered` bytes."""
 

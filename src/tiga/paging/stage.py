@@ -8,12 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiga.paging.numbers import STEP, Marks, Picks, Window, bounds_of, pick
+from tiga.paging.planned import PlannedRows
+from tiga.paging.pointers import close_up, places, require_rising
 from tiga.paging.span import Span
 from tiga.passes.roles import Roles
 from tiga.passes.rows import RowProgram
 from tiga.relations.spread import Core
 from tiga.runtime.arena import Arena
-from tiga.runtime.pages import Damaged, Rows, scratch_bytes
+from tiga.runtime.pages import Rows, scratch_bytes
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation
 
@@ -154,10 +156,11 @@ class Stage:
         homes = (self.homes[n] for n in reads if n not in self.edge_stores)
         return topology + sum(home.count * home.row_bytes for home in homes if home.in_file)
 
-    def mapping(self, nodes: Iterable[Node]) -> "Stage":
-        """The same walk with arrays mapped from their files, as if they were in memory."""
-        mapped = {n: self.homes[n].mapped() for n in nodes}
-        return replace(self, homes={**self.homes, **mapped})
+    def holding(self, nodes: Iterable[Node]) -> "Stage":
+        """The plan of the same walk with arrays in memory that are in files."""
+        held = {n: self.homes[n] for n in nodes}
+        planned: Any = {n: PlannedRows.of(r.count, r.row_bytes, False) for n, r in held.items()}
+        return replace(self, homes={**self.homes, **planned})
 
     @cached_property
     def others(self) -> int:
@@ -181,8 +184,8 @@ class Stage:
         low, high = span.rows
         pointers = arena.take(high - low + 1, _INT64)
         self.walk.row_ptr.read_into(low, _rows_of(pointers))
-        degree = _require_rising(pointers, span)
-        _close_up(pointers, span)
+        degree = require_rising(pointers, span)
+        close_up(pointers, span)
         index = self._by_parts(span, self.walk.index, arena)
         return Page(span, pointers, index.view(self.walk.dtype).reshape(-1), max_degree=degree)
 
@@ -190,10 +193,10 @@ class Stage:
         """Rows over the span's edges, uint8; what is in gaps is one of them, or zero."""
         block = arena.rows(span.edges, home.row_bytes, span.parts[0][0])
         some = np.zeros(1, np.uint8)
-        for at, low, high in _places(span):
+        for at, low, high in places(span):
             home.read_into(low, block[at : at + high - low])
             some = block[at] if high > low else some
-        for at, low, high in _places(span) if span.gap else ():
+        for at, low, high in places(span) if span.gap else ():
             block[at + high - low : at + high - low + span.gap] = some
         return block
 
@@ -231,7 +234,7 @@ class Stage:
             page.results.append(block)
             page.finish += [
                 partial(home.write, low, block[at : at + high - low])
-                for at, low, high in _places(span)
+                for at, low, high in places(span)
             ]
         else:
             page.addresses[node] = self._by_parts(span, home, arena).ctypes.data
@@ -359,41 +362,3 @@ class Stage:
 
 def _rows_of(words: np.ndarray) -> np.ndarray:
     return words.view(np.uint8).reshape(-1, WORD)
-
-
-def _places(span: Span) -> Iterable[tuple[int, int, int]]:
-    """Where each part of a span is staged, and its range."""
-    at = 0
-    for low, high in span.parts:
-        yield at, low, high
-        at += high - low + span.gap
-
-
-def _require_rising(row_ptr: np.ndarray, span: Span) -> int:
-    """The most edges of a row.
-
-    Raises:
-        Damaged: the pointers do not cut the span's edges into rows.
-    """
-    first, last = int(row_ptr[0]), int(row_ptr[-1])
-    most, least = 0, 0
-    for low in range(0, len(row_ptr) - 1, STEP):
-        degrees = np.diff(row_ptr[low : low + STEP + 1])
-        most, least = max(most, int(degrees.max())), min(least, int(degrees.min()))
-    start, end = span.parts[0][0] + span.lead, span.parts[-1][1]
-    whole = (first, last) == (start, end) or (span.cut and first <= start and end <= last)
-    if least < 0 or not whole:
-        raise Damaged("the row pointers in the file do not cut its edges into rows")
-    return most
-
-
-def _close_up(row_ptr: np.ndarray, span: Span) -> None:
-    """Let pointers count places in the page: what lies between parts shrinks to the gap."""
-    if len(span.parts) == 1:
-        np.clip(row_ptr, *span.parts[0], out=row_ptr)
-        row_ptr -= span.parts[0][0]
-        return
-    original = row_ptr.copy()
-    for at, low, high in _places(span):
-        inside = (original >= low) & (original <= high)
-        row_ptr[inside] = original[inside] - low + at

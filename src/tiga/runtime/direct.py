@@ -27,7 +27,9 @@ LEAST = 2**17
 WARM = 8
 """A range is read through the page cache if all but one in so many of its pages are there."""
 
-_REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP)
+_REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP, errno.EFAULT)
+"""Alignments, file systems, and memory (of a device's driver, say) that cannot be filled so."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

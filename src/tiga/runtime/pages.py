@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tiga.runtime.arena import Arena
 from tiga.runtime.direct import BLOCK, LEAST, DirectFile, fits
-from tiga.runtime.mapped import map_file
 from tiga.runtime.spill import pread_into, pwrite_all
 
 SPARSE = 8
@@ -61,9 +61,6 @@ class Rows(Protocol):
     @property
     def address(self) -> int: ...
 
-    def mapped(self) -> "MemoryRows":
-        """The same rows in memory, for reading; mapped where they are in a file."""
-
     def read_into(self, low: int, out: np.ndarray) -> None:
         """Fill contiguous uint8 `[rows, row_bytes]` with the rows from number `low` on."""
 
@@ -92,9 +89,6 @@ class MemoryRows:
     @property
     def address(self) -> int:
         return self.array.ctypes.data if self.array.flags.c_contiguous else 0
-
-    def mapped(self) -> "MemoryRows":
-        return self
 
     def read_into(self, low: int, out: np.ndarray) -> None:
         self._typed(out)[...] = self.array[low : low + len(out)]
@@ -140,10 +134,11 @@ class FileRows:
     def address(self) -> int:
         return 0
 
-    def mapped(self) -> MemoryRows:
-        """The same rows mapped into memory, for reading."""
-        block = map_file(self.fd, self.offset, self.count * self.row_bytes, self.owner, False)
-        return MemoryRows(block.reshape(self.count, self.row_bytes))
+    def loaded(self) -> MemoryRows:
+        """The same rows in memory."""
+        block = Arena(self.count * self.row_bytes + BLOCK).rows(self.count, self.row_bytes)
+        self.read_into(0, block)
+        return MemoryRows(block)
 
     def read_into(self, low: int, out: np.ndarray) -> None:
         flat, offset = out.reshape(-1), self.offset + low * self.row_bytes

@@ -7,6 +7,7 @@ the results have the same bits.
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,12 +23,12 @@ from tiga.backends.llvm.paged_steps import Steps, told
 from tiga.paging.collected import Collected
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline
 from tiga.paging.plan import Limits, Planner
-from tiga.paging.span import LongRow, PagePlan, Span, Spans
+from tiga.paging.span import LongRow, PagePlan, Span
 from tiga.paging.stage import Page, PagedGraph, Stage
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
 from tiga.runtime.arena import Arena
-from tiga.runtime.pages import Rows
+from tiga.runtime.pages import FileRows, Rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
 
@@ -111,10 +112,11 @@ class PagedRun:
         bits = walk.dtype.itemsize * 8
         launcher = Launcher(step, bits, self.threads, self.addresses, Pieces(), sums)
         kept = self._collected(planner)
-        planner = replace(
-            planner, stage=replace(planner.stage, homes={**planner.stage.homes, **kept})
-        )
-        self._run(spans, WalkPages(planner, launcher).jobs(spans.pages))
+        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
+        with self._charged(spans.resident):
+            homes = {**self.homes, **self._held(planner.stage), **kept}
+            planner = replace(planner, stage=replace(planner.stage, homes=homes))
+            self.pipeline.run(WalkPages(planner, launcher).jobs(spans.pages))
         for collected in kept.values():
             self.pipeline.arenas.borrow(collected.finish)
         launcher.totals()
@@ -146,14 +148,21 @@ class PagedRun:
 
         pages = (span for span in spans.pages if isinstance(span, Span))
         jobs = (Job(partial(read, s), partial(run, s), _never) for s in pages)
-        self._run(spans, jobs)
+        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
+        self.pipeline.run(jobs)
         launcher.totals()
 
-    def _run(self, spans: Spans, jobs: Iterable[Job]) -> None:
-        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
-        uncharge = self.paging.charge(spans.resident)
+    def _held(self, stage: Stage) -> dict[Node, Any]:
+        """Arrays in files that the plan has in memory, read."""
+        homes = ((n, home) for n, home in self.homes.items() if isinstance(home, FileRows))
+        return {n: home.loaded() for n, home in homes if not stage.homes[n].in_file}
+
+    @contextmanager
+    def _charged(self, nbytes: int) -> Iterator[None]:
+        """Count bytes as used for the body of a `with`."""
+        uncharge = self.paging.charge(nbytes)
         try:
-            self.pipeline.run(jobs)
+            yield
         finally:
             uncharge()
 

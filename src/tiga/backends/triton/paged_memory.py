@@ -47,9 +47,6 @@ class DeviceRows:
         """The elements as an array of the platform."""
         return self.platform.view(self.block, 0, self.count * size, dtype)
 
-    def mapped(self) -> MemoryRows:
-        raise AssertionError("rows on a device are not mapped")
-
     def read_into(self, low: int, out: np.ndarray) -> None:
         self.settle()
         out[...] = self._rows[low : low + len(out)].cpu().numpy()
