@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
-from tiga.errors import InvalidState, OutOfBudget
+from tiga.errors import OutOfBudget
 from tiga.runtime import Event, HierarchyRuntime
 from tiga.runtime.driver import has_gpu
 from tiga.runtime.hierarchy import PhysicalInstance
@@ -85,7 +85,7 @@ def test_tensors_count_against_the_budget_of_the_device() -> None:
         x = tg.ones(2**18)
         y = (x * 2.0 + 1.0).realize()
         assert run.memory_report()["live_bytes"]["device"] == 2**21
-        with pytest.raises(OutOfBudget, match=r"tier 'device'.*a value of shape \(524288,\)"):
+        with pytest.raises(OutOfBudget, match=r"tier 'device': computing float32\[524288\]"):
             tg.concat([x, y]).realize()
         z = (x + y).realize()
         del x, y
@@ -102,8 +102,8 @@ def test_snapshots_and_copies_between_the_tiers_of_tensors(tmp_path: object) -> 
     host = x.cpu()
     assert host.spill().residency["backing"] == "temporary-spill"
     assert host.cuda().tolist() == x.tolist()
-    with pytest.raises(InvalidState, match=r"x\.cpu\(\)\.spill\(\)"):
-        x.spill()
+    assert x.spill().residency["backing"] == "temporary-spill"
+    assert x.tolist() == back.tolist()
 
 
 def test_offsets_past_two_to_the_thirty_first() -> None:
