@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tiga.runtime.pool import ALIGNMENT, PAGE, POOLED_FROM, Pool
+from tiga.runtime.pool import ALIGNMENT, PAGE, POOLED_FROM, Pool, is_pooled
 from tiga.runtime.scope import block_of
 
 FLOAT = np.dtype(np.float32)
@@ -69,6 +69,7 @@ def test_small_arrays_are_not_pooled():
     pool = Pool()
     assert pool.array((8,), FLOAT).base is None
     assert not pool._blocks
+    assert is_pooled(pool.array((8,), FLOAT, least=32))
 
 
 def test_waiting_memory_is_given_back_oldest_first():

@@ -15,6 +15,9 @@ import numpy as np
 POOLED_FROM = 1 << 19
 """Bytes from which memory is pooled."""
 
+PARTIAL_FROM = 1 << 14
+"""The same for partial results, which every run of a kernel makes and drops."""
+
 ALIGNMENT = 64
 PAGE = 4096
 STAGGER = 9 * ALIGNMENT
@@ -83,10 +86,12 @@ class Pool:
     _lock: Lock = field(default_factory=Lock, repr=False)
     _made: int = field(default=0, repr=False)
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """An array whose elements are not set."""
+    def array(
+        self, shape: tuple[int, ...], dtype: np.dtype, least: int = POOLED_FROM
+    ) -> np.ndarray:
+        """An array whose elements are not set; one of less than `least` bytes is not pooled."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes < POOLED_FROM:
+        if nbytes < least:
             return np.empty(shape, dtype)
         with self._lock:
             block = self._take(nbytes)
@@ -123,12 +128,6 @@ class Pool:
                 if block.free:
                     self._blocks.remove(block)
                     excess -= block.nbytes
-
-
-def staggered(shape: tuple[int, ...], dtype: np.dtype, number: int) -> np.ndarray:
-    """A new array that starts at another place in its page than those of other numbers."""
-    block = Block(math.prod(shape) * dtype.itemsize, number + 1)
-    return np.ndarray(shape, dtype, block.memory, block.start)
 
 
 POOL = Pool()

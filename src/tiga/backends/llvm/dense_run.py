@@ -17,7 +17,7 @@ from tiga.errors import InvalidIndex
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
-from tiga.runtime.pool import POOL, POOLED_FROM, staggered
+from tiga.runtime.pool import PARTIAL_FROM, POOL, POOLED_FROM
 from tiga.types import Shape, Type
 
 TASK_ELEMENTS = 16384
@@ -104,12 +104,12 @@ class Store:
     value: Type
     groups: int = 1
 
-    def array(self, place: int) -> np.ndarray:
+    def array(self) -> np.ndarray:
         """Memory for the kernel to write."""
         if self.kind in (FULL, ROW):
             return POOL.array(self.memory, self.dtype)
         if self.kind == COLUMN:
-            return staggered(self.memory, self.dtype, place)
+            return POOL.array(self.memory, self.dtype, PARTIAL_FROM)
         return np.empty(self.memory, self.dtype)
 
     def finished(self, array: np.ndarray) -> np.ndarray:
@@ -219,7 +219,7 @@ def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     if kernel.step.gathers:
         return bind(kernel, arrays).run()
     loaded = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
-    stored = [one.array(place) for place, one in enumerate(kernel.outputs)]
+    stored = [one.array() for one in kernel.outputs]
     kernel.launch(kernel.table(loaded, stored))
     return kernel.finished(stored)
 
@@ -279,9 +279,9 @@ def bind(
     """A kernel on the arrays of its loads; full and row values go to `given` arrays, where there
     are some, else to new ones."""
     kept = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
-    stored = [one.array(place) for place, one in enumerate(kernel.outputs)] if not given else [
-        one.array(place) if array is None or one.kind not in (FULL, ROW) else array
-        for place, (one, array) in enumerate(zip(kernel.outputs, given, strict=True))
+    stored = [one.array() for one in kernel.outputs] if not given else [
+        one.array() if array is None or one.kind not in (FULL, ROW) else array
+        for one, array in zip(kernel.outputs, given, strict=True)
     ]  # fmt: skip
     if kernel.step.spec.streaming and not _on_lines(kernel, stored):
         return bind(template(_cached(kernel.step)), arrays, stored)
