@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
-from tiga.errors import OutOfBudget
+from tiga.errors import InvalidState, OutOfBudget
 from tiga.runtime import Event, HierarchyRuntime
 from tiga.runtime.driver import has_gpu
 from tiga.runtime.hierarchy import PhysicalInstance

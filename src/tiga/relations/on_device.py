@@ -47,8 +47,8 @@ class DeviceCsr:
     def transposed(self) -> tuple[Any, Any, Any]:
         """Row pointers over sources, the destinations of their edges, and where these lie here."""
         arrays = index_arrays(self.col_idx)
-        order = arrays.order(self.col_idx, self.num_src)
-        starts = row_pointers(self.col_idx[order], self.num_src)
+        ordered, order = arrays.sort(self.col_idx, self.num_src)
+        starts = row_pointers(ordered, self.num_src)
         bits = 8 * self.col_idx.itemsize
         destinations = arrays.cast(arrays.rows(self.row_ptr, self.num_edges), bits)
         return starts, destinations[order], arrays.cast(order, bits)
@@ -106,8 +106,8 @@ def csr_of_ends(
     sources, rows = narrow(src, num_src, num_dst, num_edges), narrow(dst, num_dst)
     if not falls:
         return DeviceCsr(num_src, num_dst, row_pointers(rows, num_dst), arrays.contiguous(sources))
-    order = arrays.order(rows, num_dst)
-    row_ptr = row_pointers(rows[order], num_dst)
+    ordered, order = arrays.sort(rows, num_dst)
+    row_ptr = row_pointers(ordered, num_dst)
     permutation = narrow(order, num_src, num_dst, num_edges)
     return DeviceCsr(num_src, num_dst, row_ptr, sources[order], permutation)
 

@@ -101,8 +101,12 @@ class TorchArrays:
         target[positions] = values
         return target
 
+    def sort(self, keys: Any, count: int) -> tuple[Any, Any]:
+        found = keys.sort(stable=True)
+        return found.values, found.indices
+
     def order(self, keys: Any, count: int) -> Any:
-        return keys.sort(stable=True).indices
+        return self.sort(keys, count)[1]
 
     def rows(self, starts: Any, total: int) -> Any:
         numbers = self.positions(starts, len(starts) - 1)

@@ -56,8 +56,12 @@ class IndexArrays(Protocol):
     def put(self, target: Indices, positions: Indices, values: Indices) -> Indices:
         """`target` with values stored, in place, at positions that differ."""
 
+    def sort(self, keys: Indices, count: int) -> tuple[Indices, Indices]:
+        """Keys in `0..count-1` in order, and the int64 positions where they were: equal keys keep
+        their order."""
+
     def order(self, keys: Indices, count: int) -> Indices:
-        """The int64 positions that sort keys in `0..count-1`, equal keys in their order."""
+        """The positions of `sort`."""
 
     def rows(self, starts: Indices, total: int) -> Indices:
         """For each of `total` places the int64 number of the row that has it: row r has the places

@@ -10,7 +10,7 @@ from tiga.backends.triton import dense_values as dv
 from tiga.backends.triton.arithmetic import Term, dtype_text
 from tiga.backends.triton.dense_values import loaded
 from tiga.backends.triton.evaluate import stored
-from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array, sorted_order
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
 from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.backends.triton.writer import KernelSource, Parameter, pointer_type
@@ -58,8 +58,8 @@ def add_at(
 ) -> None:  # fmt: skip
     """`out [outer, extent, inner]`: zeros with `values [outer, count, inner]` added at places, all
     of them in `0..extent-1`."""
-    order = sorted_order(places, (extent - 1).bit_length())
-    starts = ARRAYS.before(places[order], ARRAYS.positions(places, extent + 1))
+    ordered, order = ARRAYS.sort(places, extent)
+    starts = ARRAYS.before(ordered, ARRAYS.positions(places, extent + 1))
     inner = out.size // (outer * extent) * dv.parts(dtype)
     window = min(padded(inner), MOST_COLUMNS)
     grid = (outer * extent, -(-inner // window), 1)

@@ -8,7 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from tiga.backends.triton.dense_values import loaded
-from tiga.backends.triton.index_arrays import IndexArray, empty, index_array, launch, sorted_order
+from tiga.backends.triton.index_arrays import (
+    IndexArray,
+    empty,
+    index_array,
+    launch,
+    sorted_by,
+    sorted_order,
+)
 from tiga.backends.triton.index_kernels import kernel
 from tiga.backends.triton.writer import KernelSource, pointer_type
 from tiga.runtime.device_array import DeviceArray
@@ -66,8 +73,7 @@ def sorted_rows(x: DeviceArray, dtype: DType, descending: bool) -> IndexArray:
     order = sorted_order(keys, key_bits(dtype))
     rows = x.size // columns
     if rows > 1:
-        numbers = order // columns
-        order = sorted_order(numbers, (rows - 1).bit_length(), order)
+        _, order = sorted_by(order // columns, (rows - 1).bit_length(), order)
     return order - (order // columns) * columns
 
 

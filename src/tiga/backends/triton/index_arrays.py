@@ -196,8 +196,11 @@ class NativeArrays:
         launch(source, positions.size, [positions, values, target])
         return target
 
+    def sort(self, keys: IndexArray, count: int) -> tuple[IndexArray, IndexArray]:
+        return sorted_by(keys, (count - 1).bit_length(), positions(keys.machine, keys.size))
+
     def order(self, keys: IndexArray, count: int) -> IndexArray:
-        return sorted_order(keys, (count - 1).bit_length())
+        return self.sort(keys, count)[1]
 
     def rows(self, starts: IndexArray, total: int) -> IndexArray:
         out = empty(starts.machine, total)
@@ -232,11 +235,12 @@ def positions(machine: Any, count: int) -> IndexArray:
     return out
 
 
-def sorted_order(keys: DeviceArray, bits: int, items: IndexArray | None = None) -> IndexArray:
-    """The positions that sort keys by their `bits` lowest bits, equal keys in their order; of
-    `items` instead, if they are given."""
+def sorted_by(
+    keys: IndexArray, bits: int, items: IndexArray
+) -> tuple[IndexArray, IndexArray]:  # fmt: skip
+    """Keys sorted by their `bits` lowest bits, equal ones in their order, and int64 `items` moved
+    along."""
     machine, count = keys.machine, keys.size
-    items = positions(machine, count) if items is None else items
     programs = -(-count // ik.BLOCK)
     kind, wide = _type(keys), count >= 2**31 - ik.BLOCK
     for shift in range(0, bits if count > 1 else 0, ik.RADIX_BITS):
@@ -244,8 +248,12 @@ def sorted_order(keys: DeviceArray, bits: int, items: IndexArray | None = None) 
         counts = empty(machine, ik.DIGITS * programs)
         launch(ik.count_digits(kind), count, [keys, counts], numbers)
         sums = ARRAYS.running_sums(counts)
-        moved: DeviceArray = empty(machine, count, keys.dtype)
-        reordered = empty(machine, count)
+        moved, reordered = empty(machine, count, keys.dtype), empty(machine, count)
         launch(ik.spread_digits(kind, wide), count, [keys, items, sums, moved, reordered], numbers)
         keys, items = moved, reordered
-    return items
+    return keys, items
+
+
+def sorted_order(keys: IndexArray, bits: int) -> IndexArray:
+    """The positions that sort keys by their `bits` lowest bits, equal keys in their order."""
+    return sorted_by(keys, bits, positions(keys.machine, keys.size))[1]

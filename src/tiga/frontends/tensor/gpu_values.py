@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.dense_moves import contiguous, copy_into
-from tiga.backends.triton.index_arrays import (
-    ARRAYS,
-    IndexArray,
-    index_array,
-    positions,
-    sorted_order,
-)
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array, positions
 from tiga.backends.triton.machine import machine
 from tiga.errors import InvalidIndex, InvalidType
 from tiga.frontends.tensor.core import Tensor, wrap
@@ -128,8 +122,7 @@ def _wrapped(places: IndexArray, extent: int, what: str) -> IndexArray:
 
 def _put_rows(target: Any, places: IndexArray, values: DeviceArray, inner: int) -> None:
     """Store rows of `inner` elements at places along the first axes of an array."""
-    order = sorted_order(places, max(target.size - 1, 0).bit_length())
-    ordered = places[order]
+    ordered, order = ARRAYS.sort(places, max(target.size, 1))
     if places.size > 1:
         is_last = ARRAYS.where(ordered[1:] != ordered[:-1])
         last = ARRAYS.join([is_last, ARRAYS.full(order, 1, places.size - 1)])
