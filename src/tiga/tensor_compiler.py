@@ -297,14 +297,19 @@ def call_library(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
     return value.reshape(node.type.shape) if value.size == node.type.size else value[0]
 
 
+def plan_tensors(program: Program, native: bool, relaxed: bool = True) -> TensorExecutable:
+    """The executable of a whole-tensor program, which nothing else remembers."""
+    program = for_kernels(program)
+    return TensorExecutable(program, plan(program, native, relaxed))
+
+
 @lru_cache(maxsize=256)
 def compile_tensors(
     program: Program, native: bool = False, relaxed: bool = True
 ) -> TensorExecutable:
     """The executable of a whole-tensor program, planned once; its kernels are compiled at their
     first run, and shared by every program that needs the same code."""
-    program = for_kernels(program)
-    return TensorExecutable(program, plan(program, native, relaxed))
+    return plan_tensors(program, native, relaxed)
 
 
 def tensor_code(program: Program, stage: str) -> str:

@@ -1,6 +1,9 @@
-"""Kernels that no walk can hold: messages in memory, for so many destinations at a time as fit."""
+"""Kernels that no walk can hold: messages in memory, for so many destinations at a time as fit.
 
-from collections.abc import Iterator, Mapping
+For derivatives they are made again, as many at a time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +13,10 @@ from tiga.errors import Unfusable
 from tiga.frontends.message_passing import Masked, MessagePassing
 from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.fields import FieldView, edge_order, indices, options
+from tiga.frontends.tensor.lazy import Cell, LazyNode
+from tiga.frontends.tensor.segments import in_segment
 from tiga.frontends.tensor.trees import leaves_of, mapped
 from tiga.frontends.tensor.views import broadcast_to, concat
 from tiga.knobs import current
@@ -78,6 +84,10 @@ def run_bounded(
         Unfusable: with `strict` (or TIGA_STRICT), for graphs in files, and for reducers that
             return the positions of edges.
     """
+    for value in fields.values():
+        value.realize()  # what a field is made of is no part of any block
+        if value._node.cell is None:
+            value._node.cell = Cell(value._array)  # type: ignore[arg-type]
     named = isinstance(kernel.reducer, (ArgExtremum, Multi))
     if kernel.strict or current().strict or isinstance(topology, Graph) or named:
         raise reason
@@ -120,7 +130,8 @@ def _block(
         "dst": np.repeat(np.arange(low, high), np.diff(csr.row_ptr[low : high + 1])),
         "edge": np.arange(first, last) if order is None else order.cell.array[span],  # type: ignore[union-attr]
     }
-    views = [_view(end, end, pick, fields) for end, pick in picks.items()]
+    positions = {end: indices(pick) for end, pick in picks.items()}
+    views = [_view(end, index, fields) for end, index in positions.items()]
     edge = kernel.edge
     sent = Messages(last - first)
     tree = mapped(sent.stored, edge(*views, **options(edge, 4, params)))
@@ -134,17 +145,28 @@ def _block(
     rows = {name: _rows(value, low, high) for (end, name), value in fields.items()
             if end in ("dst", "ndata")}  # fmt: skip
     made = inner(graph=graph, dst=rows, edge=named)
-    return mapped(lambda x: x if x._grad else x.realize(), made)
+    moving = [x for x in leaves_of(made) if x._grad]
+    again = dict(zip(map(id, moving), _again(moving, positions, fields), strict=True))
+    return mapped(lambda x: again.get(id(x), x) if x._grad else x.realize(), made)
 
 
-def _view(end: str, label: str, pick: np.ndarray, fields: Fields) -> FieldView:
-    index = indices(pick)
+def _again(
+    results: Sequence[Tensor], positions: Mapping[str, LazyNode], fields: Fields
+) -> Sequence[Tensor]:
+    """Results that derivatives are asked of, without the messages: they are made again."""
+    if not results or any(value.device != CPU for value in fields.values()):
+        return results
+    still = [value for value in fields.values() if not value._grad]
+    return in_segment(results, list(positions.values()), still)
+
+
+def _view(end: str, index: LazyNode, fields: Fields) -> FieldView:
     values = {
         name: result(apply(IndexTake(0), value._node, index), value)
         for (namespace, name), value in fields.items()
         if namespace == end or (namespace == "ndata" and end != "edge")
     }
-    return FieldView(label, values)
+    return FieldView(end, values)
 
 
 def _rows(x: Tensor, low: int, high: int) -> Tensor:
