@@ -107,3 +107,11 @@ def test_box_maps():
     assert (placed.base, placed.strides, placed.low, placed.high) == (3, (2,), (1,), (3,))
     assert box_map(np.array([0, 2, 1])) is None
     assert box_map(np.array([0, -1, 2])) is None
+
+
+def test_large_matrices_are_not_held_without_matrix_units():
+    """In float64 a matrix of 100 x 128 would fill the registers of a program."""
+    executable = compile_program(programs.MAKERS["edge_network_large"](float64).program)
+    source = next(executable.sources(has_chunks=False))
+    assert "matrix = tl.load(first + k * 128 + tl.arange(0, 128)[None, :]" in source.text
+    assert "tl.arange(0, 128)[:, None] * 128" not in source.text

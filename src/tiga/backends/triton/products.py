@@ -24,6 +24,9 @@ LARGEST_WHOLE = 8192
 """Elements of a matrix that is kept for a whole kernel: its thirds take 48 KiB of shared memory."""
 
 
+LARGEST_HELD = 2048
+"""Elements of a matrix that a kernel without matrix units holds in registers."""
+
 MOST_KEPT = 3
 """Matrices that a kernel keeps in shared memory from its start; of more, each is read when it is
 needed."""
@@ -159,8 +162,7 @@ def multiply(
         text = _on_units(writer, block, left, matrix, view, matrices, dtype)
         text = text if m >= LEAST else _first_columns(text, count, m)
     else:
-        right = _matrix(writer, view(matrix), matrix, (left.dims[1], m))
-        text = _sum_of_products(writer, block, left, right)
+        text = _sum_of_products(writer, block, left, view(matrix), matrix)
     dims = (*x.dims[:2], *map(padded, node.type.shape))
     value = Value(Term(f"tl.reshape({text}, {list(dims)})", dtype.compute), dims)
     return writer.named(block, "product", replace(value, term=round_to(value.term, dtype)))
@@ -235,10 +237,12 @@ def is_transpose(matrix: Node) -> bool:
     return matrix.op.name == "permute" and matrix.op.axes == (1, 0)
 
 
-def _sum_of_products(writer: Writer, block: Block, left: Value, right: Value) -> str:
-    """Column by column of the left: an order that no layout changes."""
-    (count, k), m = left.dims, right.dims[1]
+def _sum_of_products(writer: Writer, block: Block, left: Value, view: View, matrix: Node) -> str:
+    """Column by column of the left: an order that no layout changes. Rows of a matrix that would
+    fill the registers are read one by one."""
+    (count, k), m = left.dims, padded(matrix.type.shape[1])
     dtype = left.dtype
+    whole = None if k * m > LARGEST_HELD else _matrix(writer, view, matrix, (k, m))
     total = writer.names.fresh("product")
     zero = number_text(0.0)
     block.add(f"{total} = tl.full([{count}, {m}], {zero}, {dtype_text(dtype)})")
@@ -247,7 +251,10 @@ def _sum_of_products(writer: Writer, block: Block, left: Value, right: Value) ->
     row = f"tl.arange(0, {k})[:, None] == {step}"
     left_column, right_row = writer.names.fresh("column"), writer.names.fresh("row")
     inner.add(f"{left_column} = tl.sum(tl.where({column}, {left.text}, 0.0), 1)[:, None]")
-    inner.add(f"{right_row} = tl.sum(tl.where({row}, {right.text}, 0.0), 0)[None, :]")
+    if whole is None:
+        right_row = _rows_of(writer, inner, view, matrix, step, (1, m)).text
+    else:
+        inner.add(f"{right_row} = tl.sum(tl.where({row}, {whole.text}, 0.0), 0)[None, :]")
     inner.add(f"{total} += {left_column} * {right_row}")
     block.nest(f"for {step} in range({k}):", inner)
     return total
