@@ -27,6 +27,7 @@ from tiga.passes.form import form
 from tiga.passes.hoist import hoist
 from tiga.passes.inverses import inverses
 from tiga.passes.joined_products import part_products
+from tiga.passes.near_tables import near_tables
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.sink import sink
@@ -183,7 +184,7 @@ def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> 
 
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
-    normal = canonicalize(hoist(canonicalize(Expand()(program))))
+    normal = canonicalize(near_tables(hoist(canonicalize(Expand()(program)))))
     normal = fewer_reads(one_pass(inverses(normal)))
     return prepare(form(sink(part_products(normal))), program.relations, choose)
 

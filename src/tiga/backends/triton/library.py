@@ -1,4 +1,4 @@
-"""Dense products of node values, and rearranged global values, through torch."""
+"""Dense products of node values, sums by index, and rearranged global values, through torch."""
 
 from functools import lru_cache
 from typing import Any
@@ -19,6 +19,9 @@ def call_library(node: Node, inputs: list[Any], out: Any) -> None:
     elif node.op.name == "outer_sum":
         x, y = inputs
         _outer_sum(node, x, y, out)
+    elif node.op.name == "index_sum":
+        index, y = inputs
+        _index_sum(node, index, y, out)
     else:
         _rearrange(node, inputs, out)
 
@@ -42,6 +45,20 @@ def _outer_sum(node: Node, x: Any, y: Any, out: Any) -> None:
     pieces = torch.bmm(blocks.to(wide), right[:full].view(-1, BLOCK_ROWS, outer).to(wide))
     rest = left[full:].to(wide).T @ right[full:].to(wide)
     out.view(inner, outer).copy_(pieces.sum(0) + rest)
+
+
+def _index_sum(node: Node, index: Any, y: Any, out: Any) -> None:
+    """Rows added to those of a table, in their order: torch sorts them by index first, which is
+    the same in every run. One more row takes what names none."""
+    import torch
+
+    extent = node.op.extent
+    known = (index >= 0) & (index < extent)
+    place = torch.where(known, index, extent).reshape(-1)
+    size = node.type.size // max(extent, 1)
+    padded = y.new_zeros(extent + 1, size)
+    padded.index_put_((place,), y.reshape(len(place), size), accumulate=True)
+    out.view(extent, size).copy_(padded[:extent])
 
 
 def _rearrange(node: Node, inputs: list[Any], out: Any) -> None:

@@ -11,6 +11,7 @@ from tiga.ops.base import Pointwise
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone, evaluated
 from tiga.trace.node import Node
+from tiga.types import GLOBAL
 
 WINDOW_BYTES = 512
 """A window of features: one 16-byte access for each thread of a warp."""
@@ -70,10 +71,16 @@ class Facts:
 
 
 def in_registers(program: RowProgram) -> list[Node]:
-    """The nodes that kernels hold in registers: all but the matrices of products, and of what
-    these are made."""
+    """The nodes that kernels hold in registers: all but tables, the matrices of products, and of
+    what these are made."""
     made = set(products(program))
-    nodes = cone(program, lambda node: node.inputs[:1] if node in made else node.inputs)
+
+    def held(node: Node) -> tuple[Node, ...]:
+        if node.op.name == "lookup":
+            return node.inputs[1:]
+        return node.inputs[:1] if node in made else node.inputs
+
+    nodes = cone(program, held)
     return [n for n in nodes if n.op.name != "outer_sum"]
 
 
@@ -88,6 +95,8 @@ def is_window_safe(node: Node) -> bool:
         return True
     if node.op.name == "broadcast":
         return node.inputs[0].type.size in (1, node.type.size)
+    if node.op.name == "lookup":
+        return node.inputs[1].type.size == 1
     return node.op.name == "reshape"
 
 
@@ -104,9 +113,11 @@ def flat_size(program: RowProgram, nodes: list[Node]) -> int:
 def facts(program: RowProgram) -> Facts:
     """The facts of a row program; raises Unfusable for values too wide for any tile."""
     nodes = in_registers(program)
-    tables = [n for n in (*nodes, *program.outer_sums) if n.op.name in ("lookup", "index_sum")]
-    if tables:
-        raise Unfusable(f"{tables[0].op.name}: kernels of this backend look up no tables")
+    for node in program.outer_sums:
+        if node.op.name == "index_sum":
+            raise Unfusable("index_sum: kernels of a GPU add edge values to no table")
+    if any(n.op.name == "lookup" and n.type.space == GLOBAL for n in nodes):
+        raise Unfusable("lookup: kernels of a GPU look up nothing by a global index")
     whole = flat_size(program, nodes)
     itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
     widest = max((_padded_size(n) for n in nodes), default=1)

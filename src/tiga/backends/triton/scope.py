@@ -22,6 +22,7 @@ from tiga.backends.triton.evaluate import (
 )
 from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
+from tiga.backends.triton.tables import looked_up
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
 from tiga.ops.leaf import is_constant
 from tiga.passes.rows import RowProgram
@@ -330,6 +331,10 @@ def within_entity(scope: Scope, node: Node) -> Value:
         return products.multiply(
             kernel.evaluator, scope.block, node, x, kernel.view, kernel.matrices
         )
+    if node.op.name == "lookup":
+        table, index = node.inputs
+        pointer = kernel.array(table)
+        return looked_up(kernel.writer, scope.block, node, scope.value(index), pointer)
     if is_movement(node) and not kernel.writer.tile.is_flat:
         return _moved(scope, node)
     return kernel.evaluator.op(scope.block, node, [scope.value(n) for n in node.inputs])

@@ -298,14 +298,10 @@ class Trained:
     def derivative(self, present: tuple[int, ...]) -> Derivative:
         """The gradient program when these outputs have a cotangent."""
         found = self.derivatives.get(present)
-        if found is not None:
-            return found
-        with self.lock:
-            found = self.derivatives.get(present)
-            if found is None:
-                made = self._gradient(present)
-                found = Derivative(unit_of(made.program), made.arguments, made.wanted)
-                self.derivatives[present] = found
+        if found is None:
+            made = self._gradient(present)
+            found = Derivative(unit_of(made.program), made.arguments, made.wanted)
+            found = self.derivatives.setdefault(present, found)
         return found
 
     def tangent(self, moving: tuple[int, ...]) -> tuple["Unit", list[int]]:

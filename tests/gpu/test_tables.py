@@ -1,0 +1,122 @@
+"""Rows of tables by integer fields: read where the table lies, added to at nodes."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.gpu import harness
+from tests.gpu.harness import DST, RELATION, SRC
+from tiga.backends.triton.executable import compile_program
+from tiga.errors import Unfusable
+from tiga.ops.feature import feature_sum, permute
+from tiga.ops.functions import tanh
+from tiga.ops.leaf import Input
+from tiga.ops.lookup import lookup
+from tiga.ops.message import gather, sum_to
+from tiga.ops.pointwise import mul
+from tiga.trace.derivatives import gradient, training
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Type, bfloat16, float32, float64, int64
+
+pytestmark = pytest.mark.skipif(
+    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
+)
+EDGE, KINDS = RELATION.edge, 7
+
+
+def table_of(shape, dtype=float32):
+    return Input("table", Type(dtype, (KINDS, *shape), GLOBAL))()
+
+
+def numbers(space, shape=()):
+    return Input("kind", Type(int64, shape, space))()
+
+
+def arrays_of(rng, program, where):
+    """Random values; one index in some is none of the table's rows."""
+    found = harness.fields(rng, where, program.inputs)
+    for i, node in enumerate(program.inputs):
+        if node.type.dtype == int64:
+            found[i] = rng.integers(0, KINDS, found[i].shape)
+            found[i].flat[:2] = -1, KINDS
+    return found
+
+
+def check(program, arrays, where, dtype=float32):
+    executable = compile_program(program)
+    found = harness.run(program, arrays, where, executable)
+    for got, want in zip(found, harness.oracle(program, arrays, where), strict=True):
+        harness.assert_close(got, want, dtype, "rows")
+    return executable
+
+
+def of_nodes(shape, dtype, rows=()):
+    """A message of the source's row of a table, `rows` of them side by side, and a field."""
+    table, kind = table_of(shape, dtype), numbers(SRC, rows)
+    x = Input("x", Type(dtype, shape, DST))()
+    row = lookup(table, gather(RELATION, "src", kind))
+    row = feature_sum(row, 0) if rows else row
+    out = sum_to(RELATION, "dst", mul(tanh(row), gather(RELATION, "dst", x)))
+    return Program((table, kind, x), (out,))
+
+
+@pytest.mark.parametrize("dtype", [float32, float64, bfloat16], ids=repr)
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (130,)], ids=repr)
+def test_rows_by_a_field_of_nodes(rng, shape, dtype):
+    program, where = of_nodes(shape, dtype), harness.problem(rng, 9, 11, rng.integers(0, 6, 11))
+    check(program, arrays_of(rng, program, where), where, dtype)
+
+
+def test_several_rows_of_an_entity(rng):
+    program = of_nodes((6,), float32, (3,))
+    where = harness.problem(rng, 9, 11, rng.integers(0, 6, 11))
+    check(program, arrays_of(rng, program, where), where)
+
+
+@pytest.mark.parametrize("shape", [(), (5,)], ids=repr)
+def test_rows_by_a_field_of_edges(rng, shape):
+    table, kind = table_of(shape), numbers(EDGE)
+    x = Input("x", Type(float32, shape, SRC))()
+    message = mul(lookup(table, kind), gather(RELATION, "src", x))
+    program = Program((table, kind, x), (sum_to(RELATION, "dst", message),))
+    where = harness.problem(rng, 9, 11, rng.integers(0, 6, 11))
+    executable = check(program, arrays_of(rng, program, where), where)
+    assert len(executable.steps) == 1
+
+
+def test_a_table_that_is_rearranged_first(rng):
+    table = Input("table", Type(float32, (4, KINDS), GLOBAL))()
+    kind = numbers(SRC)
+    row = lookup(permute(table, (1, 0)), gather(RELATION, "src", kind))
+    program = Program((table, kind), (sum_to(RELATION, "dst", row),))
+    where = harness.problem(rng, 9, 11, rng.integers(1, 6, 11))
+    check(program, arrays_of(rng, program, where), where)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("rows", [(), (3,)], ids=repr)
+def test_derivatives_to_tables_of_nodes(rng, rows, order):
+    program = of_nodes((4,), float64, rows)
+    for _ in range(order):
+        floats = tuple(i for i, n in enumerate(program.inputs) if n.type.dtype.is_float)
+        full = training(program, floats, harness.RULES)
+        present = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
+        program = gradient(full, floats, present, harness.RULES).program
+    where = harness.problem(rng, 9, 11, rng.integers(0, 6, 11))
+    arrays = arrays_of(rng, program, where)
+    for array in arrays:
+        if array.dtype == np.int64:
+            array[...] = array.clip(0, KINDS - 1)
+    check(program, arrays, where, float64)
+
+
+def test_sums_of_edges_by_a_field_of_theirs_are_refused():
+    table, kind = table_of((5,)), numbers(EDGE)
+    x = Input("x", Type(float32, (5,), SRC))()
+    message = mul(lookup(table, kind), gather(RELATION, "src", x))
+    program = Program((table, kind, x), (sum_to(RELATION, "dst", message),))
+    full = training(program, (0,), harness.RULES)
+    back = gradient(full, (0,), (0,), harness.RULES).program
+    with pytest.raises(Unfusable, match="index_sum"):
+        compile_program(back)
