@@ -1,6 +1,6 @@
 """The compiler of whole-tensor programs: program -> kernels and library calls -> values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from time import perf_counter
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.dense import build
-from tiga.backends.llvm.dense_adds import add_at, compile_adds, form_of
+from tiga.backends.llvm.dense_adds import add_at, build_adds, compile_adds, form_of
 from tiga.backends.llvm.dense_run import Bound, Template, bind, run_kernel, template
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
@@ -323,13 +323,21 @@ def tensor_code(program: Program, stage: str) -> str:
     if stage == "gf_tensor":
         return tensor_text(program)
     texts: list[str] = []
-    for step in compile_tensors(program, True).kernels:
-        module = build(step.spec)
+    for module in _modules(compile_tensors(program, True)):
         if stage == "loops":
             texts.append(str(module))
         else:
             texts.append(str(compile_module(module, keep_llvm_ir=True).llvm_ir()))
     return "\n".join(texts)
+
+
+def _modules(executable: TensorExecutable) -> Iterator[Any]:
+    """What is compiled for a program, in order."""
+    for step in executable.steps:
+        if isinstance(step, KernelStep):
+            yield build(step.spec)
+        elif _adds(step.node):
+            yield build_adds(form_of(step.node))
 
 
 def tensor_text(program: Program, *, verify: bool = False) -> str:

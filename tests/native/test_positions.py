@@ -64,6 +64,12 @@ def test_sums_at_positions_add_in_their_order() -> None:
     assert kernels(got) == 0
 
 
+def test_the_code_of_sums_at_positions_can_be_read() -> None:
+    total = tg.scatter_add(tg.tensor(normal(3, 40)), tg.tensor([0, 2, 2]), 4)
+    assert "scf.for" in total.generated_code("loops")
+    assert "define" in total.generated_code("llvm")
+
+
 def test_running_sums_keep_their_accuracy() -> None:
     ones = tg.ones(3_000_000)
     assert tg.cumulative_sum(ones)[-1].item() == 3_000_000

@@ -153,9 +153,8 @@ class _Adds:
         dv.store(self.table["out"], total, sums, target, lanes, mask)
 
 
-@lru_cache(maxsize=64)
-def compile_adds(form: Form) -> tuple[Library, int]:
-    """The loop's machine code and its address."""
+def build_adds(form: Form) -> ir.Module:
+    """The module with the loop `void kernel(ptr table, i64 lo, i64 hi)`."""
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
@@ -171,7 +170,13 @@ def compile_adds(form: Form) -> tuple[Library, int]:
 
                 loop(low, high, 1, [], task)
                 func.ReturnOp([])
-        library = compile_module(module)
+    return module
+
+
+@lru_cache(maxsize=64)
+def compile_adds(form: Form) -> tuple[Library, int]:
+    """The loop's machine code and its address."""
+    library = compile_module(build_adds(form))
     return library, library.address("kernel")
 
 
