@@ -27,8 +27,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def tuned(name, time):
-    """The step of a program after tuning, and the tiles that were measured."""
-    executable = compile_program(programs.MAKERS[name](float32).program)
+    """The step of a program, by name or itself, after tuning, and the tiles that were measured."""
+    program = programs.MAKERS[name](float32).program if isinstance(name, str) else name
+    executable = compile_program(program)
     (step,) = executable.steps
     run = Run({step.program.relation: GRAPH.snapshot()}, {}, torch_platform(torch.device("cpu")))
     degrees = run.walk(step.program.relation, step.program.side).degrees
@@ -52,6 +53,15 @@ def test_the_fastest_tile_is_kept_and_found_again(folder):
     again, found, tried, _ = tuned("weighted_sum", lambda t: 1.0)
     assert (found, tried) == (best, [])
     assert again.measured[degrees] == "measured before on this machine"
+
+
+def test_narrower_windows_are_tried_kept_and_found_again():
+    program = programs.weighted_sum(float32, (64,)).program
+    _, best, tried, _ = tuned(program, lambda t: float(t.window))
+    assert {t.window for t in tried} == {64, 32, 16}
+    assert (best.window, best.windows) == (16, 4)
+    _, found, tried, _ = tuned(program, lambda t: 1.0)
+    assert (found, tried) == (best, [])
 
 
 def test_tiles_of_edges_are_tried_where_they_fit():

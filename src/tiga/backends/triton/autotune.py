@@ -31,18 +31,22 @@ LEAST_GAIN = 0.98
 MOST_ELEMENTS = 64
 """Elements of a value per thread: more spill registers."""
 
+LEAST_WINDOW = 16
+"""Features of the narrowest window: two sectors of memory in float32."""
+
 EDGE_TILES = ((256, 2), (512, 4), (1024, 4))
 """Edges and warps of tiles of consecutive edges."""
 
 
 def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[Tile]:
     """Tiles worth measuring beside the chosen one: half and twice as many rows, edges and warps,
-    and tiles of consecutive edges where they fit."""
+    fewer features at a time, and tiles of consecutive edges where they fit."""
     if isinstance(chosen, EdgeTile) or fits(program):
         yield from (edge_tile(*shape) for shape in EDGE_TILES if edge_tile(*shape) != chosen)
     if isinstance(chosen, EdgeTile):
         chosen = choose_tile(program, degrees.typical)
         yield chosen
+    yield from narrower(chosen)
     width = chosen.window or 1
     for rows in (chosen.rows // 2, chosen.rows, 2 * chosen.rows):
         for edges in (chosen.edges // 2, chosen.edges, 2 * chosen.edges):
@@ -53,6 +57,15 @@ def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[
                 possible = rows and edges and 1 <= warps <= 8 and tile != chosen
                 if possible and rows * edges * width <= 32 * warps * MOST_ELEMENTS:
                     yield tile
+
+
+def narrower(chosen: Tile) -> Iterator[Tile]:
+    """Tiles of more rows and fewer features: one part of all values after another is gathered, of
+    which a cache holds more."""
+    for parts in (2, 4):
+        if chosen.window // parts >= LEAST_WINDOW:
+            rows, window = chosen.rows * parts, chosen.window // parts
+            yield replace(chosen, rows=rows, window=window)
 
 
 def tune(
@@ -137,13 +150,13 @@ def _load(place: Path, program: RowProgram, degrees: Degrees, chosen: Tile) -> T
         return edge_tile(shape["edges"], shape["warps"])
     if isinstance(chosen, EdgeTile):
         chosen = choose_tile(program, degrees.typical)
-    return replace(chosen, **shape)
+    return replace(chosen, window=int(known.get("window", chosen.window)), **shape)
 
 
 def _save(place: Path, tile: Tile, milliseconds: float) -> None:
     kind = "edges" if isinstance(tile, EdgeTile) else "rows"
-    told = {"kind": kind, "rows": tile.rows, "edges": tile.edges, "warps": tile.warps}
-    text = json.dumps({**told, "milliseconds": milliseconds})
+    shape = {"rows": tile.rows, "edges": tile.edges, "warps": tile.warps, "window": tile.window}
+    text = json.dumps({"kind": kind, **shape, "milliseconds": milliseconds})
     partial = place.with_suffix(f".{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
