@@ -104,7 +104,8 @@ def compile_module(
             text = str(llvm.translate_module_to_llvmir(module.operation))
         if dump is not None:
             dump(LLVM_IR_STAGE, str(text))
-        engine = ExecutionEngine(module, opt_level=opt_level)
+        # Object files are not asked for: the engine would keep one of every module.
+        engine = ExecutionEngine(module, opt_level=opt_level, enable_object_dump=False)
     for name, address in (symbols or {}).items():
         engine.raw_register_runtime(name, ctypes.c_void_p(address))
     addresses = _read_addresses(engine, names)
