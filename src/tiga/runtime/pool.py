@@ -7,7 +7,7 @@ import math
 import sys
 from ctypes import Array, addressof, c_char
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,8 @@ class Pool:
 
     limit: int = 256 * 2**20
     _blocks: list[Block] = field(default_factory=list, repr=False)
-    _lock: Lock = field(default_factory=Lock, repr=False)
+    # Re-entrant: making a block may set off a collection, and so a finalizer that asks for memory.
+    _lock: Any = field(default_factory=RLock, repr=False)
     _made: int = field(default=0, repr=False)
 
     def array(
@@ -121,13 +122,14 @@ class Pool:
         """Give memory that waits for use back to the system until no more than `nbytes` of it is
         left, what was not used for longest first."""
         with self._lock:
+            kept: list[Block] = []
             excess = self._waiting() - nbytes
-            for block in list(self._blocks):
-                if excess <= 0:
-                    return
-                if block.free:
-                    self._blocks.remove(block)
+            for block in self._blocks:
+                if excess > 0 and block.free:
                     excess -= block.nbytes
+                else:
+                    kept.append(block)
+            self._blocks = kept
 
 
 POOL = Pool()
