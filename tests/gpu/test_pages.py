@@ -262,7 +262,7 @@ class Mixed(tg.MessagePassing, torch.nn.Module):
         return self.map(torch.relu(src.x - dst.x) * edge.w[:, None])
 
 
-def test_sums_over_all_edges_need_one_page(sparse: Any, where: Any) -> None:
+def test_sums_over_all_edges_need_one_page(long: Any, where: Any) -> None:
     kernel = Mixed().to(where)
 
     def run(graph: Any, given: list[Any]) -> list[Any]:
@@ -270,9 +270,9 @@ def test_sums_over_all_edges_need_one_page(sparse: Any, where: Any) -> None:
         leaves = [*given, *kernel.parameters()]
         return [out.detach(), *torch.autograd.grad((out**2).sum().cpu(), leaves)]
 
-    check(run, sparse, where, None)
+    check(run, long, where, None)
     with pytest.raises(OutOfBudget, match="sum over all rows or edges"):
-        check(run, sparse, where, "14KiB")
+        check(run, long, where, "80KiB")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

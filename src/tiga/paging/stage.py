@@ -50,6 +50,8 @@ class PagedGraph(Protocol):
     num_edges: int
     walks: Mapping[str, PagedWalk]
 
+    def keep(self, key: Any, make: Callable[[], Any]) -> Any: ...
+
 
 @dataclass
 class Page:

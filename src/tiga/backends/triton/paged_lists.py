@@ -17,8 +17,6 @@ from tiga.runtime.arena import Arena
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
-ITEM_ARRAYS = ("item_row", "item_low", "item_count")
-
 
 @dataclass(frozen=True)
 class Items:
@@ -27,22 +25,6 @@ class Items:
     row: np.ndarray
     low: np.ndarray
     count: np.ndarray
-
-    def after(self, other: "Items") -> "Items":
-        """Others, then these."""
-        pairs = ((other.row, self.row), (other.low, self.low), (other.count, self.count))
-        return Items(*(np.concatenate(pair) for pair in pairs))
-
-    def filling(self, tile: int) -> "Items":
-        """With the last one repeated until tiles of so many are full."""
-        places = np.minimum(np.arange(-(-len(self.row) // tile) * tile), len(self.row) - 1)
-        return Items(self.row[places], self.low[places], self.count[places])
-
-    def staged(self, dtype: np.dtype, arena: Arena) -> dict[str, np.ndarray]:
-        """The arrays that kernels read, by parameter."""
-        columns = zip(ITEM_ARRAYS, (self.row, self.low, self.count), strict=True)
-        kinds = {"item_count": _INT32}
-        return {name: staged(a, kinds.get(name, dtype), arena) for name, a in columns}
 
 
 @dataclass(frozen=True)
@@ -111,16 +93,23 @@ class Launches:
 
 def work_list(pointers: np.ndarray, first: int, of: Launches, arena: Arena) -> WorkList:
     """That of rows from number `first` on, whose edges begin at `pointers` (int64, rows + 1)."""
-    overs = of.overs
-    splits = "hubs" in overs
-    degree = np.diff(pointers)
+    splits, degree = "hubs" in of.overs, np.diff(pointers)
     long = np.flatnonzero(degree > CHUNK) if splits else np.empty(0, np.int64)
-    whole = np.flatnonzero(degree <= CHUNK) if splits else np.arange(len(degree))
-    whole = whole[longest_first(degree[whole])]
-    rows = Items(whole + first, pointers[whole], degree[whole])
     hubs, chunks = _chunks(pointers, degree, long, first)
-    lists = {"items": rows.after(chunks)} if "items" in overs else {"whole": rows, "chunks": chunks}
-    return _list(lists, hubs, of, arena)
+    rows = _whole(pointers, degree, first, np.flatnonzero(degree <= CHUNK) if len(long) else None)
+    if "items" in of.overs:
+        return _list({"items": (chunks, rows)}, hubs, of, arena)
+    return _list({"whole": (rows,), "chunks": (chunks,)}, hubs, of, arena)
+
+
+def _whole(pointers: np.ndarray, degree: np.ndarray, first: int, some: np.ndarray | None) -> Items:
+    """All rows, or some of them, longest first."""
+    taken = longest_first(degree if some is None else degree[some])
+    if some is not None:
+        taken = some if taken is None else some[taken]
+    if taken is None:
+        return Items(np.arange(first, first + len(degree)), pointers[:-1], degree)
+    return Items(taken + first, pointers[taken], degree[taken])
 
 
 def chunk_list(row: int, low: int, high: int, chunks: int, of: Launches, arena: Arena) -> WorkList:
@@ -128,9 +117,9 @@ def chunk_list(row: int, low: int, high: int, chunks: int, of: Launches, arena: 
     starts = np.arange(low, max(high, low), CHUNK, dtype=np.int64)
     items = Items(np.full(len(starts), row), starts, np.minimum(high - starts, CHUNK))
     hubs = Hubs(np.array([row]), np.array([0, chunks]), np.zeros(len(starts), np.int64))
-    none = Items(*(np.empty(0, np.int64) for _ in ITEM_ARRAYS))
-    lists = {"items": items} if "items" in of.overs else {"whole": none, "chunks": items}
-    return _list(lists, hubs, of, arena)
+    if "items" in of.overs:
+        return _list({"items": (items,)}, hubs, of, arena)
+    return _list({"whole": (), "chunks": (items,)}, hubs, of, arena)
 
 
 def _chunks(
@@ -146,23 +135,36 @@ def _chunks(
     return Hubs(long + first, ptr, hub), Items(row + first, low, count)
 
 
-def _list(lists: dict[str, Items], hubs: Hubs, of: Launches, arena: Arena) -> WorkList:
-    full = {over: items.filling(of.tile) for over, items in lists.items()}
-    counts = {over: len(items.row) for over, items in full.items()} | {"hubs": len(hubs.rows)}
-    arrays = {
-        (over, name): array
-        for over, items in full.items()
-        for name, array in items.staged(of.dtype, arena).items()
-    }
+def _list(
+    lists: Mapping[str, tuple[Items, ...]], hubs: Hubs, of: Launches, arena: Arena
+) -> WorkList:
+    counts, arrays = {"hubs": len(hubs.rows)}, {}
+    for over, parts in lists.items():
+        for name, dtype in (("row", of.dtype), ("low", of.dtype), ("count", _INT32)):
+            block = _filled([getattr(part, name) for part in parts], of.tile, dtype, arena)
+            arrays[over, f"item_{name}"], counts[over] = block, len(block)
     shared = hubs.staged(counts.get("chunks", 0), arena)
     arrays |= {("", name): array for name, array in shared.items()}
     return WorkList(counts, arrays, {"num_chunks": len(hubs.of_chunk)})
 
 
-def longest_first(degree: np.ndarray) -> np.ndarray:
-    """The positions that sort degrees from the largest on; equal ones in their order."""
+def _filled(parts: list[np.ndarray], tile: int, dtype: np.dtype, arena: Arena) -> np.ndarray:
+    """Arrays one after another in an arena; the last element is repeated until tiles are full."""
+    total = sum(map(len, parts))
+    block = arena.take(-(-total // tile) * tile, dtype)
+    start = 0
+    for part in parts:
+        block[start : start + len(part)] = part
+        start += len(part)
+    block[total:] = block[total - 1 : total] if total else 0
+    return block
+
+
+def longest_first(degree: np.ndarray) -> np.ndarray | None:
+    """The positions that sort degrees from the largest on, equal ones in their order; None where
+    all are equal."""
     if not len(degree) or degree.min() == degree.max():
-        return np.arange(len(degree))
+        return None
     most = int(degree.max())
     key = (most - degree).astype(np.uint16 if most < 2**16 else np.int64)
     return np.argsort(key, kind="stable")

@@ -31,6 +31,9 @@ from tiga.types import GLOBAL, Relation, Space
 ROWS = 1024
 """Rows without edges come in pages of a multiple of so many: their arrays stay aligned."""
 
+MOST_PLANS = 8
+"""Plans of one walk's pages are kept for so many different budgets and places of arrays."""
+
 _NO_WALK: Any = None
 
 
@@ -62,24 +65,41 @@ class Steps:
         lists = list_bytes(kernels, walk.dtype.itemsize)
         roles = roles_of(program)
         stage = Stage(program, roles, graph, walk, self.homes, **lists)
-        summed = bool(program.totals or program.outer_sums)
-        division = division_of(kernels, len(walk.tasks) - 1)
+        planner, spans = self._planned(kernels, stage)
+        if summed(program) and len(spans.pages) > 1:
+            raise _in_one_page(program, spans)
+        return kernels, planner, spans
+
+    def _planned(self, kernels: StepKernels, stage: Stage) -> tuple[Planner, Spans]:
+        """The cheapest pages; calls on the same graph with the same memory plan them once."""
+        known = self.graphs[_relation(stage)].keep(
+            ("GPU pages", stage.program, kernels.shape), dict
+        )
+        places = {n: h for n, h in self.homes.items() if n in stage.program.reads}
+        places |= {n: self.homes[n] for n in stage.program.writes if n in self.homes}
+        key = (self.limits, *((n, h.in_file, bool(h.address)) for n, h in places.items()))
+        planner = Planner(stage, self.limits, division_of(kernels, len(stage.walk.tasks) - 1))
+        if key not in known:
+            if len(known) >= MOST_PLANS:
+                known.clear()
+            known[key] = self._cut(kernels, planner)
+        limits, spans = known[key]
+        return replace(planner, limits=limits), spans
+
+    def _cut(self, kernels: StepKernels, planner: Planner) -> tuple[Limits, Spans]:
         beside = kept = state_bytes(kernels.kept_states())
         for _ in range(2):  # long rows in parts, once known, take memory of their own
-            limits = self._limits(beside, summed)
-            planner = Planner(stage, limits, division)
-            spans = planner.plan()
+            limits = self._limits(beside, summed(kernels.program))
+            spans = replace(planner, limits=limits).plan()
             beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
             if beside + spans.arenas * spans.arena_bytes <= self.limits.nbytes:
                 break
-        if summed and len(spans.pages) > 1:
-            raise _in_one_page(program, spans)
-        return kernels, planner, replace(spans, beside=beside, stored=stage.file_bytes)
+        return limits, replace(spans, beside=beside, stored=planner.stage.file_bytes)
 
-    def _limits(self, beside: int, summed: bool) -> Limits:
+    def _limits(self, beside: int, whole: bool) -> Limits:
         """What is left for pages; one that holds all of a sum may be as large."""
         left = max(0, self.limits.nbytes - beside)
-        target = left if summed else self.limits.target
+        target = left if whole else self.limits.target
         return replace(self.limits, nbytes=left, target=target)
 
     def _kernels(self, step: RowStep, facts: WalkFacts | None, word: int = 4) -> StepKernels:
@@ -117,6 +137,16 @@ class Steps:
         """Bytes per row that are staged, or lie in files."""
         homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
         return sum(h.row_bytes for h in homes if (h.in_file if in_file else not h.address))
+
+
+def summed(program: RowProgram) -> bool:
+    """Whether a step adds to sums over all rows or edges."""
+    return bool(program.totals or program.outer_sums)
+
+
+def _relation(stage: Stage) -> Relation:
+    assert stage.program.relation is not None
+    return stage.program.relation
 
 
 def _require_pages(program: RowProgram) -> None:
