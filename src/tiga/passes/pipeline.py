@@ -16,6 +16,7 @@ from tiga.passes.form import form as form_rows
 from tiga.passes.hoist import hoist
 from tiga.passes.inverses import inverses
 from tiga.passes.join import joined, split
+from tiga.passes.joined_products import part_products
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import Plan, RowProgram
 from tiga.passes.schedule import schedule
@@ -67,6 +68,14 @@ class Inverses(Pass, name="gf-inverses"):
 
 
 @dataclass(frozen=True)
+class PartProducts(Pass, name="gf-part-products"):
+    """Multiply joined values of nodes part by part: GPUs then write no joined array."""
+
+    def __call__(self, form: Program) -> Program:
+        return part_products(form)
+
+
+@dataclass(frozen=True)
 class Sink(Pass, name="gf-sink"):
     """Reshape values of nodes at the edges that read them, so that they are stored once."""
 
@@ -102,8 +111,8 @@ class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
 
 
 PASSES: tuple[type[Pass], ...] = (
-    Fold, Expand, Canonicalize, Hoist, Inverses, OnePass, FewerReads, SaveRows, Vjp, Jvp, Sink,
-    FormRows, SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
+    Fold, Expand, Canonicalize, Hoist, Inverses, OnePass, FewerReads, PartProducts, SaveRows,
+    Vjp, Jvp, Sink, FormRows, SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 
