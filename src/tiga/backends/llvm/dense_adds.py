@@ -222,4 +222,5 @@ def add_at(node: Node, values: np.ndarray, index: np.ndarray) -> np.ndarray:
     table = (ctypes.c_int64 * len(words))(*words)
     code = compile_adds(form_of(node, parts))[1]
     launch(code, ctypes.addressof(table), outer * parts, threads, 1)
-    return out if total == node.type.dtype else out.astype(node.type.dtype.numpy)
+    with np.errstate(over="ignore"):
+        return out if total == node.type.dtype else out.astype(node.type.dtype.numpy)
