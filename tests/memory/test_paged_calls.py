@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tiga.paging.stage import Stage
 
 torch = pytest.importorskip("torch")
 
@@ -143,3 +144,26 @@ def test_a_compiled_function_breaks_at_the_call(both: Any) -> None:
     whole = torch.compile(step, backend="aot_eager", fullgraph=True)
     with pytest.raises(torch._dynamo.exc.Unsupported, match="in a file"):
         whole(both[1], *fields())
+
+
+@pytest.mark.parametrize("kernel", [Weighted, Linear, Largest])
+def test_gradients_of_totals(
+    kernel: Any, both: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their cotangents are one row for all nodes, which pages need not pick."""
+    pages: list[Any] = []
+    uniform = Stage._others_uniform
+
+    def counted(stage: Stage, page: Any, arena: Any) -> None:
+        pages.append(page)
+        uniform(stage, page, arena)
+
+    monkeypatch.setattr(Stage, "_others_uniform", counted)
+
+    def run(graph: Any) -> list[torch.Tensor]:
+        x, w = (field.requires_grad_() for field in fields())
+        out = kernel()(graph=graph, ndata={"x": x}, edge={"w": w})
+        return list(torch.autograd.grad(out.sum(), [x, w]))
+
+    check(run, both)
+    assert bool(pages) == (kernel is not Largest)  # its gradient reads more at that end

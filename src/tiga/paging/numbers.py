@@ -10,7 +10,7 @@ import numpy as np
 
 from tiga.errors import UnsupportedByBackend
 from tiga.runtime.arena import ALIGNMENT, Arena
-from tiga.runtime.pages import Damaged, Rows, scratch_bytes
+from tiga.runtime.pages import PIECE, Damaged, Rows, scratch_bytes
 
 STEP = 1 << 16
 """Numbers that one numpy call handles: its temporary arrays stay small."""
@@ -22,8 +22,11 @@ CREW = 4
 """Threads that pick rows for one page: a disk answers several requests at a time."""
 
 TILE_ROWS = 1 << 13
-"""Rows that a thread picks at a time: the arrays that it makes for that stay small, as memory that
-a thread allocates does not go back to the system."""
+"""Rows that a thread picks at a time, or more, of the bytes of a request, where they are narrow:
+the arrays that it makes for that stay small, as memory that a thread allocates does not go back to
+the system."""
+
+MOST_ROWS = 1 << 15
 
 
 def bounds_of(numbers: np.ndarray, extent: int) -> tuple[int, int]:
@@ -94,7 +97,8 @@ class Picks:
 
     def fill(self, home: Rows, out: np.ndarray, arena: Arena) -> None:
         """All tiles in their order; several threads, as reading waits for the disk."""
-        tiles, lock, done = self.ids.tiles(TILE_ROWS), Lock(), [0]
+        size = min(max(TILE_ROWS, PIECE // max(1, home.row_bytes)), MOST_ROWS)
+        tiles, lock, done = self.ids.tiles(size), Lock(), [0]
         failed: list[BaseException] = []
 
         def work(scratch: np.ndarray) -> None:

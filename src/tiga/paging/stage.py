@@ -15,7 +15,7 @@ from tiga.passes.roles import Roles
 from tiga.passes.rows import RowProgram
 from tiga.relations.spread import Core
 from tiga.runtime.arena import Arena
-from tiga.runtime.pages import Rows, scratch_bytes
+from tiga.runtime.pages import MemoryRows, Rows, scratch_bytes
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation
 
@@ -261,6 +261,9 @@ class Stage:
         if not self.remaps:
             page.addresses.update((n, self.homes[n].address) for n in self.roles.others)
             return
+        if self.is_uniform:
+            self._others_uniform(page, arena)
+            return
         if page.span.others_whole:
             window = self._window(page.rows, low, high)
             self._others_window(page, window, arena)
@@ -272,6 +275,23 @@ class Stage:
             self._others_picked(page, node, picks, arena)
         for relation, side in self.roles.other_degrees:
             self._degrees_picked(page, relation, side, picks, arena)
+
+    @cached_property
+    def is_uniform(self) -> bool:
+        """Whether all that is read at the other ends is the same at each, as the gradient of a
+        total is: then it does not matter which they are."""
+        others = [self.homes[n] for n in self.roles.others]
+        same = all(isinstance(home, MemoryRows) and home.is_uniform for home in others)
+        counted = self.roles.other_degrees or self.program.scatters or self.shares_ends
+        return bool(others) and same and not counted
+
+    def _others_uniform(self, page: Page, arena: Arena) -> None:
+        """One row, which all indices name."""
+        for node in self.roles.others:
+            block = arena.rows(1, self.homes[node].row_bytes)
+            self.homes[node].read_into(0, block)
+            page.addresses[node] = block.ctypes.data
+        page.index[:] = 0
 
     def _window(self, rows: tuple[int, int], low: int, high: int) -> Window:
         """The window of the other ends; with the rows themselves, where arrays serve both."""

@@ -90,6 +90,11 @@ class MemoryRows:
     def address(self) -> int:
         return self.array.ctypes.data if self.array.flags.c_contiguous else 0
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether one row stands for all, as in a value that was expanded."""
+        return self.count > 1 and self.array.strides[0] == 0
+
     def read_into(self, low: int, out: np.ndarray) -> None:
         self._typed(out)[...] = self.array[low : low + len(out)]
 
@@ -264,6 +269,7 @@ def putting(distinct: int, window: int, row_bytes: int) -> tuple[int, int]:
     return 0, distinct * row_bytes
 
 
-def scratch_bytes(row_bytes: int, picked: int = PIECE * 16) -> int:
-    """A good size for the scratch of picking so many bytes of rows."""
-    return max(row_bytes, min(PIECE, picked // 16), 1)
+def scratch_bytes(row_bytes: int, picked: int = (PIECE + BLOCK) * 16) -> int:
+    """A good size for the scratch of picking so many bytes of rows: a piece, as far behind a
+    block's start as in the file."""
+    return max(row_bytes, min(PIECE + BLOCK, picked // 16), 1)
