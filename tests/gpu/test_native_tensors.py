@@ -1,6 +1,7 @@
 """Native tensors on a GPU as objects: memory, writes, derivatives, sharing, refusals; no torch."""
 
 import os
+import pickle
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,8 @@ def test_refusals_name_the_line() -> None:
         x.numpy()
     with pytest.raises(errors.InvalidValue, match=r"on cpu and cuda \(built at .*test_native"):
         (x + tg.ones(3)).realize()
+    with pytest.raises(errors.InvalidType, match=r"not pickled .*x\.cpu"):
+        pickle.dumps(x)
     with pytest.raises(errors.InvalidIndex, match=r"out of range for extent 3 .*test_native"):
         tg.take(x, tg.tensor([0, 3], device="cuda"), axis=0).realize()
     assert (x + 1.0).tolist() == [4.0, 2.0, 3.0]

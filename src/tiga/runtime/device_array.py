@@ -66,6 +66,12 @@ class DeviceMemory:
         self._free = weakref.finalize(self, _free, machine, self.address, account, ticket)
         self._free.atexit = False  # the device's memory ends with the process
 
+    def __reduce__(self) -> Any:
+        raise InvalidType(
+            "memory of a GPU is not pickled or copied deeply; copy the tensor to the CPU by name "
+            "first: x.cpu()."
+        )
+
 
 def _free(machine: Machine, address: int, account: Account | None, ticket: int) -> None:
     machine.free(address)
