@@ -137,7 +137,8 @@ def thread_count(threads: int | None = None) -> int:
     """How many threads a kernel gets.
 
     In order: 1 where there is no usable pool; `TIGA_NUM_THREADS`; `threads` (a frontend passes
-    what torch uses); `OMP_NUM_THREADS`; the cores that this process may run on.
+    what torch uses); `OMP_NUM_THREADS`; the cores that this process could run on when it first
+    asked.
     """
     if not fork_address():
         return 1
