@@ -9,13 +9,18 @@ from tests.gpu import harness
 from tests.gpu.programs import joined_layer
 from tiga.backends.reference import evaluate
 from tiga.backends.triton.executable import compile_program
+from tiga.ops.contract import contract
+from tiga.ops.feature import take
+from tiga.ops.leaf import Input
+from tiga.ops.pointwise import sub
 from tiga.passes.canonicalize import canonicalize
 from tiga.passes.expand import Expand
 from tiga.passes.hoist import hoist
 from tiga.passes.joined_products import part_products
 from tiga.passes.rows import LibraryCall, RowProgram
 from tiga.trace.derivatives import gradient, training
-from tiga.types import float32, float64
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Type, float32, float64
 
 
 def programs(dtype=float32, width=16):
@@ -54,6 +59,15 @@ def test_what_is_cheap_is_made_again():
     trained, _ = programs()
     (walk,) = (s for s in compile_program(trained).plan.steps if getattr(s, "relation", None))
     assert len(walk.stores) == 2
+
+
+def test_a_matrix_that_is_computed_is_an_array_first():
+    x = Input("x", Type(float32, (16,), harness.DST))()
+    a, b = (Input(n, Type(float32, (16, 16), GLOBAL))() for n in "ab")
+    program = Program((x, a, b), (contract(x, sub(take(a, 0, tuple(range(16))), b)),))
+    executable = compile_program(program)
+    assert [s.space for s in executable.plan.steps] == [GLOBAL, harness.DST]
+    assert list(executable.sources())
 
 
 def test_products_in_float64_go_to_a_library():

@@ -39,7 +39,7 @@ def with_row_products(plan: Plan) -> Plan:
     keys = _groups(plan)
     if not any(isinstance(step, LibraryCall) for step in keys):
         return plan
-    plan = _with_sources(plan, keys)
+    plan = _with_sources(plan)
     keys = _groups(plan)
     again = _made_again(plan, keys)
     known, steps = set(plan.inputs), list[Step]()
@@ -132,12 +132,12 @@ def _fits(node: Node) -> bool:
     return narrow and small and single and node.type.dtype.itemsize <= 4
 
 
-def _with_sources(plan: Plan, keys: dict[Step, Key]) -> Plan:
+def _with_sources(plan: Plan) -> Plan:
     """The plan with walks that also leave what they leave under another shape as it is made:
     groups then make other values of it."""
 
     def with_sources(step: Step) -> Step:
-        if step in keys or not isinstance(step, RowProgram):
+        if not isinstance(step, RowProgram) or step.relation is None:
             return step
         shaped = (n for n in step.stores if n.op.name == "reshape" and n not in plan.outputs)
         sources = [n.inputs[0] for n in shaped if n.inputs[0].op.name not in ("input", "reduce")]
@@ -150,7 +150,8 @@ def _made_again(plan: Plan, keys: dict[Step, Key]) -> set[Node]:
     """What walks leave for groups alone that is cheap to make of other things that they leave."""
     apart = [step for step in plan.steps if step not in keys]
     asked = {n for step in apart for n in step.reads}.union(plan.outputs)
-    left = {n for step in apart if isinstance(step, RowProgram) for n in step.stores}
+    walks = [s for s in apart if isinstance(s, RowProgram) and s.relation is not None]
+    left = {n for step in walks for n in step.stores}
     return {n for n in left - asked if _is_cheap(n, left.union(plan.inputs))}
 
 
