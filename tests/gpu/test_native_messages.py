@@ -208,3 +208,12 @@ def test_expressions_around_calls_are_planned_once() -> None:
     assert third.execution is not None
     assert third.execution["cache_hit"]
     assert third.tolist() == again.tolist() != first.tolist()
+
+
+def test_code_of_calls() -> None:
+    graph, *arrays = operands()
+    x, w = (tg.tensor(a, device="cuda") for a in arrays)
+    out = Several()(graph=graph, ndata={"x": x}, edge={"w": w})
+    code = (out["max"] * 2.0 + out["mean"]).generated_code("triton")
+    assert code.count("def step0_rows(") == 1
+    assert "def kernel(" in code

@@ -176,7 +176,8 @@ def compile_dense(program: Program, relaxed: bool = True) -> DenseExecutable:
 
 
 def dense_code(program: Program, stage: str) -> str:
-    """The text of one stage of a program's kernels: "triton", "ttir" or "ptx" (for sm_90).
+    """The text of one stage of a program's kernels, those of calls on graphs included: "triton",
+    "ttir" or "ptx" (for sm_90).
 
     Raises:
         InvalidValue: there is no such stage.
@@ -184,11 +185,19 @@ def dense_code(program: Program, stage: str) -> str:
     if stage not in STAGES:
         expected = ", ".join(("gf_tensor", *STAGES))
         raise InvalidValue(f"generated_code expected one of {expected} on a GPU, got {stage!r}.")
-    sources = [s for step in compile_dense(program).kernels for s in sources_of(step)]
+    # Uncached: a call holds its graph.
+    texts = [text for step in compile_dense.__wrapped__(program).steps
+             for text in _texts(step, stage)]  # fmt: skip
+    return "\n".join(dict.fromkeys(texts))
+
+
+def _texts(step: TensorStep, stage: str) -> list[str]:
+    if isinstance(step, LibraryStep):
+        known = hasattr(step.node.op, "gpu_code")
+        return [step.node.op.gpu_code(stage)] if known else []
+    sources = sources_of(step)
     if stage == "triton":
-        return "\n".join(source.text for source in sources)
-    texts = []
-    for source in sources:
-        aligned = [p.type.startswith("*") for p in source.parameters]
-        texts.append(str(compile_kernel(source, CAPABILITY, aligned).asm[stage]))
-    return "\n".join(texts)
+        return [source.text for source in sources]
+    aligned = [[p.type.startswith("*") for p in source.parameters] for source in sources]
+    return [str(compile_kernel(source, CAPABILITY, pointers).asm[stage])
+            for source, pointers in zip(sources, aligned, strict=True)]  # fmt: skip

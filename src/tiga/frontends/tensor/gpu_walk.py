@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from tiga.backends.triton.dense_executable import CAPABILITY
 from tiga.backends.triton.dense_run import Room
 from tiga.backends.triton.executable import Executable, compile_program
+from tiga.backends.triton.report import text
 from tiga.errors import UnsupportedByBackend
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.program import Program
@@ -16,6 +18,11 @@ from tiga.types import Space, Type
 def gpu_executable(program: Program) -> Executable:
     """The program for GPUs, once."""
     return compile_program(program)
+
+
+def walk_code(program: Program, stage: str) -> str:
+    """The text of the kernels of a program over a graph at a stage, for sm_90."""
+    return text(gpu_executable(program), stage, CAPABILITY)
 
 
 def run_walk(

@@ -211,6 +211,12 @@ class GraphCall(Dense):
         """The value of operands on a GPU."""
         return self.walk.output(self.index, arrays, room)
 
+    def gpu_code(self, stage: str) -> str:
+        """The text of its kernels on a GPU, at a stage of `Tensor.generated_code`."""
+        from tiga.frontends.tensor.gpu_walk import walk_code
+
+        return walk_code(self.walk.launch.program, stage)
+
     def _walk(self, program: Program, trained: bool = False) -> Walk:
         walk = self.walk
         return Walk(launch_of(program), walk.graph, walk.topology, walk.token, trained)
