@@ -83,7 +83,7 @@ class EdgeLoop:
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase; edge values are stored on the way."""
         inner = over_edges(self.writer)
-        states = self.taken(phase, inner, self.edges(inner, row), totals)
+        states = self.taken(phase, inner, self.edges(inner, row, ahead=True), totals)
         self.body.nest(f"for start in range(0, steps, {self.writer.tile.edges}):", inner)
         return {n: across(self.writer, self.body, n, state) for n, state in states.items()}
 
@@ -105,10 +105,14 @@ class EdgeLoop:
         pointer, dtype = self.scope.array(node), node.type.dtype
         self.scope.store(inner, pointer, node.type, dtype, edges.edge, edges.value(node))
 
-    def edges(self, inner: Block, row: RowScope) -> EdgeScope:
+    def edges(self, inner: Block, row: RowScope, ahead: bool = False) -> EdgeScope:
+        """The values of a tile's edges. If `ahead`, a loop over `step` asks for the ends of the
+        next edges while it computes with these: what is read there waits for them."""
         tile = self.writer.tile
         dims = (tile.rows, tile.edges)
-        if self._reads_other:
+        if self._reads_other and ahead:
+            self._other_ahead(inner)
+        elif self._reads_other:
             inner.add(f"other = {self._numbers('index')}")
         place = "position"
         if self.program.side == "src" and self._reads_edges:
@@ -119,6 +123,17 @@ class EdgeLoop:
             inner.add("edge = position.to(tl.int64)")
         other = RowScope(self.scope, inner, Entity("other", "live", dims))
         return EdgeScope(row, other, inner, Entity(place, "live", dims))
+
+    def _other_ahead(self, inner: Block) -> None:
+        pointer = self.writer.parameter("index", "index", pointer_type(self.index))
+        wide = ".to(tl.int64)" if self.wide else ""
+        lane = self.writer.once("lane", "lane", f"tl.arange(0, {self.writer.tile.edges})[None, :]")
+        first = f"tl.load({pointer} + low + {lane}, mask={lane} < count[:, None], other=0)"
+        self.body.add(f"following = {first}{wide}")
+        inner.add("other = following")
+        later = f"step + {self.writer.tile.edges}"
+        mask = f"{later} < count[:, None]"
+        inner.add(f"following = tl.load({pointer} + low + {later}, mask={mask}, other=0){wide}")
 
     def _numbers(self, array: str) -> str:
         pointer = self.writer.parameter(array, array, pointer_type(self.index))

@@ -110,7 +110,7 @@ class OnlineLoop:
         writer, body, peak = self.loop.writer, self.loop.body, self.online.peak
         tile = writer.tile
         inner = over_edges(writer)
-        edges = self.loop.edges(inner, self.row)
+        edges = self.loop.edges(inner, self.row, ahead=True)
         score = edges.value(peak.inputs[0])
         dims = (tile.rows, tile.edges, *score.dims[2:])
         state = self._start(body, "peak", Value(neutral(peak), ()), dims)
