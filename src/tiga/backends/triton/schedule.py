@@ -181,24 +181,22 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
         return _product_tile(known)
     # Features that meet one another across lanes leave fewer registers for values.
     mixes = known.whole == 0
-    few = mixes and known.held <= FEW and width >= WARP
-    warps = (2 if mixes and not few else 1) if width <= WARP * THREAD_ELEMENTS else 4
+    few = mixes and known.held <= FEW and WARP <= width <= WARP * THREAD_ELEMENTS
+    spread = mixes and not few
+    warps = (2 if spread else 1) if width <= WARP * THREAD_ELEMENTS else 4
     if known.has_totals:
         warps = 4
-    elements = THREAD_ELEMENTS // 2 if (mixes and not few) or width < SECTOR else THREAD_ELEMENTS
+    elements = THREAD_ELEMENTS // 2 if spread or width < SECTOR else THREAD_ELEMENTS
     many = not mixes and width >= WARP and max(known.carried, known.gathered) >= MANY
     elements = THREAD_ELEMENTS // 4 if many else elements
     entities = max(1, WARP * warps * elements // width)
     groups = TOTAL_GROUPS if known.has_totals else 0
     if not known.has_edges:
         return Tile(min(4 * entities, 1024), 1, 4, known.whole, window, groups)
-    lanes = (
-        4
-        if few
-        else 2
-        if mixes and width >= WARP
-        else _edge_lanes(width, width * known.read_size, degree)
-    )
+    if mixes and width >= WARP:
+        lanes = 4 if few else 2
+    else:
+        lanes = _edge_lanes(width, width * known.read_size, degree)
     edges = 1 if many else min(lanes, entities)
     return Tile(entities // edges, edges, warps, known.whole, window, groups)
 
