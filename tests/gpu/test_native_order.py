@@ -113,3 +113,10 @@ def test_writes_at_positions_and_masks() -> None:
     with pytest.raises(errors.InvalidIndex, match="mask of shape"):
         x[there([True, False])] = 1.0
     assert (x.cpu().numpy() == array).all()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_running_sums_of_complex_numbers(axis: int) -> None:
+    array = (RNG.normal(size=(3, 40, 4)) + 1j * RNG.normal(size=(3, 40, 4))).astype(np.complex64)
+    got = tg.cumulative_sum(there(array), axis=axis)
+    np.testing.assert_allclose(got.cpu().numpy(), np.cumsum(array, axis), rtol=1e-5, atol=1e-5)

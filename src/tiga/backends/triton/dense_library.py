@@ -13,6 +13,7 @@ from tiga.backends.triton.dense_moves import contiguous, copy_into, pick_into
 from tiga.backends.triton.dense_ordered import add_in_order
 from tiga.backends.triton.dense_run import Room
 from tiga.backends.triton.dense_sort import search_sorted, sorted_rows
+from tiga.backends.triton.dense_values import part_dtype
 from tiga.backends.triton.layout import padded
 from tiga.errors import UnsupportedByBackend
 from tiga.ops.tensor_views import along, stepped
@@ -159,17 +160,24 @@ def _argument(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceAr
 
 def _running_sum(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
     dtype, axis = node.type.dtype, node.op.axis
-    if dtype.is_complex:
-        raise UnsupportedByBackend(
-            f"running sums of complex numbers have no form on GPUs yet (built at {node.where})."
-        )
-    x = _last(inputs[0], axis)
+    given = _pairs(contiguous(inputs[0])) if dtype.is_complex else inputs[0]
+    x = _last(given, axis)
     columns, made = x.shape[-1], room.like(x.shape, x.dtype)
-    source = rows.running_sum(dtype, bool(node.op.reverse), rows.window_of(columns))
+    source = rows.running_sum(part_dtype(dtype), bool(node.op.reverse), rows.window_of(columns))
     room.machine.bind(source, (x.size // columns, 1, 1), [None, None, columns])(
         [x.address, made.address]
     )
-    return _first(made, axis)
+    summed = _first(made, axis)
+    if not dtype.is_complex:
+        return summed
+    whole = contiguous(summed)
+    return DeviceArray(whole.memory, node.type.shape, dtype.numpy, None, whole.address)
+
+
+def _pairs(array: DeviceArray) -> DeviceArray:
+    """Complex numbers that lie one after another, as pairs of real ones along a last axis."""
+    real = np.empty(0, array.dtype).real.dtype
+    return DeviceArray(array.memory, (*array.shape, 2), real, None, array.address)
 
 
 def _argsort(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
