@@ -23,8 +23,8 @@ from tiga.types import DType, Shape
 
 ARITHMETIC = TritonArithmetic()
 
-MAX_ELEMENTS = 16384
-"""More elements of one entity do not fit the registers of a program."""
+MAX_ELEMENTS = 131072
+"""More elements of one entity do not fit the threads of a program."""
 
 
 def round_to(term: Term, dtype: DType) -> Term:
@@ -312,10 +312,10 @@ def _reduced(combine: str, value: Value, axis: int) -> str:
     return f"tl.reduce({text}, {axis}, int_{combine}).to({dtype_text(value.dtype)})"
 
 
-def check_size(elements: int, what: str) -> None:
+def check_size(elements: int, what: str, most: int = MAX_ELEMENTS) -> None:
     """Refuse a value that no program can hold."""
-    if elements > MAX_ELEMENTS:
+    if elements > most:
         raise Unfusable(
             f"{what} has {elements} elements per entity that mix features; a GPU program holds at "
-            f"most {MAX_ELEMENTS}"
+            f"most {most}"
         )

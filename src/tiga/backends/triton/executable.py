@@ -31,6 +31,7 @@ from tiga.passes.near_tables import near_tables
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.sink import sink
+from tiga.passes.wide_sums import wide_sums
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.platform import Platform, platform_of
@@ -186,7 +187,7 @@ def compile_program(program: Program, choose: Choose = choose_by_cost) -> Execut
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
     normal = canonicalize(near_tables(hoist(canonicalize(Expand()(program)))))
     normal = fewer_reads(one_pass(inverses(normal)))
-    return prepare(form(sink(part_products(normal))), program.relations, choose)
+    return prepare(form(sink(part_products(wide_sums(normal)))), program.relations, choose)
 
 
 def _step(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from tiga.backends.triton import products
 from tiga.backends.triton.arithmetic import Term, literal, typed
@@ -19,6 +20,9 @@ from tiga.types import DType, int64
 
 COMBINE_LANES = 16
 """States of a split row that are combined side by side."""
+
+COMBINE_ELEMENTS = 16384
+"""Elements of these: with more, a kernel would take minutes to compile."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,10 @@ class Kernels:
     def combine(self, name: str, phase: int) -> KernelSource:
         """The states of split rows after one phase; after the last, what rows store."""
         tile = self.tile
-        lanes = Tile(1, COMBINE_LANES, tile.warps, tile.whole, tile.window, tile.groups)
+        nodes = self.program.phases[phase].reductions
+        widest = max((prod(tile.extents(n.type)) for n in nodes), default=1)
+        side_by_side = max(1, min(COMBINE_LANES, COMBINE_ELEMENTS // widest))
+        lanes = Tile(1, side_by_side, tile.warps, tile.whole, tile.window, tile.groups)
         return self._kernel(name, lanes).combine(phase)
 
     def split(self, name: str, phase: int) -> list[tuple[str, KernelSource]]:

@@ -15,6 +15,7 @@ from tiga.backends.triton.schedule import (
     facts,
     flat_size,
     in_registers,
+    warps_for,
 )
 from tiga.backends.triton.topology import KEY, DeviceWalk, longest_first, steps
 from tiga.ops.scan import Scan
@@ -57,7 +58,7 @@ def scan_tile(program: RowProgram) -> Tile:
     whole = flat_size(program, nodes)
     window = min(padded(whole), WINDOW_BYTES // itemsize) if whole else 0
     width = window or widest
-    warps = 1 if width <= WIDE and not known.num_products else 4
+    warps = 1 if width <= WIDE and not known.num_products else warps_for(width)
     rows = max(1, WARP * warps * THREAD_ELEMENTS // width)
     rows = max(rows, UNIT_ROWS) if known.num_products else rows
     return Tile(rows, 1, warps, whole, window, _groups(program, rows))

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiga.backends.triton.evaluate import check_size
+from tiga.backends.triton.evaluate import MAX_ELEMENTS, check_size
 from tiga.backends.triton.layout import Tile, padded
 from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
 from tiga.passes.rows import ROW_RESULTS, RowProgram
 from tiga.passes.schedule import cone, evaluated
+from tiga.passes.wide_sums import LARGEST
 from tiga.trace.node import Node
 from tiga.types import GLOBAL
 
@@ -18,6 +19,9 @@ WINDOW_BYTES = 512
 
 THREAD_ELEMENTS = 16
 """Elements of one gathered value per thread: four 16-byte accesses in flight."""
+
+MOST_THREAD_ELEMENTS = 128
+"""Elements of a value per thread, where more warps than four are taken to hold it."""
 
 WARP = 32
 
@@ -129,7 +133,8 @@ def facts(program: RowProgram) -> Facts:
     widest = max((_padded_size(n) for n in nodes), default=1)
     if not whole:
         largest = max(widest, *(_padded_size(n) for n in program.outer_sums), 1)
-        check_size(largest, "a row program's widest value")
+        beside = bool(program.outer_sums or products(program))
+        check_size(largest, "a row program's widest value", LARGEST if beside else MAX_ELEMENTS)
     read = max((n.type.dtype.itemsize for n in program.reads), default=4)
     count = len(program.outer_sums) + len(products(program))
     totals = bool(program.totals or program.outer_sums)
@@ -183,9 +188,9 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
     mixes = known.whole == 0
     few = mixes and known.held <= FEW and WARP <= width <= WARP * THREAD_ELEMENTS
     spread = mixes and not few
-    warps = (2 if spread else 1) if width <= WARP * THREAD_ELEMENTS else 4
+    warps = (2 if spread else 1) if width <= WARP * THREAD_ELEMENTS else warps_for(width)
     if known.has_totals:
-        warps = 4
+        warps = max(warps, 4)
     elements = THREAD_ELEMENTS // 2 if spread or width < SECTOR else THREAD_ELEMENTS
     many = not mixes and width >= WARP and max(known.carried, known.gathered) >= MANY
     elements = THREAD_ELEMENTS // 4 if many else elements
@@ -199,6 +204,11 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
         lanes = _edge_lanes(width, width * known.read_size, degree)
     edges = 1 if many else min(lanes, entities)
     return Tile(entities // edges, edges, warps, known.whole, window, groups)
+
+
+def warps_for(width: int) -> int:
+    """Warps of a program that holds a value of so many elements: 128 to a thread at most."""
+    return max(4, width // (WARP * MOST_THREAD_ELEMENTS))
 
 
 def _product_tile(known: Facts) -> Tile:

@@ -19,8 +19,12 @@ from tiga.backends.triton.schedule import (
 from tiga.ops.base import Pointwise
 from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
+from tiga.passes.wide_sums import LARGEST
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
+
+TOGETHER = 2 * LARGEST
+"""Elements of matrices that one walk sums side by side."""
 
 FREE = ("input", "constant", "degree", "spread")
 """Ops whose values every kernel has without an array that a step must store for it."""
@@ -35,7 +39,8 @@ def split(plan: Plan) -> Plan:
 def _parts(step: Step) -> list[Step]:
     if not isinstance(step, RowProgram) or step.relation is None or step.scans or step.scatters:
         return [step]
-    walks = [part for walk in _outer_apart(step) for part in _totals_apart(walk)]
+    apart = [part for walk in _outer_apart(step) for part in _few_at_a_time(walk)]
+    walks = [part for walk in apart for part in _totals_apart(walk)]
     return [part for walk in walks for part in _mixing_apart(walk)]
 
 
@@ -85,6 +90,27 @@ def _outer_apart(program: RowProgram) -> list[RowProgram]:
         program, phases=(Phase((), outer_sums=program.outer_sums),), stores=(), totals=()
     )
     return [rest, _with_reads(alone, (*program.reads, *kept))]
+
+
+def _few_at_a_time(program: RowProgram) -> list[RowProgram]:
+    """A walk for its sums of outer products alone, or several with as many as fit one."""
+    sums = program.outer_sums
+    if program.stores or program.totals or sum(n.type.size for n in sums) <= TOGETHER:
+        return [program]
+    groups: list[list[Node]] = [[]]
+    for node in sums:
+        if groups[-1] and sum(n.type.size for n in (*groups[-1], node)) > TOGETHER:
+            groups.append([])
+        groups[-1].append(node)
+    return [_with_reads(_with_sums(program, group), program.reads) for group in groups]
+
+
+def _with_sums(program: RowProgram, sums: list[Node]) -> RowProgram:
+    phases = (
+        replace(phase, outer_sums=tuple(n for n in phase.outer_sums if n in sums))
+        for phase in program.phases
+    )
+    return replace(program, phases=tuple(phases))
 
 
 def _needs_walk(node: Node, reads: set[Node]) -> bool:

@@ -1,0 +1,52 @@
+"""Sums of outer products of edge values whose matrix is large, part by part of the matrix."""
+
+from tiga.ops.contract import outer_sum
+from tiga.ops.feature import concat, take
+from tiga.trace.node import Node, rewrite
+from tiga.trace.program import Program
+from tiga.types import Shape
+
+LARGEST = 16384
+"""Elements of a matrix that a kernel sums in registers, extents padded to powers of two."""
+
+SIDE = 128
+"""The extent of parts of a matrix that is large in both directions."""
+
+
+def _padded(extent: int) -> int:
+    return 1 << max(extent - 1, 0).bit_length()
+
+
+def _sides(shape: Shape) -> tuple[int, int]:
+    """The extents of the parts of a matrix: as few parts as fit."""
+    inner, outer = map(_padded, shape)
+    columns = min(outer, LARGEST // min(inner, SIDE))
+    return min(inner, LARGEST // columns), columns
+
+
+def _pieces(x: Node, side: int) -> list[Node]:
+    """The parts of a value along its last axis."""
+    axis, extent = len(x.type.shape) - 1, x.type.shape[-1]
+    if extent <= side:
+        return [x]
+    starts = range(0, extent, side)
+    return [take(x, axis, tuple(range(i, min(i + side, extent)))) for i in starts]
+
+
+def _joined(axis: int, parts: list[Node]) -> Node:
+    return concat(axis, *parts) if len(parts) > 1 else parts[0]
+
+
+def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    if node.op.name != "outer_sum" or inputs[0].type.space.kind != "edge":
+        return None
+    sides = _sides(node.type.shape)
+    if sides == tuple(map(_padded, node.type.shape)):
+        return None
+    rows, columns = (_pieces(x, side) for x, side in zip(inputs, sides, strict=True))
+    return _joined(0, [_joined(1, [outer_sum(row, c) for c in columns]) for row in rows])
+
+
+def wide_sums(program: Program) -> Program:
+    """An equal program none of whose sums over edges takes more than `LARGEST` elements."""
+    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
