@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,3 +147,50 @@ def test_long_arrays_of_a_graph_start_at_blocks(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(InvalidFile):
         Container(path).verify()
+
+
+class Weighted(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return edge.w[:, None] * src.x
+
+
+@pytest.mark.parametrize("reach", [50, None])
+def test_a_cold_graph_gives_the_bits_of_one_in_memory(
+    reach: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large enough that pages are read, and results written, past the page cache."""
+    torch = pytest.importorskip("torch")
+    nodes, degree, width = 100_000, 4, 32
+    rng, edges = np.random.default_rng(0), nodes * degree
+    dst = np.arange(edges) // degree
+    src = rng.integers(0, nodes, edges)
+    if reach is not None:
+        src = np.clip(dst + rng.integers(-reach, reach, edges), 0, nodes - 1)
+    graph = tg.Graph.from_coo(src, dst, num_src=nodes, num_dst=nodes)
+    x, w = rng.random((nodes, width), np.float32), rng.random(edges, np.float32)
+    path = graph.save(tmp_path / "g", {"src": {"x": x}, "edge": {"w": w}})
+    moved = {"read": 0, "write": 0}
+    for way in moved:
+        plain = getattr(DirectFile, way)
+
+        def counted(self: Any, data: Any, at: int, way: str = way, plain: Any = plain) -> Any:
+            moved[way] += 1
+            return plain(self, data, at)
+
+        monkeypatch.setattr(DirectFile, way, counted)
+
+    def run(graph: Any, x: Any, w: Any) -> list[Any]:
+        out = Weighted()(graph=graph, src={"x": x.requires_grad_()}, edge={"w": w.requires_grad_()})
+        return [out, *torch.autograd.grad(out, (x, w), torch.ones(()).expand(out.shape))]
+
+    paged = tg.Graph.open(path)
+    expected = run(paged.in_memory(), *map(torch.from_numpy, (x, w)))
+    fd = os.open(path, os.O_RDONLY)
+    forget(fd)
+    refused = DirectFile(fd).refused
+    os.close(fd)
+    named = (paged.field("src", "x"), paged.field("edge", "w"))
+    with tg.execution(memory={"host": "14MiB"}, spill_dir=tmp_path):
+        found = run(paged, *(torch.from_numpy(field.numpy()) for field in named))
+    assert all(map(torch.equal, found, expected))
+    assert refused or min(moved.values()) > 3
