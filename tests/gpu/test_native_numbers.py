@@ -313,3 +313,24 @@ def index_add(values: tg.Tensor, index: tg.Tensor, axis: int, extent: int) -> tg
 
 def add_along(values: tg.Tensor, index: tg.Tensor, axis: int, extent: int) -> tg.Tensor:
     return result(apply(AddAlong(axis, extent), values._node, index._node), values)
+
+
+COMPLEX_FUNCTIONS = ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "abs", "angle", "sin",
+                     "cos", "tan", "sinh", "cosh", "tanh", "sign")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPLEX_FUNCTIONS)
+def test_functions_of_complex_numbers(name: str) -> None:
+    rng = np.random.default_rng(0)
+    z = (rng.normal(size=(4, 50)) + 1j * rng.normal(size=(4, 50))).astype(np.complex64)
+    x = tg.tensor(z, device="cuda", requires_grad=True)
+    found = getattr(tg, name)(x)
+    exact = z.astype(np.complex128)
+    want = np.sign(exact) if name == "sign" else getattr(np, name)(exact)
+    np.testing.assert_allclose(found.cpu().numpy(), want, rtol=2e-6, atol=2e-6)
+    assert found.execution is not None
+    assert found.execution["library_calls"] == ()
+    grad = tg.autograd.grad(tg.real(found).sum(), x)
+    host = tg.tensor(z, requires_grad=True)
+    expected = tg.autograd.grad(tg.real(getattr(tg, name)(host)).sum(), host).numpy()
+    np.testing.assert_allclose(grad.cpu().numpy(), expected, rtol=2e-4, atol=1e-5)
