@@ -80,12 +80,14 @@ class KernelScope:
 
     def is_picked(self, node: Node) -> bool:
         """Whether a choice takes something else than zero for few elements, from an array at the
-        edges' other ends that nothing else reads."""
+        edges' other ends that nothing else reads. Not beside products: loads for these are started
+        ahead, and none can be that waits for a product."""
         condition, chosen, rest = node.inputs
         if chosen.op.name != "gather" or not is_constant(rest, 0.0) or not is_rare(condition):
             return False
         (array,) = chosen.inputs
         at_other = chosen.op.side != self.program.side and array in self.reads
+        at_other = at_other and not self.matrices
         return at_other and len(self._readers[chosen]) == 1 == len(self._readers[array])
 
     @cached_property
