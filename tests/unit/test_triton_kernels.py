@@ -10,13 +10,20 @@ import pytest
 
 pytest.importorskip("triton")
 
-from tests.gpu import programs
+from tests.gpu import harness, programs
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.executable import compile_program
 from tiga.backends.triton.layout import Tile, box_map, padded
 from tiga.errors import Unfusable
-from tiga.types import float32, float64
+from tiga.ops.contract import contract
+from tiga.ops.leaf import Input
+from tiga.ops.message import gather
+from tiga.ops.pointwise import mul
+from tiga.reducers import Max, Messages
+from tiga.trace.derivatives import gradient, training
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Type, float32, float64
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "triton"
@@ -115,3 +122,21 @@ def test_large_matrices_are_not_held_without_matrix_units():
     source = next(executable.sources(has_chunks=False))
     assert "matrix = tl.load(first + k * 128 + tl.arange(0, 128)[None, :]" in source.text
     assert "tl.arange(0, 128)[:, None] * 128" not in source.text
+
+
+def _gradient_code(program) -> str:
+    full = training(program, (0,), harness.RULES)
+    return compile_program(gradient(full, (0,), (0,), harness.RULES).program).code()
+
+
+def test_only_what_wins_is_read_unless_products_decide_it():
+    """Triton starts loads beside products ahead, and none can be that waits for a product."""
+    x = Input("x", Type(float32, (16,), harness.SRC))()
+    w = Input("w", Type(float32, (16, 16), GLOBAL))()
+    y = Input("y", Type(float32, (16,), harness.RELATION.edge))()
+    sent = gather(harness.RELATION, "src", x)
+    for message, picked in ((sent, True), (contract(mul(sent, y), w), False)):
+        rows = Max().rows(Messages(harness.RELATION, (message,)))
+        inputs = (x,) if picked else (x, y, w)
+        code = _gradient_code(Program(inputs, (rows,)))
+        assert ("& (is_max" in code) == picked
