@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tiga.errors import InvalidType, UnsupportedByBackend
 from tiga.reducers import Reducer, Sum
+from tiga.runtime.collector import uncollected
 
 Fields = Mapping[str, Any]
 
@@ -59,7 +60,8 @@ def _are_native(*fields: Fields | None) -> bool:
 @cache
 def _native() -> Callable[..., Any]:
     """The call on native tensors, loaded when there is one."""
-    from tiga.frontends.tensor.messages import call
+    with uncollected():
+        from tiga.frontends.tensor.messages import call
 
     return call
 
