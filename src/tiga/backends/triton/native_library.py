@@ -1,10 +1,11 @@
-"""Dense products of node values, and rearranged global values, in kernels of our own."""
+"""Products of node values, sums by index, and rearranged global values, in kernels of our own."""
 
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from tiga.backends.triton.dense_adds import add_at
 from tiga.backends.triton.dense_executable import compile_dense
 from tiga.backends.triton.dense_matmul import ProductTile, product
 from tiga.backends.triton.dense_moves import copy_into
@@ -30,6 +31,8 @@ def call_library(node: Node, inputs: list[DeviceArray], out: DeviceArray) -> Non
         _contract(node, inputs, out, room)
     elif node.op.name == "outer_sum":
         _outer_sum(node, inputs, out, room)
+    elif node.op.name == "index_sum":
+        _index_sum(node, inputs, out, room)
     elif hasattr(node.op, "lanes"):
         _move(node, inputs, out, room)
     else:
@@ -54,6 +57,22 @@ def _outer_sum(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Ro
         room.machine.zero(out.address, out.nbytes)
         return
     outer_sum(x, y, out, node.type.dtype, inner, outer, room)
+
+
+def _index_sum(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:
+    """Rows added to those of a table, in their order. One more row takes what names none."""
+    index, y = inputs
+    extent = node.op.extent
+    if index.size == 0:
+        room.machine.zero(out.address, out.nbytes)
+        return
+    place = ARRAYS.cast(index_array(index.reshape(index.size)), 64)
+    known = (place >= 0) & (place < extent)
+    place = extent - (extent - place) * known
+    size = node.type.size // max(extent, 1)
+    padded = room.like((extent + 1, size), out.dtype)
+    add_at(padded, y, place, 1, extent + 1, node.type.dtype, room.machine)
+    room.machine.copy(out.address, padded.address, out.nbytes)
 
 
 def _move(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:
