@@ -39,10 +39,10 @@ def test_the_interpreter_agrees_with_the_cpu() -> None:
     """Triton decides at its import whether it interprets: a process of its own. `make test` runs
     this with torch and without, which do half of it each."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    names = (
-        ("tensors", "order", "spill") if find_spec("torch") else ("numbers", "tensors", "messages")
-    )
-    files = [f"tests/gpu/test_native_{name}.py" for name in names]
+    with_torch = ("index_arrays", "native_library", "native_order", "native_spill")
+    without = ("native_numbers", "native_tensors", "native_messages")
+    names = with_torch if find_spec("torch") else without
+    files = [f"tests/gpu/test_{name}.py" for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
