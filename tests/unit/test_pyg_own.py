@@ -104,6 +104,37 @@ def test_updates_of_edges_of_a_layer_with_a_hook(layer):
     assert inside == [*updates, "message", "aggregate"]
 
 
+def test_a_layer_is_one_program_or_says_why_not():
+    fused = check(gnn.TransformerConv(F, 6, heads=2), nodes(), edges())
+    assert len(fused.propagate.layer_programs) == 1
+    assert not fused.propagate.kernels
+    assert "not one program" not in fused.propagate.explain()
+    fused = check(gnn.GCNConv(F, 6), nodes(), edges())  # adds loops to the edges
+    assert not fused.propagate.layer_programs
+    assert len(fused.propagate.kernels) == 1
+    assert "not one program: " in fused.propagate.explain()
+
+
+def test_a_layer_that_keeps_state_is_run_as_it_is():
+    class Counts(ReadsNothing):
+        def forward(self, x, edge_index):
+            self.calls = getattr(self, "calls", 0) + 1
+            return super().forward(x, edge_index)
+
+    conv = Counts()
+    fused = check(conv, nodes(), edges())
+    fused(nodes(), edges())
+    assert fused.calls == 2
+
+
+class ReadsNothing(gnn.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x).relu() + x
+
+    def message(self, x_j):
+        return x_j
+
+
 # -- what is refused -----------------------------------------------------------------------------
 
 

@@ -8,8 +8,10 @@ from tests.gpu import harness, programs
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.executable import compile_program
 from tiga.backends.triton.launch import RowStep
+from tiga.backends.triton.schedule import choose_tile
+from tiga.ops.align import expand_to
 from tiga.ops.contract import contract, outer_sum
-from tiga.ops.feature import permute
+from tiga.ops.feature import feature_sum, permute, reshape
 from tiga.ops.leaf import Input
 from tiga.ops.message import gather, reduce_all, sum_to
 from tiga.ops.pointwise import add, mul
@@ -101,3 +103,22 @@ def test_kernels_of_four_products_keep_within_the_shared_memory_of_a_gpu():
             made = compile_kernel(source, 90, aligned)
             assert made.metadata.shared <= 227 * 1024
             assert "wgmma" in made.asm["ptx"]
+
+
+def walk_of(message, *inputs):
+    (walk,) = [s.program for s in steps_of(sum_to(R, "dst", message), inputs=inputs)]
+    return walk
+
+
+def test_walks_with_few_wide_values_take_twice_as_many_edges():
+    x, weight = value("x", harness.SRC, 4, 16), value("weight", R.edge, 4)
+    few = walk_of(
+        mul(gather(R, "src", x), expand_to(reshape(weight, (4, 1)), (4, 16), R.edge)), x, weight
+    )
+    tile = choose_tile(few, 16)
+    assert (tile.rows * tile.edges, tile.warps) == (8, 1)
+    y, z = value("y", harness.SRC, 4, 16), value("z", harness.DST, 4, 16)
+    score = feature_sum(mul(gather(R, "src", y), gather(R, "dst", z)), 1)
+    sent = mul(gather(R, "src", x), expand_to(reshape(score, (4, 1)), (4, 16), R.edge))
+    many = choose_tile(walk_of(sent, x, y, z), 16)
+    assert (many.rows * many.edges, many.warps) == (8, 2)
