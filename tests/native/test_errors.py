@@ -68,3 +68,13 @@ CASES: dict[str, Callable[[], Any]] = {
 def test_bad_input(name: str) -> None:
     with pytest.raises(errors.TigaError, match=r"test_errors\.py:\d+"):
         CASES[name]()
+
+
+def test_versions_of_the_standard_that_are_not_there_are_refused() -> None:
+    x = tg.ones(1)
+    assert x.__array_namespace__(api_version="2024.12") is tg
+    with pytest.raises(ValueError, match=r"2024\.12, got '1999'"):
+        x.__array_namespace__(api_version="1999")
+    assert x.to_device("cpu") is x
+    with pytest.raises(ValueError, match="stream"):
+        x.to_device("cpu", stream=1)

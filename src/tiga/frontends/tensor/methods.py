@@ -126,6 +126,9 @@ def _positional_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+ARRAY_API = ("2021.12", "2022.12", "2023.12", "2024.12")
+"""Versions of the array API standard whose functions there are."""
+
 _REDUCTIONS = (
     r.sum, r.mean, r.var, r.std, r.prod, r.max, r.min, r.argmax, r.argmin, r.all, r.any,
     r.logsumexp, r.softmax, r.log_softmax, r.cumulative_sum, r.cumulative_prod, r.count_nonzero,
@@ -216,6 +219,10 @@ def _dlpack_device(x: Tensor) -> tuple[int, int]:
 def _array_namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
     import tiga
 
+    if api_version not in (None, *ARRAY_API):
+        raise InvalidValue(
+            f"api_version= expected one of {', '.join(ARRAY_API)}, got {api_version!r} ({here()})."
+        )
     return tiga
 
 
