@@ -296,6 +296,65 @@ def test_damage_is_found_before_kernels_read(tmp_path: Path, uneven: Any, where:
         with_gradients(Difference(), damaged, fields(opened, where, torch.float32, True))
 
 
+class Maps(tg.Reducer):
+    """Maps x -> a x + b, one after the other, applied to 1: long rows are split."""
+
+    associative = True
+
+    def identity(self) -> Any:
+        return 1.0, 0.0
+
+    def lift(self, message: Any) -> Any:
+        return torch.sigmoid(message), message
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    def finalize(self, state: Any) -> Any:
+        return state[0] + state[1]
+
+
+class Fading(tg.Reducer):
+    """Half of what was: rows stay whole."""
+
+    def identity(self) -> Any:
+        return 0.0
+
+    def lift(self, message: Any) -> Any:
+        return message
+
+    def combine(self, left: Any, right: Any) -> Any:
+        return 0.5 * left + right
+
+    def finalize(self, state: Any) -> Any:
+        return torch.tanh(state)
+
+
+@pytest.mark.parametrize("reducer", [Maps, Fading])
+def test_folds_in_edge_order(reducer: Any, uneven: Any, where: Any) -> None:
+    kernel = Weighted()
+    kernel.reducer = reducer()
+
+    def run(graph: Any, given: list[Any]) -> list[Any]:
+        with torch.no_grad():
+            return [kernel(graph=graph, ndata={"x": given[0]}, edge={"w": given[1]})]
+
+    assert within(check(run, uneven, where, "24KiB"))
+
+
+@pytest.mark.parametrize("reducer", [Maps, Fading])
+def test_gradients_of_folds(reducer: Any, uneven: Any, where: Any) -> None:
+    """Sums at the far ends of edges may have another order than in memory."""
+    memory, opened = uneven
+    kernel = Weighted()
+    kernel.reducer = reducer()
+    expected = with_gradients(kernel, memory, fields(opened, where, torch.float32, False))
+    with tg.execution(memory={"device": "64MiB", "host-pinned": "32KiB"}):
+        found = with_gradients(kernel, opened, fields(opened, where, torch.float32, True))
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got.cpu(), wanted.cpu(), rtol=1e-5, atol=1e-5)
+
+
 def test_second_derivatives(uneven: Any, where: Any) -> None:
     def run(graph: Any, given: list[Any]) -> list[Any]:
         x, w = given

@@ -110,7 +110,7 @@ class PagedRun:
         self, what: str, spans: Spans, prepare: Callable[[], None], jobs: Iterable[Job]
     ) -> None:
         self.plan.add(what, spans)
-        self.pipeline.arenas.provide(spans, self.steps.limits.nbytes)
+        self.pipeline.arenas.provide(spans, self.steps.device)
         uncharge = self.charge(spans.resident)
         try:
             prepare()
@@ -158,13 +158,14 @@ def _nothing() -> None:
 @dataclass(frozen=True)
 class Paging:
     """What a run is made on: the graphs of its relations, sizes, how much memory pages may take,
-    what finds the facts of a walk, and what counts bytes of a tier as used (and gives back what
-    takes them back)."""
+    and with scratch of the device, what finds the facts of a walk, and what counts bytes of a tier
+    as used (and gives back what takes them back)."""
 
     platform: Platform
     graphs: Mapping[Relation, PagedGraph]
     extents: Mapping[Space, int]
     limits: Limits
+    device: int
     facts: Callable[[PagedGraph, str], WalkFacts]
     charge: Callable[[str, int], Callable[[], None]]
 
@@ -183,7 +184,7 @@ class Paging:
         addresses = {node: self.platform.address(array) for node, array in arrays.items()}
         return Steps(
             self.platform, self.graphs, {GLOBAL: 1, **self.extents}, homes, addresses, self.limits,
-            self.facts,
+            self.device, self.facts,
         )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ What an item computes depends on its own edges and on the tile: which items shar
 launch, does not matter. Positions of edges and numbers of rows are those of the whole graph.
 
 Kernels take places of a tile beyond the last item for row 0, which a page need not have. So the
-last item is repeated until the tile is full: what is stored twice has the same bits.
+last item is repeated until the tile is full: what is stored twice has the same bits. A chunk is
+repeated without its edges, as only the chunk itself has a carry to start from.
 """
 
 from collections.abc import Mapping
@@ -141,22 +142,26 @@ def _list(
     counts, arrays = {"hubs": len(hubs.rows)}, {}
     for over, parts in lists.items():
         for name, dtype in (("row", of.dtype), ("low", of.dtype), ("count", _INT32)):
-            block = _filled([getattr(part, name) for part in parts], of.tile, dtype, arena)
+            given = [getattr(part, name) for part in parts]
+            repeats = (over, name) != ("chunks", "count")
+            block = _filled(given, of.tile, dtype, arena, repeats)
             arrays[over, f"item_{name}"], counts[over] = block, len(block)
     shared = hubs.staged(counts.get("chunks", 0), arena)
     arrays |= {("", name): array for name, array in shared.items()}
     return WorkList(counts, arrays, {"num_chunks": len(hubs.of_chunk)})
 
 
-def _filled(parts: list[np.ndarray], tile: int, dtype: np.dtype, arena: Arena) -> np.ndarray:
-    """Arrays one after another in an arena; the last element is repeated until tiles are full."""
+def _filled(
+    parts: list[np.ndarray], tile: int, dtype: np.dtype, arena: Arena, repeats: bool
+) -> np.ndarray:
+    """Arrays one after another in an arena; the last element, or 0, fills the last tile."""
     total = sum(map(len, parts))
     block = arena.take(-(-total // tile) * tile, dtype)
     start = 0
     for part in parts:
         block[start : start + len(part)] = part
         start += len(part)
-    block[total:] = block[total - 1 : total] if total else 0
+    block[total:] = block[total - 1 : total] if total and repeats else 0
     return block
 
 

@@ -40,7 +40,8 @@ _NO_WALK: Any = None
 @dataclass(frozen=True)
 class Steps:
     """The pages of steps over graphs, whose arrays over entities lie in `homes` and whose global
-    values are at `globals`. `facts` finds those of a walk."""
+    values are at `globals`. `limits` are those of pages, `device` the bytes that these and scratch
+    may take of the device together; `facts` finds those of a walk."""
 
     platform: Platform
     graphs: Mapping[Relation, PagedGraph]
@@ -48,6 +49,7 @@ class Steps:
     homes: Mapping[Node, Rows]
     globals: Mapping[Node, int]
     limits: Limits
+    device: int
     facts: Callable[[PagedGraph, str], WalkFacts]
 
     def walk(self, step: RowStep) -> tuple[StepKernels, Planner, Spans]:
@@ -77,7 +79,11 @@ class Steps:
         )
         places = {n: h for n, h in self.homes.items() if n in stage.program.reads}
         places |= {n: self.homes[n] for n in stage.program.writes if n in self.homes}
-        key = (self.limits, *((n, h.in_file, bool(h.address)) for n, h in places.items()))
+        key = (
+            self.limits,
+            self.device,
+            *((n, h.in_file, bool(h.address)) for n, h in places.items()),
+        )
         planner = Planner(stage, self.limits, division_of(kernels, len(stage.walk.tasks) - 1))
         if key not in known:
             if len(known) >= MOST_PLANS:
@@ -92,13 +98,13 @@ class Steps:
             limits = self._limits(beside, summed(kernels.program))
             spans = replace(planner, limits=limits).plan()
             beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
-            if beside + spans.arenas * spans.arena_bytes <= self.limits.nbytes:
+            if beside + spans.arenas * spans.arena_bytes <= self.device:
                 break
         return limits, replace(spans, beside=beside, stored=planner.stage.file_bytes)
 
     def _limits(self, beside: int, whole: bool) -> Limits:
         """What is left for pages; one that holds all of a sum may be as large."""
-        left = max(0, self.limits.nbytes - beside)
+        left = max(0, min(self.limits.nbytes, self.device - beside))
         target = left if whole else self.limits.target
         return replace(self.limits, nbytes=left, target=target)
 

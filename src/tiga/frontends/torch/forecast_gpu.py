@@ -68,7 +68,7 @@ def _planned(
     stored = sum(results.values()) + sum(whole.values())
     placement.held = before + stored
     paging = placement.paging(executable, extents)
-    plan = PagePlan(paging.limits.nbytes)
+    plan = PagePlan(paging.device)
     plan.whole(sum(whole.values()), read)
     forecast(executable, paging.steps(homes, {}), plan)
     pinned = max(plan.staged, min(2 * PIECE, placement.pinned) if whole else 0)

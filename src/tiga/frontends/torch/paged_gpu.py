@@ -206,7 +206,7 @@ class Placement:
     def paging(self, executable: Executable, extents: Mapping[Space, int]) -> Paging:
         """What a run is made on."""
         graphs: Any = dict.fromkeys(executable.relations, self.graph)
-        return Paging(self.platform, graphs, extents, self.limits, facts_of, self.charge)
+        return Paging(self.platform, graphs, extents, self.limits, self.left, facts_of, self.charge)
 
     def _settle(self) -> None:
         if self.device.type == "cuda":
@@ -293,7 +293,7 @@ def _run(
         charged += placement.loaded(inputs, whole)
         between = {n: _between(n, extents, placement) for n in executable.plan.intermediates}
         paging = placement.paging(executable, extents)
-        plan = PagePlan(paging.limits.nbytes)
+        plan = PagePlan(paging.device)
         plan.whole(sum(whole.values()), read)
         given = [inputs[n] for n in executable.plan.inputs]
         run_paged(executable, given, targets, between, paging, plan)
