@@ -11,7 +11,7 @@ from tiga.runtime.tiers import parse_budgets
 EVICTION = ("error", "lru")
 EXCLUDES = (
     "memory of torch and numpy, allocations from before the scope, Python and compiled code, the "
-    "page cache and mapped snapshots"
+    "page cache and what is mapped from files"
 )
 
 
