@@ -76,8 +76,8 @@ def test_items_cover_the_edges_of_a_page_and_fill_tiles(
         assert len(row) % TILE == 0
         assert ((row >= first) & (row < first + 61)).all()
         assert (count <= CHUNK).all() or overs == ("items",)
-        places = zip(row.tolist(), low.tolist(), strict=True)
-        covered |= dict(zip(places, count.tolist(), strict=True))
+        for place in zip(row.tolist(), low.tolist(), count.tolist(), strict=True):
+            covered[place[:2]] = max(place[2], covered.get(place[:2], 0))
     assert sum(covered.values()) == pointers[-1] - pointers[0]
     hubs = np.diff(pointers) > CHUNK
     assert work.num_hubs == (np.count_nonzero(hubs) if "hubs" in overs else 0)
