@@ -115,6 +115,16 @@ def test_a_layer_is_one_program_or_says_why_not():
     assert "not one program: " in fused.propagate.explain()
 
 
+def test_a_lazy_layer_is_one_program_once_its_sizes_are_known():
+    fused = pyg.compile(gnn.SAGEConv(-1, 6))
+    x, edge_index = nodes(), edges()
+    first = fused(x, edge_index)
+    assert not fused.propagate.layer_programs
+    torch.testing.assert_close(fused(x, edge_index), first)
+    assert fused.propagate.layer_programs
+    assert not fused.propagate.refusals
+
+
 def test_a_layer_that_keeps_state_is_run_as_it_is():
     class Counts(ReadsNothing):
         def forward(self, x, edge_index):

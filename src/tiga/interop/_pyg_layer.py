@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,6 +21,10 @@ from tiga.ops.message import Gather, gather
 EDGE_INDEX = "edge_index"
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What may run at every call of a module. Programs are made once."""
+
+
+HOOKED = "a hook runs at every call of a module of the layer"
+"""Why such a layer is not one program: until the hook is removed, as that of lazy modules is."""
 
 
 class NotWhole(TigaError):
@@ -230,8 +234,8 @@ class LayerTrace:
             raise Unfusable("messages along other edges than those of the call")
 
     def _require_no_hooks(self) -> None:
-        if any(getattr(m, hook) for m in _inner(self.conv) for hook in MODULE_HOOKS):
-            raise NotWhole("a hook that runs at every call of a module")
+        if is_hooked(self.conv):
+            raise NotWhole(HOOKED)
 
     def _require_unchanged(self, before: Mapping[str, Any]) -> None:
         after = vars(self.layer)
@@ -240,5 +244,7 @@ class LayerTrace:
             raise NotWhole(f"`forward` assigns `self.{changed[0]}` at every call")
 
 
-def _inner(conv: Any) -> Iterator[torch.nn.Module]:
-    return (module for module in conv.modules() if module is not conv)
+def is_hooked(conv: Any) -> bool:
+    """Whether hooks run at calls of modules within a layer."""
+    inner = (module for module in conv.modules() if module is not conv)
+    return any(getattr(module, hook) for module in inner for hook in MODULE_HOOKS)

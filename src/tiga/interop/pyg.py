@@ -18,7 +18,7 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture import RELATION
 from tiga.frontends.torch.compiled import ROWS
 from tiga.frontends.torch.compiled import Rows as MadeUpRows
-from tiga.interop._pyg_layer import Call, Layout, NotWhole, WholeLayer, call_of
+from tiga.interop._pyg_layer import HOOKED, Call, Layout, NotWhole, WholeLayer, call_of, is_hooked
 from tiga.interop._pyg_plan import (
     ENDS,
     HOOKS,
@@ -222,7 +222,7 @@ class Forward:
         """The layer's own `forward`: one program, or with its messages through Tiga."""
         if not torch.compiler.is_compiling():
             call = call_of(self.conv, args, kwargs)
-            if call is not None and call.layout not in self.propagate.refusals:
+            if call is not None and self._may_be_whole(call.layout):
                 try:
                     return self.propagate.whole(call)
                 except (NotWhole, Unfusable) as reason:
@@ -231,6 +231,13 @@ class Forward:
         if self.conv.propagate is not self.propagate:
             self.conv.propagate = self.propagate
         return made(type(self.conv).forward(self.conv, *args, **kwargs))
+
+    def _may_be_whole(self, layout: Layout) -> bool:
+        refusals = self.propagate.refusals
+        reason = refusals.get(layout)
+        if reason is not None and reason.endswith(HOOKED) and not is_hooked(self.conv):
+            del refusals[layout]
+        return layout not in refusals
 
 
 class EdgeUpdater:
