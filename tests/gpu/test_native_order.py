@@ -31,11 +31,13 @@ def numbers(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "descending"),
+    [*((dtype, False) for dtype in DTYPES), (np.float64, True), (np.int8, True)],
+)
 def test_rows_of_any_length_are_sorted(dtype: Any, descending: bool) -> None:
     wide = np.dtype(dtype).itemsize == 8
-    array = numbers((3, 700 if wide else 9000), dtype)
+    array = numbers((2, 700 if wide else 8200), dtype)
     want = tg.argsort(tg.tensor(array), descending=descending)
     got = tg.argsort(there(array), descending=descending)
     assert got.device == "cuda"
