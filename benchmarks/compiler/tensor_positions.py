@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tiga as tg
-from benchmarks.compiler.tensor_fusion import measure
+from benchmarks.compiler.tensor_fusion import Build, measure
 
 
 def _rows(m: Any, x: Any, index: Any) -> Any:
@@ -59,7 +59,7 @@ def cases(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
     z = (x + 1j * x[::-1]).astype(np.complex64)
     index = rng.integers(0, rows, 2 * rows)
     groups = rng.integers(0, 1000, rows)
-    found = [
+    found: list[tuple[str, Build, tuple[np.ndarray, ...]]] = [
         ("rows at positions", _rows, (x, index)),
         ("rows added at positions", _added, (x, groups)),
         ("running sums of rows", _running, (x,)),

@@ -78,6 +78,18 @@ def test_running_sums_keep_their_accuracy() -> None:
     assert abs(tg.cumulative_sum(tenth, axis=1)[0, -1].item() - exact) < 0.01
 
 
+def test_strict_sums_beside_a_scan_from_the_end_add_in_order() -> None:
+    x = normal(5, 300, seed=4).astype(np.float32)
+    a = tg.tensor(x)
+    back = tg.cumulative_sum(a, axis=1, reverse=True)
+    exact = np.cumsum(x[:, ::-1], axis=1, dtype=np.float64)[:, ::-1].astype(np.float32)
+    for made, columns in ((back.sum(1), exact.T), (a.sum(1) + 0.0 * back[:, 0], x.T)):
+        want = np.zeros(5, np.float32)
+        for column in columns:
+            want = want + column
+        np.testing.assert_array_equal(made.realize(strict=True).numpy(), want)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_derivatives_of_picks(axis: int) -> None:
     x = tg.tensor(normal(6, 5), requires_grad=True)

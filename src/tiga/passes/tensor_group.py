@@ -56,7 +56,7 @@ MAX_INSTRUCTIONS = 200
 @dataclass
 class Group:
     """A kernel while it is formed. `group`: rows that reductions over rows add; 0: there are
-    none."""
+    none. `direction` is that of its scans, `ordered` says that sums add element after element."""
 
     rows: int
     columns: int
@@ -69,6 +69,7 @@ class Group:
     keys: dict[tuple, int] = field(default_factory=dict)
     group: int = 0
     direction: int | None = None
+    ordered: bool = False
     gathers: dict[int, Node] = field(default_factory=dict)
 
     @property
@@ -196,6 +197,8 @@ class Group:
 
     def _accepts_reduction(self, node: Node) -> bool:
         kind = self._reduction_kind(node)
+        if self.ordered and self.direction:
+            return False  # the rows are walked from their ends
         # A partial result per task: only sums of floats and integers, and extrema, have one.
         return kind is not None and not (kind == ROW and self.flat)
 

@@ -123,6 +123,8 @@ def accepts_scan(group: "Group", node: Node) -> bool:
     """Whether a scan can join a kernel: along its rows, in one direction."""
     if group.flat or group.direction not in (None, node.op.reverse):
         return False
+    if group.ordered and node.op.reverse and any(i.opcode == "reduce" for i in group.instructions):
+        return False  # sums add from the start of a row
     if group.columns != node.type.shape[node.op.axis] or not group.is_full(node.type.shape):
         return False
     place = boundary(node.type.shape, group.columns)

@@ -7,6 +7,7 @@ closed. What is read outside of a kernel, and outputs, are its stores.
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tiga.passes.tensor_axes import columns_after
 from tiga.passes.tensor_fusable import (
@@ -148,9 +149,11 @@ class _Planner:
     def _group(self, node: Node) -> Group:
         """The kernel that a node starts; one that takes it, if there is any."""
         voted = _open(node, self.waiting, self.target)
+        voted.ordered = not self.relaxed
         if voted.accepts(node):
             return voted
-        return next((g for g in _own_groups(node, self.target) if g.accepts(node)), voted)
+        own = [replace(group, ordered=not self.relaxed) for group in _own_groups(node, self.target)]
+        return next((group for group in own if group.accepts(node)), voted)
 
     def _first(self, start: Node) -> Node:
         """The ready node with the largest domain, so that small values join large kernels."""
