@@ -4,7 +4,7 @@
 
 Results and gradients are compared with the peer's, or between the CPU and the GPU, before anything
 is timed; every case runs several times and must leave the same bits. Times are medians of device
-events, forward and backward together. `--profile` adds the longest kernels of each case.
+events, forward and backward together; beside those of layers is what the host takes to launch one. `--profile` adds the longest kernels of each case.
 """
 
 import argparse
@@ -40,6 +40,7 @@ def compared(case: str, name: str, ours: Call, peer: Call, limit: float, note: s
         note += " NOT REPEATABLE"
     del found, expected
     note += f"; extra peak {extra_peak(ours):.0f} MiB, peer {extra_peak(peer):.0f} MiB"
+    note += f"; launched in {host_time(ours, 20) / 1e3:.2f} ms"
     time_ours = median(ours, 40) if wrong < limit else math.nan
     if PROFILE in sys.argv:
         print(f"{case}:", *kernel_times(ours), sep="\n  ")
