@@ -4,7 +4,8 @@
 
 Results and gradients are compared with the peer's, or between the CPU and the GPU, before anything
 is timed; every case runs several times and must leave the same bits. Times are medians of device
-events, forward and backward together; beside those of layers is what the host takes to launch one. `--profile` adds the longest kernels of each case.
+events, forward and backward together; beside those of layers is what the host takes to launch one.
+`--profile` adds the longest kernels of each case.
 """
 
 import argparse
