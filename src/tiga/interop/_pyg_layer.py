@@ -68,7 +68,9 @@ def call_of(conv: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call
     edge_index: Any = given.get(EDGE_INDEX)
     if len(given) != len(args) + len(kwargs) or type(edge_index) is not torch.Tensor:
         return None
-    if edge_index.layout is not torch.strided or edge_index.dim() != 2 or len(edge_index) != 2:
+    if edge_index.layout is not torch.strided or edge_index.dtype not in (torch.int64, torch.int32):
+        return None
+    if edge_index.dim() != 2 or len(edge_index) != 2:
         return None
     tensors = [v for n, v in given.items() if isinstance(v, torch.Tensor) and n != EDGE_INDEX]
     first: Any = next((t for t in tensors if t.dim()), None)
