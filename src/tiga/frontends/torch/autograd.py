@@ -34,7 +34,7 @@ _graph_is_kept = torch._C._autograd._get_current_graph_task_keep_graph
 _hooks_on_saved = torch._C._autograd._top_saved_tensors_default_hooks
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)  # not frozen, which would triple the time to make one per call
 class Job:
     """One run: the program in training form, the graph and the version of its index arrays."""
 
@@ -67,7 +67,7 @@ def _keep(ctx: Any, job: Job, values: Sequence[Any], outputs: Sequence[torch.Ten
     """Set the context of a run: what its gradient reads is saved, numbers as they are."""
     inputs, saved = job.trained.saved
     tensors = [i for i in inputs if isinstance(values[i], torch.Tensor)]
-    ctx.save_for_backward(*(values[i] for i in tensors), *(outputs[i] for i in saved))
+    ctx.save_for_backward(*[values[i] for i in tensors], *[outputs[i] for i in saved])
     ctx.job, ctx.count = job, len(values)
     ctx.tensors = tensors
     if job.graph.paged:
