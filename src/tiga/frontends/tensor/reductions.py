@@ -302,8 +302,10 @@ def cumulative_prod(
 
 def _shifted_exp(node: Node, axes: Shape) -> tuple[Node, Node]:
     """exp(x - shift), and the shift: the maximum where it is finite, else 0, axes kept."""
-    peak = reshape(apply(r.Max(axes), node), r.kept_shape(node.type.shape, axes))
-    peak = stop_gradient(peak)
+    kept = r.kept_shape(node.type.shape, axes)
+    if _count(node.type.shape, axes) == 0:
+        return f.exp(node), number(0, node.type.with_shape(kept))
+    peak = stop_gradient(reshape(apply(r.Max(axes), node), kept))
     infinite = p.eq(f.abs_(peak), number(float("inf"), peak.type))
     shift = p.where(infinite, zeros_like(peak), peak)
     return f.exp(p.sub(node, r.broadcast(shift, node.type.shape))), shift
@@ -316,13 +318,9 @@ def logsumexp(
     """log(sum(exp(x))) over axes without overflow; -inf over no elements."""
     tensor, node, axes = _prepare(x, axis, dim)
     wide = convert(node, as_float(tensor.dtype).compute)
-    if _count(tensor.shape, axes) == 0:
-        kept = wide.type.with_shape(r.kept_shape(tensor.shape, axes))
-        value: Node = number(float("-inf"), kept)
-    else:
-        weights, shift = _shifted_exp(wide, axes)
-        total = reshape(_sum_node(weights, axes), shift.type.shape)
-        value = p.add(f.log(total), shift)
+    weights, shift = _shifted_exp(wide, axes)
+    total = reshape(_sum_node(weights, axes), shift.type.shape)
+    value = p.add(f.log(total), shift)
     value = convert(value, as_float(tensor.dtype))
     return result(_reshaped(value, node, axes, keepdims or keepdim), tensor)
 
