@@ -133,6 +133,37 @@ def test_capture_in_a_cuda_graph_repeats_the_bits():
     assert torch.equal(out, expected)
 
 
+class Kinds(tg.MessagePassing, torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(5, WIDTH)
+
+    def edge(self, src, dst, edge):
+        return torch.tanh(self.table(src.kind)) * dst.x
+
+
+def test_an_embedding_of_kinds_of_nodes_in_two_derivatives(where):
+    torch.manual_seed(2)
+    kernel, (src, dst) = Kinds().to(where), torch.randint(0, NODES, (2, EDGES), device=where)
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    kind = torch.randint(0, 5, (NODES,), device=where)
+    x = torch.randn(NODES, WIDTH, device=where, requires_grad=True)
+    leaves = [kernel.table.weight, x]
+
+    def derivatives(out):
+        first = torch.autograd.grad(out.square().sum(), leaves, create_graph=True)
+        return [out, *first, *torch.autograd.grad(sum(g.square().sum() for g in first), leaves)]
+
+    found = derivatives(kernel(graph=graph, ndata={"kind": kind, "x": x}))
+    assert kernel.diagnostics == ()
+    message = torch.tanh(kernel.table(kind)[src]) * x[dst]
+    zeros = torch.zeros(NODES, WIDTH, device=where)
+    for got, want in zip(found, derivatives(zeros.index_add(0, dst, message)), strict=True):
+        torch.testing.assert_close(
+            got, want, rtol=1e-4, atol=1e-4 * float(want.detach().abs().max())
+        )
+
+
 @pytest.mark.gpu
 def test_offsets_past_32_bits():
     """Rows times width exceeds 2^31: the last rows must come from where they lie."""
