@@ -17,7 +17,7 @@ from tiga.ops.pointwise import sub
 from tiga.reducers import Max, Messages, Sum
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
-from tiga.types import GLOBAL, Type, float32
+from tiga.types import GLOBAL, Type, bfloat16, float16, float32
 
 R = harness.RELATION
 pytestmark = pytest.mark.skipif(
@@ -67,6 +67,15 @@ def test_rows_meet_their_matrices_tile_by_tile(rng):
     (got,) = harness.run(program, arrays, where, compile_program(program, small))
     (expected,) = harness.oracle(program, arrays, where)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [bfloat16, float16])
+def test_products_of_16_bits(rng, dtype):
+    program, where = programs.joined_layer(dtype, 16).program, graph(rng)
+    arrays = harness.fields(rng, where, program.inputs)
+    (got,) = harness.run(program, arrays, where)
+    (expected,) = harness.oracle(program, arrays, where)
+    np.testing.assert_allclose(got.astype(float), expected.astype(float), rtol=0.0, atol=0.1)
 
 
 def test_special_values_pass_through(rng):

@@ -92,6 +92,12 @@ def int_rem(a, b):
 
 
 @triton.jit
+def matmul(a, b):
+    """`a @ b` of 16-bit matrices, added in float32."""
+    return tl.dot(a, b)
+
+
+@triton.jit
 def matmul_add(a, b, total):
     """`a @ b + total` in float32, products not shortened."""
     return tl.dot(a, b, total, input_precision="ieee")

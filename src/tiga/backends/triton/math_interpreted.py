@@ -35,8 +35,9 @@ __all__ = [
     "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "erfc", "exp", "expm1",
     "float_to_int32", "float_to_int64", "floor_div", "fmod", "hypot", "int_div", "int_floor_div",
     "int_maximum", "int_minimum", "int_rem", "int_remainder", "log", "log1p", "log2", "log10",
-    "logaddexp", "matmul_add", "matmul_thirds", "maximum", "minimum", "multiply", "nextafter",
-    "pow", "remainder", "rint", "sin", "sinh", "tan", "tanh", "thirds", "to_bfloat16", "trunc",
+    "logaddexp", "matmul", "matmul_add", "matmul_thirds", "maximum", "minimum", "multiply",
+    "nextafter", "pow", "remainder", "rint", "sin", "sinh", "tan", "tanh", "thirds", "to_bfloat16",
+    "trunc",
 ]  # fmt: skip
 
 
@@ -69,8 +70,13 @@ def _nearest_bfloat16(a: np.ndarray) -> np.ndarray:
     return a.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
+def matmul(a: tl.tensor, b: tl.tensor) -> tl.tensor:
+    """`a @ b` in float32; the interpreter takes bfloat16 for whole numbers here."""
+    return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="ieee")
+
+
 def matmul_add(a: tl.tensor, b: tl.tensor, total: tl.tensor) -> tl.tensor:
-    """`a @ b + total` in float32; the interpreter takes bfloat16 for whole numbers here."""
+    """`a @ b + total` in float32."""
     return tl.dot(a.to(tl.float32), b.to(tl.float32), total, input_precision="ieee")
 
 

@@ -126,7 +126,7 @@ class Factor:
     def times(self, left: str) -> str:
         """A matrix times this one."""
         if len(self.texts) == 1:
-            return f"tl.dot({left}, {self.texts[0]})"
+            return f"matmul({left}, {self.texts[0]})"
         return f"matmul_thirds({left}, {', '.join(self.texts)})"
 
 
