@@ -103,7 +103,9 @@ class Entities:
             return spread(broadcast(inner, to[1:]), self.space)
         if node.op.name == "sum_axes":
             return _sums(inputs[0], node.op.axes)
-        return node.op(*inputs, where=node.where)
+        if isinstance(node.op, Pointwise) or hasattr(node.op, "lanes"):
+            return node.op(*inputs, where=node.where)
+        return self.leaf(node)  # computed before the walk, by the program that it is part of
 
     def _part(self, node: Node) -> Node:
         """An operand of a pointwise op, per entity."""
