@@ -1,16 +1,17 @@
 """What a page of a walk takes and moves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from tiga.paging.numbers import SPREAD, crew_bytes
 from tiga.paging.span import Span
 from tiga.paging.stage import WORD, Stage
 from tiga.relations.spread import NOWHERE, Core, distinct
 from tiga.runtime.arena import ALIGNMENT, slack
-from tiga.runtime.pages import picking, putting
+from tiga.runtime.pages import Rows, picking, putting
 from tiga.trace.node import Node
+from tiga.types import GLOBAL
 
 WASTE = 2
 """Windows are taken whole where that takes at most so many times the memory of picking rows."""
@@ -43,17 +44,21 @@ class Costs:
     arrays: int
 
 
+def bytes_staged(homes: Mapping[Node, Rows], nodes: Iterable[Node]) -> int:
+    """Bytes per row of values over entities that kernels cannot address where they are."""
+    found = (homes[n] for n in nodes if n.type.space != GLOBAL)
+    return sum(home.row_bytes for home in found if not home.address)
+
+
+def bytes_in_files(homes: Mapping[Node, Rows], nodes: Iterable[Node]) -> int:
+    """Bytes per row of values over entities that lie in files."""
+    found = (homes[n] for n in nodes if n.type.space != GLOBAL)
+    return sum(home.row_bytes for home in found if home.in_file)
+
+
 def costs_of(stage: Stage) -> Costs:
     """What staging takes, array by array: those in memory that kernels address cost nothing."""
-
-    def staged(nodes: Iterable[Node]) -> int:
-        homes = (stage.homes[n] for n in nodes)
-        return sum(home.row_bytes for home in homes if not home.address)
-
-    def from_file(nodes: Iterable[Node]) -> int:
-        homes = (stage.homes[n] for n in nodes)
-        return sum(home.row_bytes for home in homes if home.in_file)
-
+    staged, from_file = partial(bytes_staged, stage.homes), partial(bytes_in_files, stage.homes)
     roles, stores = stage.roles, stage.program.stores
     others = roles.others if stage.remaps else frozenset[Node]()
     every = sum(stage.homes[n].row_bytes for n in others)

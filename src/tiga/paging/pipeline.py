@@ -31,6 +31,11 @@ class Job:
             return None
 
 
+def never() -> Iterator[Job]:
+    """What takes the place of a page whose size is certain."""
+    raise AssertionError("a page took more memory than was planned")
+
+
 @dataclass
 class Arenas:
     """The memory that pages are staged in, kept from step to step while it serves.

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from tiga.errors import OutOfBudget
-from tiga.paging.cost import SLACK, Prices, Reach
+from tiga.paging.cost import SLACK, Prices, Reach, bytes_in_files, bytes_staged
 from tiga.paging.pipeline import READERS
 from tiga.paging.span import SEEK_COST, LongRow, Span, Spans
-from tiga.paging.stage import Stage
+from tiga.paging.stage import WORD, Stage
 from tiga.runtime.arena import slack
 from tiga.runtime.tiers import size_text
 
@@ -146,6 +146,11 @@ class Planner:
                 yield span
             first = end
 
+    def smaller(self, span: Span) -> Iterator[Span | LongRow]:
+        """The pages in place of one that names more distinct rows than was expected."""
+        assert span.last - span.first > 1, "a page took more memory than was planned"
+        return self.cut(span.first, span.last, span.nbytes, span.nbytes, sure=True)
+
     def _fits(self, span: Span, limit: int) -> bool:
         rows = span.rows[1] - span.rows[0]
         too_long = span.last - span.first > 1 and rows > (self.limits.page_rows or rows)
@@ -279,6 +284,15 @@ class RowBytes:
     read: int = 0
     written: int = 0
     arrays: int = 0
+
+    @staticmethod
+    def of(stage: Stage) -> "RowBytes":
+        """Those of a program without edges."""
+        roles, stores = stage.roles, stage.program.stores
+        degrees = WORD * len(roles.row_degrees)
+        staged = bytes_staged(stage.homes, (*roles.rows, *stores)) + degrees
+        read, written = (bytes_in_files(stage.homes, n) for n in (roles.rows, stores))
+        return RowBytes(staged, read + degrees, written, stage.arrays)
 
     def span(self, first: int, last: int, rows: tuple[int, int]) -> Span:
         """The page of some rows."""

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
+from tiga.passes.rows import LibraryCall
 from tiga.runtime.tiers import size_text
 
 PAGE_COST = 2**19
@@ -194,3 +196,12 @@ class PagePlan:
             f"{size_text(self.read)}, writes {size_text(self.written)}",
             *(f"  {line}" for line in self.lines),
         ]
+
+
+def step_name(step: Any) -> str:
+    """What a library call or a row program, the `program` of a step, is called in plans."""
+    if isinstance(step, LibraryCall):
+        return f"library call, {step.node.op.name}"
+    if step.program.relation is None:
+        return "rows without edges"
+    return f"walk, rows = {step.program.side}"

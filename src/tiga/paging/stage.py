@@ -182,6 +182,12 @@ class Stage:
         self.rows(page, arena)
         return page
 
+    def without_edges(self, span: Span, arena: Arena) -> Page:
+        """A page of rows without their edges."""
+        page = Page(span, np.zeros(2, np.int64), np.zeros(1, np.int64))
+        self.rows(page, arena)
+        return page
+
     def _topology(self, span: Span, arena: Arena) -> Page:
         low, high = span.rows
         pointers = arena.take(high - low + 1, _INT64)

@@ -19,25 +19,20 @@ from tiga.backends.llvm.library import Matmul, numpy_matmul
 from tiga.backends.llvm.paged_launch import Launcher, Pieces, RowInParts, even_tasks
 from tiga.backends.llvm.paged_products import Products
 from tiga.backends.llvm.paged_scatters import Sums
-from tiga.backends.llvm.paged_steps import Steps, told
+from tiga.backends.llvm.paged_steps import Steps, name_of
 from tiga.paging.collected import Collected
-from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline
+from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits, Planner
 from tiga.paging.span import LongRow, PagePlan, Span
 from tiga.paging.stage import Page, PagedGraph, Stage
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
-from tiga.runtime.arena import Arena
-from tiga.runtime.pages import FileRows, Rows
+from tiga.runtime.pages import FileRows, Rows, copy_rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
 
 Allocate = Callable[[Node, int], Rows]
 """`allocate(node, count)`: rows for a value that one step stores for later ones."""
-
-COPY_BYTES = 2**20
-
-_NONE = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ class PagedRun:
         if isinstance(step, ProductStep):
             self._product(step)
         elif isinstance(step, LibraryCall):
-            self.plan.add(told(step), self.products.library_spans(step.node))
+            self.plan.add(name_of(step), self.products.library_spans(step.node))
             self.products.library(step.node)
         elif step.program.relation is None:
             self._rows(step)
@@ -98,14 +93,14 @@ class PagedRun:
 
     def _product(self, step: ProductStep) -> None:
         spans = self.products.spans(step)
-        self.plan.add(told(step), spans)
+        self.plan.add(name_of(step), spans)
         self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
         self.products.product(step, spans)
 
     def _walk(self, step: RowStep) -> None:
         planner, spans = self.steps.walk(step.program)
         walk = planner.stage.walk
-        self.plan.add(told(step), spans)
+        self.plan.add(name_of(step), spans)
         sums = None
         if step.program.scatters:
             sums = Sums.of(step, len(walk.tasks) - 1, planner.stage.others)
@@ -135,19 +130,14 @@ class PagedRun:
 
     def _rows(self, step: RowStep) -> None:
         stage, tasks, spans = self.steps.rows(step.program)
-        self.plan.add(told(step), spans)
+        self.plan.add(name_of(step), spans)
         launcher = Launcher(step, 32, self.threads, self.addresses, Pieces())
-
-        def read(span: Span, arena: Arena) -> Page:
-            page = Page(span, _NONE, _NONE)
-            stage.rows(page, arena)
-            return page
 
         def run(span: Span, page: Page) -> None:
             launcher.page(page, np.ascontiguousarray(tasks[span.first : span.last + 1]))
 
         pages = (span for span in spans.pages if isinstance(span, Span))
-        jobs = (Job(partial(read, s), partial(run, s), _never) for s in pages)
+        jobs = (Job(partial(stage.without_edges, s), partial(run, s), never) for s in pages)
         self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
         self.pipeline.run(jobs)
         launcher.totals()
@@ -193,10 +183,7 @@ class WalkPages:
         self.launcher.page(page, tasks)
 
     def _smaller(self, span: Span) -> Iterator[Job]:
-        """The pages in place of one that names more distinct rows than was expected."""
-        assert span.last - span.first > 1, "a page took more memory than was planned"
-        limit = span.nbytes
-        yield from self.jobs(self.planner.cut(span.first, span.last, limit, limit, sure=True))
+        yield from self.jobs(self.planner.smaller(span))
 
     def _long_row(self, long: LongRow) -> Iterator[Job]:
         row = RowInParts(self.launcher, long)
@@ -207,22 +194,12 @@ class WalkPages:
             first = 0
             for part in long.parts:
                 run = partial(row.chunks, kernel=kernel, first=first)
-                yield Job(partial(self.stage.read, part), run, _never)
+                yield Job(partial(self.stage.read, part), run, never)
                 first += -(-part.edges // HUB_CHUNK)
 
     def _end(self, span: Span, run: Callable[[Page], None]) -> Job:
         """A job on a row without its edges."""
-        return Job(partial(self._row, span), run, _never)
-
-    def _row(self, span: Span, arena: Arena) -> Page:
-        """The page of a row without its edges."""
-        page = Page(span, np.zeros(2, np.int64), _NONE)
-        self.stage.rows(page, arena)
-        return page
-
-
-def _never() -> Iterator[Job]:
-    raise AssertionError("a page took more memory than was planned")
+        return Job(partial(self.stage.without_edges, span), run, never)
 
 
 def run_paged(
@@ -281,13 +258,7 @@ def _copy(node: Node, value: Any, run: PagedRun) -> None:
         if value != run.addresses[node]:
             ctypes.memmove(value, run.addresses[node], node.type.row_bytes)
         return
-    home = run.homes[node]
-    step = max(1, COPY_BYTES // max(1, home.row_bytes))
-    block = np.empty((step, home.row_bytes), np.uint8)
-    for low in range(0, home.count, step):
-        part = block[: min(step, home.count - low)]
-        home.read_into(low, part)
-        value.write(low, part)
+    copy_rows(run.homes[node], value)
 
 
 __all__ = ["Limits", "PagePlan", "Paging", "run_paged"]

@@ -1,7 +1,7 @@
 """Products of node values that are not in memory, by blocks of rows; see `paged`."""
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import lcm
 from typing import Any
@@ -17,6 +17,7 @@ from tiga.backends.llvm.library import (
 )
 from tiga.backends.llvm.node_products import ProductStep
 from tiga.errors import UnsupportedByBackend
+from tiga.paging.cost import bytes_in_files
 from tiga.paging.pipeline import Arenas
 from tiga.paging.span import Span, Spans
 from tiga.passes.rows import LibraryCall
@@ -55,7 +56,7 @@ class Products:
         most = min(BLOCK_BYTES, self.page_bytes)
         size = max(1, min((most - slack(most, 3)) // max(1, staged), extent) // unit) * unit
         nbytes = size * staged + slack(most, 3)
-        read, written = self._in_files(step.node.inputs), self._in_files([step.node])
+        read, written = self._moved(step.node)
         blocks = [(low, min(low + size, extent)) for low in range(0, extent, size)]
         pages = tuple(
             Span(i, i + 1, (low, high), ((0, 0),), nbytes=nbytes,
@@ -68,14 +69,13 @@ class Products:
         """What a library call moves; its blocks of rows are few and not staged."""
         entities = [n for n in (*node.inputs, node) if n.type.space != GLOBAL]
         extent = max((self.extents[n.type.space] for n in entities), default=0)
-        read, written = (extent * self._in_files(ns) for ns in (node.inputs, [node]))
+        read, written = (extent * nbytes for nbytes in self._moved(node))
         page = Span(0, 1, (0, extent), ((0, 0),), read=read, written=written)
         return Spans((page,) if read or written else (), 0, stored=read)
 
-    def _in_files(self, nodes: Iterable[Node]) -> int:
-        """Bytes per row in files."""
-        homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
-        return sum(home.row_bytes for home in homes if home.in_file)
+    def _moved(self, node: Node) -> tuple[int, int]:
+        """Bytes per row that a product reads from files and writes to them."""
+        return bytes_in_files(self.homes, node.inputs), bytes_in_files(self.homes, [node])
 
     def product(self, step: ProductStep, spans: Spans) -> None:
         a, b = step.node.inputs

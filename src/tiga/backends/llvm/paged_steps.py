@@ -2,7 +2,7 @@
 before it, as nothing but sizes and places of arrays (and of the graph, its row pointers and a
 sample of its indices) is looked at."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,13 +16,13 @@ from tiga.backends.llvm.paged_products import Products
 from tiga.backends.llvm.paged_scatters import sums_bytes
 from tiga.paging.pipeline import Arenas
 from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, plan_walk, row_spans
-from tiga.paging.span import PagePlan, Spans
-from tiga.paging.stage import WORD, PagedGraph, Stage
+from tiga.paging.span import PagePlan, Spans, step_name
+from tiga.paging.stage import PagedGraph, Stage
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import PAGED, LibraryCall, RowProgram
 from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, Relation, Space
+from tiga.types import Relation, Space
 
 
 @dataclass(frozen=True)
@@ -58,30 +58,14 @@ class Steps:
         graph: Any = next(iter(self.graphs.values()), None)
         walk: Any = None
         stage = Stage(program, roles, graph, walk, self.homes)
-        read = self._bytes(roles.rows, in_file=True)
-        written = self._bytes(program.stores, in_file=True)
-        degrees = WORD * len(roles.row_degrees)
-        staged = self._bytes((*roles.rows, *program.stores)) + degrees
-        tasks, arenas = row_tasks(extent), arenas_of(stage, self.limits)
-        row = RowBytes(staged, read + degrees, written, stage.arrays)
+        tasks, arenas, row = row_tasks(extent), arenas_of(stage, self.limits), RowBytes.of(stage)
         spans = row_spans(tasks, row, self.limits, arenas)
         return stage, tasks, replace(spans, stored=extent * row.read)
 
-    def _bytes(self, nodes: Iterable[Node], in_file: bool = False) -> int:
-        """Bytes per row that are staged, or lie in files."""
-        homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
-        return sum(h.row_bytes for h in homes if (h.in_file if in_file else not h.address))
 
-
-def told(step: Any) -> str:
+def name_of(step: Any) -> str:
     """What a step is called in plans."""
-    if isinstance(step, ProductStep):
-        return "product"
-    if isinstance(step, LibraryCall):
-        return f"library call, {step.node.op.name}"
-    if step.program.relation is None:
-        return "rows without edges"
-    return f"walk, rows = {step.program.side}"
+    return "product" if isinstance(step, ProductStep) else step_name(step)
 
 
 @dataclass(frozen=True)
@@ -100,7 +84,7 @@ class Forecast:
         """
         plan = PagePlan(self.steps.limits.nbytes)
         for step in self.executable.steps:
-            plan.add(told(step), self._spans(step))
+            plan.add(name_of(step), self._spans(step))
         return plan
 
     def _spans(self, step: Any) -> Spans:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.library import call_library
@@ -20,21 +18,17 @@ from tiga.backends.triton.paged_launch import Place, StepKernels
 from tiga.backends.triton.paged_link import Link, PairedArena, link_of
 from tiga.backends.triton.paged_lists import plain_list
 from tiga.backends.triton.paged_memory import DeviceRows
-from tiga.backends.triton.paged_steps import Steps, told
-from tiga.backends.triton.paged_walk import Loaded, Scratch, WalkPages, never
-from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline
+from tiga.backends.triton.paged_steps import Steps
+from tiga.backends.triton.paged_walk import Loaded, Scratch, WalkPages
+from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits
-from tiga.paging.span import PagePlan, Span, Spans
-from tiga.paging.stage import WORD, Page, PagedGraph, Stage
+from tiga.paging.span import PagePlan, Span, Spans, step_name
+from tiga.paging.stage import WORD, PagedGraph, Stage
 from tiga.passes.rows import LibraryCall
-from tiga.runtime.pages import Rows
+from tiga.runtime.pages import Rows, copy_rows
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Relation, Space
-
-COPY_BYTES = 2**20
-
-_NONE = np.zeros(1, np.int64)
 
 
 @dataclass
@@ -79,13 +73,13 @@ class PagedRun:
         kernels, planner, spans = self.steps.walk(step)
         scratch = Scratch(self._allocate)
         pages = WalkPages(planner, kernels, self.link, scratch, self._totals(kernels))
-        self._paged(told(step), spans, lambda: scratch.add(kernels.kept_states()),
+        self._paged(step_name(step), spans, lambda: scratch.add(kernels.kept_states()),
                     pages.jobs(spans.pages))  # fmt: skip
 
     def _rows(self, step: RowStep) -> None:
         kernels, stage, spans = self.steps.rows(step)
         pages = RowPages(stage, kernels, self.link, self._totals(kernels))
-        self._paged(told(step), spans, _nothing, map(pages.job, spans.pages))
+        self._paged(step_name(step), spans, _nothing, map(pages.job, spans.pages))
 
     def _totals(self, kernels: StepKernels) -> Callable[[Place], None]:
         """What launches the kernels of a page, and adds totals if there are some."""
@@ -135,8 +129,7 @@ class RowPages:
 
     def _read(self, span: Span, arena: Any) -> Loaded:
         arena.begin()
-        page = Page(span, _NONE, _NONE)
-        self.stage.rows(page, arena)
+        page = self.stage.without_edges(span, arena)
         low, arrays = span.rows[0], {}
         for node, address in page.addresses.items():
             home = self.stage.homes[node]
@@ -237,9 +230,4 @@ def _copy(source: Any, target: Any, node: Node) -> None:
     if node.type.space == GLOBAL:
         target.copy_(source)
         return
-    step = max(1, COPY_BYTES // max(1, source.row_bytes))
-    block = np.empty((step, source.row_bytes), np.uint8)
-    for low in range(0, source.count, step):
-        part = block[: min(step, source.count - low)]
-        source.read_into(low, part)
-        target.write(low, part)
+    copy_rows(source, target)

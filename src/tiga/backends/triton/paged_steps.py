@@ -2,7 +2,7 @@
 one before it, as nothing but sizes and places of arrays (and of the graph, its row pointers and a
 sample of its indices) is looked at."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,14 +19,14 @@ from tiga.backends.triton.split_scans import splits
 from tiga.backends.triton.topology import CHUNK, NO_EDGES
 from tiga.errors import OutOfBudget, UnsupportedByBackend
 from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, row_spans
-from tiga.paging.span import LongRow, PagePlan, Span, Spans
-from tiga.paging.stage import WORD, PagedGraph, Stage
+from tiga.paging.span import LongRow, PagePlan, Span, Spans, step_name
+from tiga.paging.stage import PagedGraph, Stage
 from tiga.passes.roles import roles_of
-from tiga.passes.rows import LibraryCall, RowProgram
+from tiga.passes.rows import RowProgram
 from tiga.runtime.pages import Rows
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, Relation, Space
+from tiga.types import Relation, Space
 
 ROWS = 1024
 """Rows without edges come in pages of a multiple of so many: their arrays stay aligned."""
@@ -126,23 +126,15 @@ class Steps:
         extent, roles = self.extents[program.space], roles_of(program)
         graph: Any = next(iter(self.graphs.values()), None)
         stage = Stage(program, roles, graph, _NO_WALK, self.homes)
-        bytes_, degrees = self._bytes, WORD * len(roles.row_degrees)
-        staged = bytes_((*roles.rows, *program.stores)) + degrees
-        read, written = bytes_(roles.rows, True) + degrees, bytes_(program.stores, True)
-        row = RowBytes(staged, read, written, stage.arrays)
+        row = RowBytes.of(stage)
         spans = Spans((row.span(0, 1, (0, extent)),), 1)
-        if staged:
+        if row.staged:
             arenas = arenas_of(stage, self.limits)
             spans = row_spans(_boundaries(extent), row, self.limits, arenas)
         spans = replace(spans, stored=extent * row.read)
         if (program.totals or program.outer_sums) and len(spans.pages) > 1:
             raise _in_one_page(program, spans)
         return self._kernels(step, None), stage, spans
-
-    def _bytes(self, nodes: Iterable[Node], in_file: bool = False) -> int:
-        """Bytes per row that are staged, or lie in files."""
-        homes = (self.homes[n] for n in nodes if n.type.space != GLOBAL)
-        return sum(h.row_bytes for h in homes if (h.in_file if in_file else not h.address))
 
 
 def summed(program: RowProgram) -> bool:
@@ -195,13 +187,4 @@ def forecast(executable: Executable, steps: Steps, plan: PagePlan) -> None:
     for step in executable.steps:
         if isinstance(step, RowStep):
             find = steps.walk if step.program.relation is not None else steps.rows
-            plan.add(told(step), find(step)[2])
-
-
-def told(step: RowStep | LibraryCall) -> str:
-    """What a step is called in plans."""
-    if isinstance(step, LibraryCall):
-        return f"library call, {step.node.op.name}"
-    if step.program.relation is None:
-        return "rows without edges"
-    return f"walk, rows = {step.program.side}"
+            plan.add(step_name(step), find(step)[2])

@@ -14,15 +14,13 @@ from tiga.backends.triton.paged_link import Link, Mark, PairedArena
 from tiga.backends.triton.paged_lists import WorkList, chunk_list, work_list
 from tiga.backends.triton.scans import BLOCK
 from tiga.backends.triton.topology import CHUNK
-from tiga.paging.pipeline import Job
+from tiga.paging.pipeline import Job, never
 from tiga.paging.plan import Division, Planner
 from tiga.paging.span import LongRow, Span
 from tiga.paging.stage import WORD, Page, Stage
 from tiga.passes.carries import kept_scans
 from tiga.trace.node import Node
 from tiga.types import DType
-
-_NONE = np.zeros(1, np.int64)
 
 GROUP = 16
 """Chunks of a long row that go to a page together: the states of such groups are aligned."""
@@ -91,10 +89,7 @@ class WalkPages:
                 yield Job(read, partial(self._run, None), smaller)
 
     def _smaller(self, span: Span) -> Iterator[Job]:
-        """The pages in place of one that names more distinct rows than was expected."""
-        assert span.last - span.first > 1, "a page took more memory than was planned"
-        limit = span.nbytes
-        yield from self.jobs(self.planner.cut(span.first, span.last, limit, limit, sure=True))
+        yield from self.jobs(self.planner.smaller(span))
 
     def _read(self, span: Span, arena: Any) -> Loaded:
         arena.begin()
@@ -161,8 +156,7 @@ class WalkPages:
     def _end(self, long: LongRow, chunks: int, states: dict[State, int], arena: Any) -> Loaded:
         """The row without its edges."""
         arena.begin()
-        page = Page(long.end, np.zeros(2, np.int64), _NONE)
-        self.stage.rows(page, arena)
+        page = self.stage.without_edges(long.end, arena)
         low = long.end.parts[0][0]
         work = chunk_list(long.row, low, low, chunks, self.kernels.launches, arena)
         return self._sent(page, work, arena, states)
@@ -218,11 +212,6 @@ class WalkPages:
         if page.edge_id is not None:
             found["edge_id"] = page.edge_id.ctypes.data - first + offset
         return found
-
-
-def never() -> Iterator[Job]:
-    """What takes the place of a page whose size is certain."""
-    raise AssertionError("a page took more memory than was planned")
 
 
 def division_of(kernels: StepKernels, tasks: int) -> Division:
