@@ -71,13 +71,18 @@ class Segment:
         it is with respect to."""
         if index not in self.backward:
             inputs, output = self.program.inputs, self.program.outputs[index]
-            seed = Input("cotangent", output.type)()
+            seed = _next(inputs, output.type)
             found = vjp([output], [seed], [inputs[i] for i in self.wanted], add, conj)
             live = [(i, g) for i, g in zip(self.wanted, found, strict=True) if g is not None]
             program = Program((*inputs, seed), tuple(g for _, g in live))
             wanted = (*self.wanted, len(inputs))
             self.backward[index] = Segment(program, wanted), tuple(i for i, _ in live)
         return self.backward[index]
+
+
+def _next(inputs: Sequence[Node], of: Type) -> Node:
+    """One more input: by its place it differs from all others, those of inner derivatives too."""
+    return Input(f"more{len(inputs)}", of)()
 
 
 @dataclass(frozen=True)
@@ -113,12 +118,14 @@ class SegmentCall(Dense):
 
     def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
         program = self.segment.program
-        moving = [i for i, t in enumerate(tangents) if t is not None]
-        seeds = {program.inputs[i]: Input(f"tangent{i}", program.inputs[i].type)() for i in moving}
+        given, seeds = program.inputs, {}
+        for x, tangent in zip(program.inputs, tangents, strict=True):
+            if tangent is not None:
+                seeds[x] = _next(given, x.type)
+                given = (*given, seeds[x])
         (found,) = jvp([program.outputs[self.index]], seeds, add)
         if found is None:
             return []
-        given = (*program.inputs, *seeds.values())
         wanted = (*self.segment.wanted, *range(len(program.inputs), len(given)))
         moved = Segment(Program(given, (found,)), wanted)
         return [SegmentCall(moved, 0)(*inputs, *(t for t in tangents if t is not None))]
