@@ -182,10 +182,10 @@ class Scope:
                 self.counters.evictions += 1
 
     def _released(self, key: int, ticket: int) -> None:
-        with self._lock:
-            self.residents.pop(key, None)
-            self.host.release(ticket)
-            self._note()
+        # In a finalizer, so without the lock: a thread that has it may wait for this one.
+        self.residents.pop(key, None)
+        self.host.release(ticket)
+        self._note()
 
     def _note(self) -> None:
         if len(self.history) >= HISTORY:

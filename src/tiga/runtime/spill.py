@@ -10,14 +10,15 @@ and a lock that the file's owner holds tells of the others, in other containers 
 import fcntl
 import os
 import stat
-import threading
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tiga.errors import InvalidState, InvalidValue
+from tiga.runtime.turns import Turns
 
 _PREFIX = ".tiga-spill-"
 ALIGNMENT = 4096
@@ -58,8 +59,7 @@ class SpillFile:
         self._fd = _open_nameless(self.directory)
         self._closer = weakref.finalize(self, os.close, self._fd)
         self._free: list[tuple[int, int]] = []
-        # Re-entrant: an extent may be freed by a finalizer in the middle of an allocation.
-        self._lock = threading.RLock()
+        self._turns = Turns()
 
     def _require_own(self, offset: int) -> None:
         """Refuse an extent of the parent process, which may be something else by now."""
@@ -88,7 +88,7 @@ class SpillFile:
         if self._process != os.getpid():
             self._begin()
         size = _rounded(nbytes)
-        with self._lock:
+        with self._turns:
             for i, (start, length) in enumerate(self._free):
                 if length >= size:
                     self._free[i : i + 1] = [(start + size, length - size)] * (length > size)
@@ -108,20 +108,22 @@ class SpillFile:
 
     def free(self, start: int, nbytes: int) -> None:
         """Give an extent back; the end of the file is cut off when it is free. Those of a parent
-        process are its own to free."""
+        process are its own to free. Finalizers may call it."""
         if start < self._inherited or self._process != os.getpid():
             return
-        with self._lock:
-            merged: list[tuple[int, int]] = []
-            for at, length in sorted([*self._free, (start, _rounded(nbytes))]):
-                if merged and sum(merged[-1]) == at:
-                    merged[-1] = (merged[-1][0], merged[-1][1] + length)
-                elif length:
-                    merged.append((at, length))
-            if merged and sum(merged[-1]) == self._end:
-                self._end = merged.pop()[0]
-                os.ftruncate(self._fd, self._end)
-            self._free = merged
+        self._turns.later(partial(self._give_back, start, _rounded(nbytes)))
+
+    def _give_back(self, start: int, nbytes: int) -> None:
+        merged: list[tuple[int, int]] = []
+        for at, length in sorted([*self._free, (start, nbytes)]):
+            if merged and sum(merged[-1]) == at:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            elif length:
+                merged.append((at, length))
+        if merged and sum(merged[-1]) == self._end:
+            self._end = merged.pop()[0]
+            os.ftruncate(self._fd, self._end)
+        self._free = merged
 
     def write(self, offset: int, data: Any) -> None:
         """Store bytes at an offset."""

@@ -1,11 +1,12 @@
 """Memory tiers, sizes and budgets: how much of each kind of memory may be used."""
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue, OutOfBudget
+from tiga.runtime.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,14 @@ class Account:
     peak: int = 0
     holders: dict[int, tuple[str, int]] = field(default_factory=dict)
     _next: int = 0
-    # Re-entrant: a release may run in a finalizer, at any point of the same thread.
-    _lock: Any = field(default_factory=threading.RLock, repr=False)
+    _turns: Turns = field(default_factory=Turns, repr=False)
 
     def fits(self, nbytes: int) -> bool:
         """Whether so many bytes more stay within the budget."""
+        with self._turns:
+            return self._fits(nbytes)
+
+    def _fits(self, nbytes: int) -> bool:
         return self.budget is None or self.live + nbytes <= self.budget
 
     def charge(self, nbytes: int, holder: str) -> int:
@@ -131,8 +135,8 @@ class Account:
         Raises:
             OutOfBudget: they do not fit; nothing is counted then.
         """
-        with self._lock:
-            if not self.fits(nbytes):
+        with self._turns:
+            if not self._fits(nbytes):
                 raise OutOfBudget(self.refusal(nbytes, holder))
             self._next += 1
             self.holders[self._next] = (holder, nbytes)
@@ -141,10 +145,12 @@ class Account:
             return self._next
 
     def release(self, ticket: int) -> None:
-        """Take a charge back; a second time does nothing."""
-        with self._lock:
-            _, nbytes = self.holders.pop(ticket, ("", 0))
-            self.live -= nbytes
+        """Take a charge back; a second time does nothing. Finalizers may call it."""
+        self._turns.later(partial(self._release, ticket))
+
+    def _release(self, ticket: int) -> None:
+        _, nbytes = self.holders.pop(ticket, ("", 0))
+        self.live -= nbytes
 
     def refusal(self, nbytes: int, holder: str) -> str:
         """Why a charge does not fit."""
