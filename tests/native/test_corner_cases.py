@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tiga import errors
 
 ag = tg.autograd
 
@@ -55,3 +56,28 @@ def test_what_all_edges_share_is_computed_before_the_walk(name: str) -> None:
         assert (ours is None) == (theirs is None)
         if ours is not None:
             np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["python", "native"])
+def test_powers_of_integers(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    x = tg.tensor([-2, -1, 0, 1, 3])
+    powers = {-3: [0, -1, 0, 1, 0], -2: [0, 1, 0, 1, 0], 3: [-8, -1, 0, 1, 27]}
+    for exponent, want in powers.items():
+        assert tg.pow(x, tg.full(5, exponent, dtype=tg.int64)).tolist() == want
+    assert (2 ** tg.tensor([-1, 0, 5], dtype=tg.int8)).tolist() == [0, 1, 32]
+    with pytest.raises(errors.InvalidValue, match=r"exponent of at least 0 for int64, got -1"):
+        x**-1
+
+
+def test_spread_of_complex_numbers_is_real() -> None:
+    x = np.array([[1 + 2j, 3 - 1j], [0, 1j]])
+    got = tg.std(tg.tensor(x), axis=0)
+    assert got.dtype == tg.float64
+    np.testing.assert_allclose(got.numpy(), x.std(0))
+
+
+def test_bools_are_close() -> None:
+    x, y = tg.tensor([True, False]), tg.tensor([True, True])
+    assert tg.isclose(x, y).tolist() == [True, False]
+    assert tg.allclose(x, x)

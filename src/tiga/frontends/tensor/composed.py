@@ -57,7 +57,7 @@ def isclose(
     """Whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves only, NaN to NaN
     with `equal_nan`."""
     a, b = as_tensor(x1), as_tensor(x2)
-    near = s.abs(a * 1.0 - b) <= s.abs(b) * rtol + atol
+    near = s.abs(a * 1.0 - b) <= s.abs(b * 1.0) * rtol + atol
     both = s.logical_and(e.isfinite(a * 1.0), e.isfinite(b * 1.0))
     close = s.where(both, near, e.equal(a, b))
     if not equal_nan:

@@ -133,9 +133,9 @@ def std(
     value = _variance(node, axes, correction)
     none = p.eq(value, zeros_like(value))
     root = p.where(none, zeros_like(value), f.sqrt(p.where(none, ones_like(value), value)))
-    return result(
-        _reshaped(convert(root, node.type.dtype), node, axes, keepdims or keepdim), tensor
-    )
+    if not node.type.dtype.is_complex:
+        root = convert(root, node.type.dtype)
+    return result(_reshaped(root, node, axes, keepdims or keepdim), tensor)
 
 
 def _extremum(op: Any, name: str, x: Any, axis: Any, dim: Any, keep: bool) -> Tensor:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tiga.errors import InvalidValue
 from tiga.frontends.tensor.build import (
     apply,
     as_tensor,
@@ -30,6 +31,7 @@ from tiga.frontends.tensor.elementwise import (
     square,
     trunc,
 )
+from tiga.frontends.tensor.lazy import here
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_complex as c
@@ -91,7 +93,16 @@ def pow(x1: Any, x2: Any, /) -> Any:
 
 
 def _simple_power(x: Tensor, exponent: float) -> Tensor | None:
-    """Powers whose result needs no logarithm."""
+    """Powers whose result needs no logarithm.
+
+    Raises:
+        InvalidValue: a negative power of integers, whose result would be 0 nearly everywhere.
+    """
+    if exponent < 0 and isinstance(exponent, int) and x.dtype.kind in "iu":
+        raise InvalidValue(
+            f"pow expected an exponent of at least 0 for {x.dtype}, got {exponent} ({here()}); "
+            "cast with .astype(...)."
+        )
     if exponent == 2:
         return square(x)
     if exponent == 0.5 and x.dtype.kind in "fc":
