@@ -77,6 +77,17 @@ def test_spread_of_complex_numbers_is_real() -> None:
     np.testing.assert_allclose(got.numpy(), x.std(0))
 
 
+@pytest.mark.parametrize("backend", ["python", "native"])
+def test_logsumexp_of_complex_numbers(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The principal logarithm, also where the largest number has an angle beyond pi."""
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    x = np.array([[1 + 4j, 0.5 - 2j], [300 + 1j, -np.inf]])
+    got = tg.logsumexp(tg.tensor(x), axis=1).numpy()
+    np.testing.assert_allclose(got, [np.log(np.exp(x[0]).sum()), 300 + 1j], rtol=1e-12)
+    share = tg.softmax(tg.tensor(x[:1]), axis=1).numpy()
+    np.testing.assert_allclose(share, np.exp(x[:1]) / np.exp(x[:1]).sum(), rtol=1e-12)
+
+
 def test_bools_are_close() -> None:
     x, y = tg.tensor([True, False]), tg.tensor([True, True])
     assert tg.isclose(x, y).tolist() == [True, False]

@@ -301,13 +301,15 @@ def cumulative_prod(
 
 
 def _shifted_exp(node: Node, axes: Shape) -> tuple[Node, Node]:
-    """exp(x - shift), and the shift: the maximum where it is finite, else 0, axes kept."""
+    """exp(x - shift), and the shift: the maximum (of real parts) where it is finite, else 0, axes
+    kept."""
     kept = r.kept_shape(node.type.shape, axes)
     if _count(node.type.shape, axes) == 0:
         return f.exp(node), number(0, node.type.with_shape(kept))
-    peak = stop_gradient(reshape(apply(r.Max(axes), node), kept))
+    size = real(node) if node.type.dtype.is_complex else node
+    peak = stop_gradient(reshape(apply(r.Max(axes), size), kept))
     infinite = p.eq(f.abs_(peak), number(float("inf"), peak.type))
-    shift = p.where(infinite, zeros_like(peak), peak)
+    shift = convert(p.where(infinite, zeros_like(peak), peak), node.type.dtype)
     return f.exp(p.sub(node, r.broadcast(shift, node.type.shape))), shift
 
 
