@@ -92,16 +92,20 @@ class Spec:
         """The instructions of one kind."""
         return tuple(i for i, one in enumerate(self.instructions) if one.opcode == opcode)
 
-    def reached(self, wanted: Iterable[int], opcode: str) -> tuple[int, ...]:
-        """The full instructions of one kind that values of a phase read, each after those that it
-        reads."""
+    def full(self, wanted: Iterable[int]) -> set[int]:
+        """The full instructions that values of a phase read, those values among them."""
         stack, seen = list(wanted), set()
         while stack:
             i = stack.pop()
             if i not in seen and self.instructions[i].kind == FULL:
                 seen.add(i)
                 stack.extend(self.instructions[i].inputs)
-        return tuple(i for i in self.of(opcode) if i in seen)
+        return seen
+
+    def reached(self, wanted: Iterable[int], opcode: str) -> tuple[int, ...]:
+        """Those of one kind, each after those that it reads."""
+        full = self.full(wanted)
+        return tuple(i for i in self.of(opcode) if i in full)
 
     @property
     def backwards(self) -> bool:

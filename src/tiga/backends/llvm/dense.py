@@ -11,9 +11,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm import dense_values as dv
-from tiga.backends.llvm.dense_lanes import Lanes, Row, add_to_column
-from tiga.backends.llvm.dense_places import pick_row, row_position
-from tiga.backends.llvm.dense_scans import first_state, state_dtype
+from tiga.backends.llvm.dense_lanes import Row
+from tiga.backends.llvm.dense_phase import Phase
+from tiga.backends.llvm.dense_places import row_position
 from tiga.backends.llvm.dense_slots import slot_names
 from tiga.backends.llvm.dense_values import Value
 from tiga.backends.llvm.lanes import integer
@@ -52,10 +52,8 @@ class _Kernel:
         self.levels = spec.levels
         self.table = table
         self.slots = {name: i for i, name in enumerate(slot_names(spec))}
-        self.last = max(self.levels, default=0)
-        self.totals = self._ends(TOTAL)
+        self.totals = self.ends(TOTAL)
         self.scalars: dict[int, Value] = {}
-        self.first: dict[int, int] = {}
         self.words = {name: self._word(i) for name, i in self.slots.items()}
         self.pointers = {
             name: llvm.inttoptr(llvm.PointerType.get(), self.words[name])
@@ -66,12 +64,14 @@ class _Kernel:
             if one.kind == SCALAR and one.opcode != "apply":
                 self.scalars[i] = self._scalar(one)
         self.common = spec.common
+        self.phases = [Phase(self, number) for number in range(max(self.levels, default=0) + 1)]
         self.scratch = {i: self._allocate(spec.instructions[i]) for i in spec.stashed}
 
     def _word(self, slot: int) -> ir.Value:
         return llvm.load(integer(64), element_pointer(self.table, i64(slot), integer(64)))
 
-    def _size(self, name: str) -> ir.Value:
+    def size(self, name: str) -> ir.Value:
+        """One of the first slots of the table."""
         return self.words["size", name]
 
     def _scalar(self, one: Instruction) -> Value:
@@ -90,10 +90,10 @@ class _Kernel:
     def _allocate(self, one: Instruction) -> ir.Value:
         """Memory for a row's values of one instruction, on the stack."""
         element = register_element(one.dtype)
-        count = arith.addi(self._size("columns"), i64(self.spec.lanes))
+        count = arith.addi(self.size("columns"), i64(self.spec.lanes))
         return llvm.alloca(llvm.PointerType.get(), count, element, alignment=64)
 
-    def _ends(self, kind: str, phase: int | None = None) -> list[int]:
+    def ends(self, kind: str, phase: int | None = None) -> list[int]:
         """Reductions of a kind (that take place in a phase)."""
         found = []
         for i, one in enumerate(self.spec.instructions):
@@ -104,16 +104,18 @@ class _Kernel:
                 found.append(i)
         return found
 
-    def _full_stores(self, phase: int) -> list[int]:
+    def full_stores(self, phase: int) -> list[int]:
         """The full values that a phase stores."""
         found = dict.fromkeys(self.spec.stores)
         kinds = self.spec.instructions
         return [i for i in found if kinds[i].kind == FULL and self.levels[i] == phase]
 
-    def _source(self, i: int) -> Instruction:
+    def source(self, i: int) -> Instruction:
+        """What a reduction reduces."""
         return self.spec.instructions[self.spec.instructions[i].inputs[0]]
 
-    def _identity(self, i: int, lanes: int) -> Value:
+    def identity(self, i: int, lanes: int) -> Value:
+        """The value that a reduction starts from."""
         one = self.spec.instructions[i]
         monoid = MONOIDS[_IDENTITY[one.text]]
         number = monoid.identity_value if one.dtype.is_complex else monoid.identity(one.dtype)
@@ -131,18 +133,18 @@ class _Kernel:
         loop(low, high, 1, [], task)
 
     def _task(self, task: ir.Value) -> None:
-        tiles = self._size("tiles")
+        tiles = self.size("tiles")
         batch, tile = arith.divui(task, tiles), arith.remui(task, tiles)
-        first = arith.muli(batch, self._size("batch"))
-        last = arith.minui(arith.addi(first, self._size("batch")), self._size("rows"))
-        self.low = arith.muli(tile, self._size("tile"))
-        self.high = arith.minui(arith.addi(self.low, self._size("tile")), self._size("columns"))
+        first = arith.muli(batch, self.size("batch"))
+        last = arith.minui(arith.addi(first, self.size("batch")), self.size("rows"))
+        self.low = arith.muli(tile, self.size("tile"))
+        self.high = arith.minui(arith.addi(self.low, self.size("tile")), self.size("columns"))
         self.whole = self._whole()
-        self.partial_row = arith.muli(batch, self._size("columns"))
-        for i in self._ends(COLUMN):
+        self.partial_row = arith.muli(batch, self.size("columns"))
+        for i in self.ends(COLUMN):
             self._clear(i)
         widths = [self._total_lanes(i) for i in self.totals]
-        start = [self._identity(i, w) for i, w in zip(self.totals, widths, strict=True)]
+        start = [self.identity(i, w) for i, w in zip(self.totals, widths, strict=True)]
 
         ended = self._totals(self._rows(first, last, dv.flat(start)))
         for i, value, width in zip(self.totals, ended, widths, strict=True):
@@ -157,15 +159,10 @@ class _Kernel:
         return arith.addi(self.low, arith.muli(arith.divui(count, lanes), lanes))
 
     def _total_lanes(self, i: int) -> int:
-        return self.spec.lanes if self._source(i).kind == FULL else 1
+        return self.spec.lanes if self.source(i).kind == FULL else 1
 
     def _totals(self, values: Sequence[ir.Value]) -> list[Value]:
-        found, at = [], 0
-        for i in self.totals:
-            count = dv.parts(self.spec.instructions[i].dtype)
-            found.append(tuple(values[at : at + count]))
-            at += count
-        return found
+        return dv.grouped(values, [self.spec.instructions[i].dtype for i in self.totals])
 
     def _store_at(self, i: int, value: Value, element: ir.Value) -> None:
         for place, stored in enumerate(self.spec.stores):
@@ -184,11 +181,11 @@ class _Kernel:
         def body(
             column: ir.Value, lanes: int, mask: ir.Value | None, carried: Sequence[ir.Value]
         ) -> Sequence[ir.Value]:
-            self.store_lanes(i, self._identity(i, lanes), arith.addi(self.partial_row, column),
+            self.store_lanes(i, self.identity(i, lanes), arith.addi(self.partial_row, column),
                               lanes, mask)  # fmt: skip
             return carried
 
-        self._columns(body, [])
+        self.over_columns(body, [])
 
     def store_lanes(
         self, i: int, value: Value, offset: ir.Value, lanes: int, mask: ir.Value | None
@@ -202,7 +199,7 @@ class _Kernel:
 
     # columns
 
-    def _columns(self, body: Body, carried: Sequence[ir.Value]) -> list[ir.Value]:
+    def over_columns(self, body: Body, carried: Sequence[ir.Value]) -> list[ir.Value]:
         """Run `body(column, lanes, mask, carried)` over the task's columns."""
         lanes = self.spec.lanes
 
@@ -247,8 +244,8 @@ class _Kernel:
         current = dict(zip(self.totals, totals, strict=True))
         for row in rows:
             self._locate(row, count)
-        for phase in range(self.last + 1):
-            self._phase(rows, phase, current)
+        for phase in self.phases:
+            phase.run(rows, current)
         for row in rows:
             self._end(row, current)
         return [current[i] for i in self.totals]
@@ -256,7 +253,7 @@ class _Kernel:
     def _end(self, row: Row, totals: dict[int, Value]) -> None:
         """Store a row's values, and combine them with reductions over rows."""
         for i in self.totals:
-            if self._source(i).kind == ROW:
+            if self.source(i).kind == ROW:
                 one = self.spec.instructions[i]
                 value = self.row_value(row, one.inputs[0])
                 totals[i] = dv.combine(one.text, one.dtype, totals[i], value)
@@ -270,10 +267,10 @@ class _Kernel:
         for one in self.spec.instructions:
             if one.opcode in ("load", "gather") and one.kind != SCALAR:
                 row.starts[int(one.text)] = self._start(one, row.index)
-        short = arith.cmpi(arith.CmpIPredicate.slt, self._size("columns"), i64(AHEAD_COLUMNS))
+        short = arith.cmpi(arith.CmpIPredicate.slt, self.size("columns"), i64(AHEAD_COLUMNS))
         later = arith.select(short, arith.addi(row.index, i64(count)), row.index)
-        for phase in range(self.last + 1):
-            for i in self.spec.ahead(phase):
+        for phase in self.phases:
+            for i in self.spec.ahead(phase.number):
                 row.ahead[i] = self._start(self.spec.instructions[i], later)
 
     def _start(self, one: Instruction, row: ir.Value) -> ir.Value:
@@ -306,84 +303,7 @@ class _Kernel:
 
     def first_use(self, i: int) -> int:
         """The first phase that needs a full value."""
-        if i not in self.first:
-            self.first[i] = self._first_use(i)
-        return self.first[i]
-
-    def _first_use(self, target: int) -> int:
-        for phase in range(self.last + 1):
-            ends = [*self._ends(ROW, phase), *self._ends(TOTAL, phase), *self._ends(COLUMN, phase)]
-            stack = [self.spec.instructions[i].inputs[0] for i in ends]
-            stack += self._full_stores(phase)
-            seen: set[int] = set()
-            while stack:
-                i = stack.pop()
-                if i in seen or self.spec.instructions[i].kind != FULL:
-                    continue
-                if i == target:
-                    return phase
-                seen.add(i)
-                stack.extend(self.spec.instructions[i].inputs)
-        raise AssertionError("a stashed value is used")
+        return next(phase.number for phase in self.phases if i in phase.full)
 
     def dtypes(self, one: Instruction) -> list[DType]:
         return [self.spec.instructions[j].dtype for j in one.inputs]
-
-    def _phase(self, rows: Sequence[Row], phase: int, totals: dict[int, Value]) -> None:
-        reductions = self._ends(ROW, phase)
-        sums = [i for i in self._ends(TOTAL, phase) if self._source(i).kind == FULL]
-        columns = self._ends(COLUMN, phase)
-        stores = self._full_stores(phase)
-        if not (reductions or sums or columns or stores):
-            return
-        wanted = [*(self.spec.instructions[i].inputs[0] for i in (*reductions, *sums, *columns)),
-                  *stores]  # fmt: skip
-        for row in rows:
-            self._prepare(row, wanted)
-        width = len(reductions)
-        carried = [*reductions * len(rows), *sums]
-        scans = self.spec.reached(wanted, "scan")
-        dtypes = [
-            *(self.spec.instructions[i].dtype for i in carried),
-            *(state_dtype(self.spec, i) for i in scans),
-        ]
-        start = [
-            *(self._identity(i, self.spec.lanes) for i in reductions * len(rows)),
-            *(totals[i] for i in sums),
-            *(first_state(self.spec, i) for i in scans),
-        ]
-
-        def body(
-            column: ir.Value, lanes: int, mask: ir.Value | None, values: Sequence[ir.Value]
-        ) -> Sequence[ir.Value]:
-            states = dv.grouped(values, dtypes)
-            common: dict[int, Value] = {}
-            every = [Lanes(self, row, column, lanes, mask, phase, common) for row in rows]
-            every[0].carries.update(zip(scans, states[len(carried) :], strict=True))
-            for place, (row, lanes_of) in enumerate(zip(rows, every, strict=True)):
-                lanes_of.look_ahead()
-                own = range(width * place, width * (place + 1))
-                for at in (*own, *range(len(carried) - len(sums), len(carried))):
-                    states[at] = lanes_of.reduced(carried[at], states[at])
-                for i in stores:
-                    offset = arith.addi(arith.muli(row.index, self._size("columns")), column)
-                    self.store_lanes(i, lanes_of.value(i), offset, lanes, mask)
-            for i in columns:
-                add_to_column(every, i)
-            return dv.flat([*states[: len(carried)], *(every[0].carries[i] for i in scans)])
-
-        ended = dv.grouped(self._columns(body, dv.flat(start)), dtypes)
-        for at, (i, value) in enumerate(zip(carried, ended, strict=False)):
-            if i in sums:
-                totals[i] = value
-                continue
-            one = self.spec.instructions[i]
-            result = dv.across_lanes(one.text, one.dtype, value, self.spec.lanes)
-            rows[at // width].values[i] = dv.rounded(result, one.dtype)
-
-    def _prepare(self, row: Row, wanted: Sequence[int]) -> None:
-        """Make the row values that the full values of a phase read, before its loop."""
-        for i in self.spec.read_of_rows(wanted):
-            self.row_value(row, i)
-        for i in self.spec.reached(wanted, "gather"):
-            pick_row(self, row, i)
