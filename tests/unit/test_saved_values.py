@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tiga as tg
-from tiga.frontends.torch.call import state_of
+from tiga.frontends.torch.variants import state_of
 
 NODES, EDGES, F = 40, 300, 8
 

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import tiga as tg
 import tiga.interop.torch  # registers the derivatives of the op
 from tiga.frontends.torch import library
-from tiga.frontends.torch.call import state_of
+from tiga.frontends.torch.variants import state_of
 
 
 class Layer(tg.MessagePassing, torch.nn.Module):

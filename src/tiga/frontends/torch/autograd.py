@@ -267,7 +267,7 @@ def run(
     wanted: tuple[int, ...] = ()
     watched = transforming()
     if torch.is_grad_enabled():
-        needs = _may_need if watched else _requires_grad
+        needs = _may_need if watched else requires_grad
         wanted = tuple([i for i, value in enumerate(values) if needs(value)])
     if not wanted and not watched:
         return unit.plain().run(graph, values, topology, unneeded)
@@ -287,7 +287,8 @@ def _saves_as_is() -> bool:
     return _hooks_on_saved(True) is None
 
 
-def _requires_grad(value: Any) -> bool:
+def requires_grad(value: Any) -> bool:
+    """Whether a value is a tensor that a derivative may be asked for."""
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tiga.errors import TigaError, Unfusable
 from tiga.frontends.torch import library, transformed
 from tiga.frontends.torch.autograd import transforming
-from tiga.frontends.torch.call import call, find_variant, key_of, state_of
+from tiga.frontends.torch.call import call
 from tiga.frontends.torch.capture import FieldSource, ParamSource
 from tiga.frontends.torch.draws import NodeOrder, Seed
 from tiga.frontends.torch.guards import Place
@@ -23,6 +23,7 @@ from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.paths import follow, paths
 from tiga.frontends.torch.signature import accepts, user_function
 from tiga.frontends.torch.tree import described, rebuilt
+from tiga.frontends.torch.variants import find_variant, key_of, state_of
 from tiga.relations.inputs import CsrInput, TransposedInput
 from tiga.relations.traced import counts
 

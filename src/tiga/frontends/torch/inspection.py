@@ -8,12 +8,13 @@ import torch
 from tiga.backends.triton import report
 from tiga.compiler import require_level
 from tiga.errors import InvalidValue, Unfusable
-from tiga.frontends.torch.autograd import _requires_grad
-from tiga.frontends.torch.call import Variant, _bind, _signature, find_variant, state_of
+from tiga.frontends.torch.autograd import requires_grad
+from tiga.frontends.torch.binding import bind
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.forecast import Prediction, predict
 from tiga.frontends.torch.gpu import device_of, gpu_target
 from tiga.frontends.torch.unit import Runnable
+from tiga.frontends.torch.variants import Variant, state_of, variant_of
 
 KINDS = ("llvm", *report.STAGES)
 """What `code` shows."""
@@ -42,14 +43,14 @@ def foretold(
 ) -> tuple[list[str], list[Prediction]]:
     """Capture and compile the programs of a call, without running it: why it would not run fused,
     and what it would take where the graph is in a file."""
-    fields, state = namespaces(graph, *given), state_of(kernel)
-    variant = find_variant(state, kernel, _signature(graph, fields, params), fields, params)
+    fields = namespaces(graph, *given)
+    variant = variant_of(kernel, graph, fields, params)
     if variant.captured is None or variant.unit is None:
         return ["a call would not be fused"], []
     with torch.no_grad():
-        values = _bind(variant, graph, fields, params, state)
+        values = bind(variant.captured, graph, fields, params, state_of(kernel).orders)
     grad = torch.is_grad_enabled()
-    wanted = tuple(i for i, v in enumerate(values) if grad and _requires_grad(v))
+    wanted = tuple(i for i, v in enumerate(values) if grad and requires_grad(v))
     try:
         if graph.paged:
             return [], list(predict(variant.unit, graph, values, wanted))

@@ -8,19 +8,13 @@ import torch
 
 from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.call import (
-    _bind,
-    _field,
-    _orders,
-    _signature,
-    find_variant,
-    state_of,
-)
+from tiga.frontends.torch.binding import bind, source_value
 from tiga.frontends.torch.capture import FieldSource
 from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.tree import tree_map
+from tiga.frontends.torch.variants import State, state_of, variant_of
 from tiga.relations import Graph
 
 
@@ -76,15 +70,15 @@ def prepare(
             "prepare: the graph is in files, whose pages have no fixed buffers; call the kernel."
         )
     state = state_of(kernel)
-    variant = find_variant(state, kernel, _signature(graph, fields, params), fields, params)
+    variant = variant_of(kernel, graph, fields, params)
     if variant.captured is None or variant.unit is None:
         assert variant.bounded is not None
         raise Unfusable(f"prepare: {variant.bounded.reason}. Call the kernel instead.")
     for bound in variant.captured.bounds:
-        state.checked.require(bound, *_field(bound.source, fields, params))
+        state.checked.require(bound, *source_value(bound.source, fields, params))
     with torch.no_grad():
         values = [v.detach() if isinstance(v, torch.Tensor) else v
-                  for v in _bind(variant, graph, fields, params, state)]  # fmt: skip
+                  for v in bind(variant.captured, graph, fields, params, state.orders)]  # fmt: skip
     runnable = variant.unit.plain()
     results = runnable.allocate(graph)
     launch = runnable.prepare(graph, values, results)
@@ -97,14 +91,14 @@ def prepare(
 
 def _refreshes(
     sources: Sequence[Any], values: Sequence[Any], fields: Any, params: Any, graph: Graph,
-    state: Any,
+    state: State,
 ) -> list[Refresh]:  # fmt: skip
     """The values that are copies of what the user gave."""
     found = []
     for source, value in zip(sources, values, strict=True):
         is_edge = isinstance(source, FieldSource) and source.namespace == "edge"
-        order = _orders(state, graph)[0] if is_edge and graph.permutes_edges else None
-        given = _field(source, fields, params)[0] if _is_given(source) else None
+        order = state.orders.of(graph)[0] if is_edge and graph.permutes_edges else None
+        given = source_value(source, fields, params)[0] if _is_given(source) else None
         if isinstance(given, torch.Tensor) and given.data_ptr() != value.data_ptr():
             found.append(Refresh(value, given.detach(), order))
     return found
