@@ -206,14 +206,24 @@ def test_a_model_of_layers():
     assert len(convs[0].propagate.graphs.known) == 1
 
 
-def test_attention_weights_are_there_when_asked_for():
-    conv = gnn.GATv2Conv(F, 6, heads=2)
-    x, edge_index = nodes(), edges()
-    out, (index, alpha) = pyg.compile(conv)(x, edge_index, return_attention_weights=True)
-    expected, (wanted, weights) = conv(x, edge_index, return_attention_weights=True)
-    torch.testing.assert_close(out, expected, **TIGHT)
-    assert torch.equal(index, wanted)
-    torch.testing.assert_close(alpha, weights, **TIGHT)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("layer", [gnn.GATv2Conv, gnn.TransformerConv, gnn.RGATConv])
+def test_attention_weights_are_there_when_asked_for(layer, compiled):
+    """Those of an edge update, and those that `message` assigns to an attribute of the layer."""
+    kinds = [torch.randint(0, 2, (E,))] if layer is gnn.RGATConv else []
+    conv = layer(F, 6, *(2 for _ in kinds), heads=2)
+    x, edge_index, fused = nodes(), edges(), pyg.compile(conv)
+    if compiled:
+        torch._dynamo.reset()
+        fused = torch.compile(fused, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        out, (index, alpha) = fused(x, edge_index, *kinds, return_attention_weights=True)
+        expected, (wanted, weights) = conv(x, edge_index, *kinds, return_attention_weights=True)
+        torch.testing.assert_close(out, expected, **TIGHT)
+        assert torch.equal(index, wanted)
+        torch.testing.assert_close(alpha, weights, **TIGHT)
+        got, want = (torch.autograd.grad(a.sin().sum(), x)[0] for a in (alpha, weights))
+        torch.testing.assert_close(got, want, **TIGHT)
 
 
 # torch's compiler itself looks at the gradients of what it finds on the stack.

@@ -104,6 +104,24 @@ def test_updates_of_edges_of_a_layer_with_a_hook(layer):
     assert inside == [*updates, "message", "aggregate"]
 
 
+def test_what_runs_at_every_call_of_any_module():
+    conv, seen = gnn.SAGEConv(F, 6), []
+    fused = check(conv, nodes(), edges())
+    hook = nn.modules.module.register_module_forward_hook(lambda *call: seen.append(call[0]))
+    try:
+        fused(nodes(), edges())
+    finally:
+        hook.remove()
+    assert conv.lin_l in seen
+
+
+def test_a_module_whose_forward_is_exchanged():
+    conv = gnn.GINConv(nn.Sequential(nn.Linear(F, 6), nn.ReLU()))
+    fused = check(conv, nodes(), edges())
+    conv.nn[1].forward = lambda x: 2 * x
+    check(conv, nodes(), edges(), fused=fused)
+
+
 def test_a_layer_is_one_program_or_says_why_not():
     fused = check(gnn.TransformerConv(F, 6, heads=2), nodes(), edges())
     assert len(fused.propagate.layer_programs) == 1

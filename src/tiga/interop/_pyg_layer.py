@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.nn.modules.module import _has_any_global_hook
 
 from tiga.errors import TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing
@@ -61,7 +62,7 @@ def _parameters(forward: Any) -> tuple[str, ...]:
 
 def call_of(conv: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
     """What is passed to a layer on one set of nodes; None where that cannot be told."""
-    if conv.explain or any(getattr(conv, hook) for hook in HOOKS):
+    if conv.explain or any(getattr(conv, hook) for hook in HOOKS) or _has_any_global_hook():
         return None
     names = _parameters(type(conv).forward)
     given: dict[str, Any] = {**dict(zip(names, args, strict=False)), **kwargs}

@@ -1,8 +1,11 @@
 """How one call of a PyG layer becomes functions per edge, with a place for every argument."""
 
+import dis
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from inspect import Parameter
+from types import CodeType
 from typing import Any
 
 import torch
@@ -29,14 +32,15 @@ HOOKS = (
 
 
 class Deferred:
-    """What `edge_updater` returned: computed within the walk that reads it, or when looked at."""
+    """Values of edges that a walk computes without keeping them: computed when looked at."""
 
-    def __init__(self, conv: Any, edge_index: Any, size: Any, given: Mapping[str, Any]) -> None:
+    inlined = False
+    """Whether a walk has them within."""
+
+    def __init__(self, conv: Any, compute: Callable[[], torch.Tensor]) -> None:
         self.made: torch.Tensor | None = None
-        self.inlined = False
         self.conv = conv
-        self._compute = lambda: type(conv).edge_updater(conv, edge_index, size=size, **given)
-        self.given = given
+        self._compute = compute
 
     def tensor(self) -> torch.Tensor:
         """The values of every edge, as the layer itself computes them."""
@@ -64,6 +68,47 @@ class Deferred:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*map(made, args), **{k: made(v) for k, v in (kwargs or {}).items()})
+
+
+class EdgeUpdate(Deferred):
+    """What `edge_updater` returned: computed within the walk that reads it, or when looked at."""
+
+    def __init__(self, conv: Any, edge_index: Any, size: Any, given: Mapping[str, Any]) -> None:
+        super().__init__(
+            conv, lambda: type(conv).edge_updater(conv, edge_index, size=size, **given)
+        )
+        self.given = given
+
+
+class Kept(Deferred):
+    """What the functions of a walk assign to an attribute of the layer."""
+
+    inlined = True
+
+    def __init__(
+        self, conv: Any, name: str, edge_index: Any, size: Any, given: Mapping[str, Any]
+    ) -> None:
+        def compute() -> torch.Tensor:
+            before = getattr(conv, name)
+            arguments = {key: made(value) for key, value in given.items()}
+            type(conv).propagate(conv, edge_index, size=size, **arguments)
+            found: torch.Tensor = getattr(conv, name)
+            setattr(conv, name, before)
+            return found
+
+        super().__init__(conv, compute)
+
+
+def assigned(conv: Any) -> tuple[str, ...]:
+    """The attributes of a layer that its functions per edge assign, such as attention weights."""
+    functions = (conv.edge_update, conv.message, conv.aggregate)
+    names = {name for function in functions for name in _stored(function.__code__)}
+    return tuple(sorted(names & vars(conv).keys()))
+
+
+@lru_cache(maxsize=256)
+def _stored(code: CodeType) -> tuple[str, ...]:
+    return tuple(i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR")
 
 
 def _operator(name: str) -> Callable[..., Any]:
@@ -171,11 +216,10 @@ class Binding:
         return int(forwards) if end == "dst" else int(not forwards)
 
     def _plain(self, name: str, value: Any) -> Argument:
-        if isinstance(value, Deferred) and value.made is not None:
-            value = value.made
-        if isinstance(value, Deferred):
+        if isinstance(value, EdgeUpdate) and value.made is None:
             self.include(name, value)
             return Argument("stage", name)
+        value = made(value)
         if isinstance(value, torch.Tensor):
             parameter = isinstance(value, torch.nn.Parameter)
             per_edge = not parameter and value.dim() and value.shape[0] == self.num_edges
@@ -186,7 +230,7 @@ class Binding:
             return Argument("value", value)
         raise self._unfusable(f"`{name}` is a {type(value).__name__}")
 
-    def include(self, name: str, deferred: "Deferred") -> None:
+    def include(self, name: str, deferred: EdgeUpdate) -> None:
         """Run an edge update as a part of this walk."""
         deferred.inlined = True
         own = Binding(self.conv, self.size, self.num_edges)

@@ -25,8 +25,10 @@ from tiga.interop._pyg_plan import (
     INDICES,
     Argument,
     Binding,
-    Deferred,
+    EdgeUpdate,
+    Kept,
     Stage,
+    assigned,
     made,
     plain,
     stages_of,
@@ -246,8 +248,8 @@ class EdgeUpdater:
     def __init__(self, conv: Any) -> None:
         self.conv = conv
 
-    def __call__(self, edge_index: Any, size: Any = None, **given: Any) -> Deferred:
-        return Deferred(self.conv, edge_index, size, given)
+    def __call__(self, edge_index: Any, size: Any = None, **given: Any) -> EdgeUpdate:
+        return EdgeUpdate(self.conv, edge_index, size, given)
 
 
 class Propagate:
@@ -280,6 +282,8 @@ class Propagate:
             graph=graph, src=fields["src"], dst=fields["dst"], edge=fields["edge"],
             **fields["param"],
         )  # fmt: skip
+        for name in _assigned(self):
+            setattr(conv, name, Kept(conv, name, edge_index, size, given))
         return conv.update(out, **self._update(given))
 
     def whole(self, call: Call) -> Any:
@@ -368,6 +372,11 @@ def _named(propagate: Propagate, described: Any) -> str:
     name = f"program{list(propagate.kernels).index(plan)}"
     setattr(propagate.programs, name, kernel)
     return name
+
+
+@torch._dynamo.assume_constant_result
+def _assigned(propagate: Propagate) -> tuple[str, ...]:
+    return assigned(propagate.conv)
 
 
 def _plain_tensor(edge_index: torch.Tensor) -> torch.Tensor:

@@ -281,6 +281,8 @@ class Discovery:
         self.guards.attributes.append((module, "__class__", type(module)))
         self.value(type(module).forward, f"{label}.forward")
         state = vars(module)
+        if "forward" not in state:
+            self.guards.items.append((state, "forward", MISSING))
         for name, value in state.items():
             if name in ("_parameters", "_buffers", "_modules"):
                 self.table(value, label)
