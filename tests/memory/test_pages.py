@@ -115,7 +115,7 @@ def test_many_rows_are_picked_by_several_threads(file: int) -> None:
         block.view(np.int32).reshape(-1)[:10], np.unique(block.view(np.int32))[:10]
     )
     short = FileRows(file, 4 * count - 40, count, width, Traffic(), None)
-    with pytest.raises(EOFError):
+    with pytest.raises(Damaged):
         picks.fill(short, block, arena)
 
 

@@ -1,7 +1,8 @@
 """`PagedGraph`: a graph whose edges stay in a file, read a page of rows at a time."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +19,7 @@ from tiga.relations.inputs import Token
 from tiga.relations.spread import Core, core_of
 from tiga.runtime.container import Container, numpy_dtype
 from tiga.runtime.mapped import map_file
-from tiga.runtime.pages import FileRows, Traffic, scratch_bytes
+from tiga.runtime.pages import Damaged, FileRows, Traffic, scratch_bytes
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class PagedField:
     @cached_property
     def _array(self) -> np.ndarray:
         entry = self._entry
+        self._container.require_length(entry)
         block = map_file(self._container.fd, entry.offset, entry.nbytes, self._container, False)
         return block.view(numpy_dtype(entry.dtype)).reshape(entry.shape)
 
@@ -188,6 +190,18 @@ class PagedGraph(Graph):
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """The body of a `with` reads pages.
+
+        Raises:
+            InvalidFile: what they hold cannot be, or they are no longer there.
+        """
+        try:
+            yield
+        except Damaged as error:
+            raise InvalidFile(f"{self.path}: {error}; it was damaged: write it again.") from None
 
     @property
     def permutes_edges(self) -> bool:

@@ -263,6 +263,19 @@ class Container:
         except EOFError as error:
             raise InvalidFile(f"{self.path}: {error}: it was cut after it was opened.") from None
 
+    def require_length(self, entry: Entry) -> None:
+        """Refuse a file that no longer holds all of an array, as memory mapped from it would not.
+
+        Raises:
+            InvalidFile: it was cut after it was opened.
+        """
+        size, end = os.fstat(self.fd).st_size, entry.offset + entry.nbytes
+        if size < end:
+            raise InvalidFile(
+                f"{self.path}: the file ends at byte {size}, {end - size} bytes too early for "
+                f"{entry.name!r}: it was cut after it was opened."
+            )
+
     def entry(self, name: str) -> Entry:
         """What is known of an array.
 

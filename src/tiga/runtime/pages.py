@@ -62,7 +62,11 @@ class Rows(Protocol):
     def address(self) -> int: ...
 
     def read_into(self, low: int, out: np.ndarray) -> None:
-        """Fill contiguous uint8 `[rows, row_bytes]` with the rows from number `low` on."""
+        """Fill contiguous uint8 `[rows, row_bytes]` with the rows from number `low` on.
+
+        Raises:
+            Damaged: they are no longer in their file.
+        """
 
     def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         """Fill `out`, contiguous uint8 `[len(ids), row_bytes]`, with the rows of ascending,
@@ -162,8 +166,11 @@ class FileRows:
     def read_into(self, low: int, out: np.ndarray) -> None:
         flat, offset = out.reshape(-1), self.offset + low * self.row_bytes
         direct = fits(out, offset) and self.direct.serves(offset, flat.size)
-        if not (direct and self.direct.read(flat, offset)):
-            pread_into(self.fd, out, offset)
+        try:
+            if not (direct and self.direct.read(flat, offset)):
+                pread_into(self.fd, out, offset)
+        except EOFError as error:
+            raise Damaged(f"{error}: it was cut after it was opened") from None
         self.traffic.count(read=flat.size)
 
     def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:

@@ -103,12 +103,13 @@ def _predicted(
     what: str, runnable: Runnable, graph: PagedGraph, inputs: Places, held: Mapping[str, int]
 ) -> Prediction:
     device = device_of(graph)
-    if on_gpu(device):
-        return Prediction(what, *planned_on_gpu(runnable, graph, device, inputs, held))
-    try:
-        return _placed(what, runnable, graph, inputs, held, spill=False)
-    except OutOfBudget:
-        return _placed(what, runnable, graph, inputs, held, spill=True)
+    with graph.reading():
+        if on_gpu(device):
+            return Prediction(what, *planned_on_gpu(runnable, graph, device, inputs, held))
+        try:
+            return _placed(what, runnable, graph, inputs, held, spill=False)
+        except OutOfBudget:
+            return _placed(what, runnable, graph, inputs, held, spill=True)
 
 
 def _placed(

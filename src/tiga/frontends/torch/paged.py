@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from tiga.backends.llvm.paged import Limits, Paging, run_paged
-from tiga.errors import InvalidFile, OutOfBudget, UnsupportedByBackend
+from tiga.errors import OutOfBudget, UnsupportedByBackend
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.knobs import current
 from tiga.relations.paged import PagedField, PagedGraph
 from tiga.runtime.mapped import file_at, map_file
-from tiga.runtime.pages import Damaged, FileRows, MemoryRows, Rows, Traffic
+from tiga.runtime.pages import FileRows, MemoryRows, Rows, Traffic
 from tiga.runtime.parallel import thread_count
 from tiga.runtime.scope import Extent, Scope, active, fallback
 from tiga.trace.node import Node
@@ -196,10 +196,8 @@ def _run(
     keep = partial(spilled, placement.scope, placement.traffic)
     paging = Paging(placement.limits, placement.between, placement.charge, keep)
     threads = placement.limits.threads
-    try:
+    with graph.reading():
         run_paged(executable, graphs, inputs, homes, threads, extents, paging)
-    except Damaged as error:
-        raise InvalidFile(f"{graph.path}: {error}; it was damaged: write it again.") from None
     del kept
     return outputs
 

@@ -15,7 +15,7 @@ from tiga.backends.triton.paged import Paging, run_paged
 from tiga.backends.triton.paged_facts import WalkFacts, walk_facts
 from tiga.backends.triton.paged_link import link_of
 from tiga.backends.triton.paged_memory import PIECE, DeviceRows, HostRows, Loader
-from tiga.errors import InvalidFile, InvalidType, OutOfBudget
+from tiga.errors import InvalidType, OutOfBudget
 from tiga.frontends.dlpack import array_of_torch
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.paged import fitting, spilled, spilled_tensor
@@ -28,7 +28,7 @@ from tiga.passes.rows import LibraryCall, RowProgram
 from tiga.relations.paged import PagedGraph
 from tiga.runtime.cuda import on, torch_platform
 from tiga.runtime.mapped import file_at
-from tiga.runtime.pages import Damaged, FileRows, Rows
+from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.scope import Scope, active, fallback
 from tiga.runtime.tiers import size_text
 from tiga.trace.node import Node
@@ -177,7 +177,11 @@ class Placement:
             return torch.empty(shape, dtype=dtype, device=self.device)
         account = self.scope.accounts["device"]
         ticket = account.charge(prod(shape) * dtype.itemsize, what)
-        made = torch.empty(shape, dtype=dtype, device=self.device)
+        try:
+            made = torch.empty(shape, dtype=dtype, device=self.device)
+        except BaseException:
+            account.release(ticket)
+            raise
         weakref.finalize(made, account.release, ticket).atexit = False
         return made
 
@@ -226,20 +230,21 @@ class Placement:
             return self.rows(tensor.contiguous())
         return HostRows(array_of_torch(tensor.detach()))
 
-    def loaded(
-        self, inputs: dict[Node, Any], sizes: Mapping[Node, int]
-    ) -> list[Callable[[], None]]:
-        """Copy inputs to the device whole; what is returned takes back that they are charged."""
-        found = []
+    def load(
+        self, inputs: dict[Node, Any], sizes: Mapping[Node, int], charged: list[Callable[[], None]]
+    ) -> None:
+        """Copy inputs to the device whole; what takes back that they are charged is added to
+        `charged`."""
         widest = max((inputs[n].row_bytes for n in sizes), default=0)
         pinned = max(min(2 * PIECE, self.pinned), 2 * widest)
         back = self.charge("host-pinned", pinned if sizes else 0)
-        loader = Loader(link_of(self.platform), self.platform, pinned)
-        for node, nbytes in sizes.items():
-            found.append(self.charge("device", nbytes))
-            inputs[node] = loader.load(inputs[node])
-        back()
-        return found
+        try:
+            loader = Loader(link_of(self.platform), self.platform, pinned)
+            for node, nbytes in sizes.items():
+                charged.append(self.charge("device", nbytes))
+                inputs[node] = loader.load(inputs[node])
+        finally:
+            back()
 
     def to_load(self, inputs: Mapping[Node, Any]) -> dict[Node, int]:
         """The bytes of inputs that go to the device whole, the smallest first: those that pages
@@ -290,16 +295,15 @@ def _run(
     read = sum(nbytes for node, nbytes in whole.items() if inputs[node].in_file)
     charged: list[Callable[[], None]] = []
     try:
-        charged += placement.loaded(inputs, whole)
-        between = {n: _between(n, extents, placement) for n in executable.plan.intermediates}
-        paging = placement.paging(executable, extents)
-        plan = PagePlan(paging.device)
-        plan.whole(sum(whole.values()), read)
-        given = [inputs[n] for n in executable.plan.inputs]
-        run_paged(executable, given, targets, between, paging, plan)
-        runnable.gpu_runs.pages = plan
-    except Damaged as error:
-        raise InvalidFile(f"{graph.path}: {error}; it was damaged: write it again.") from None
+        with graph.reading():
+            placement.load(inputs, whole, charged)
+            between = {n: _between(n, extents, placement) for n in executable.plan.intermediates}
+            paging = placement.paging(executable, extents)
+            plan = PagePlan(paging.device)
+            plan.whole(sum(whole.values()), read)
+            given = [inputs[n] for n in executable.plan.inputs]
+            run_paged(executable, given, targets, between, paging, plan)
+            runnable.gpu_runs.pages = plan
     finally:
         for back in charged:
             back()
