@@ -92,3 +92,66 @@ def test_bools_are_close() -> None:
     x, y = tg.tensor([True, False]), tg.tensor([True, True])
     assert tg.isclose(x, y).tolist() == [True, False]
     assert tg.allclose(x, x)
+
+
+@pytest.mark.parametrize("backend", ["python", "native"])
+def test_complex_numbers_become_real(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their real parts; as bools, by whether they are not 0."""
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    values = [1.5 + 2j, 3j, 0j, -2.5 - 1j]
+    z = tg.tensor(values, dtype=tg.complex128, requires_grad=True)
+    for dtype in (tg.float64, tg.float32, tg.float16, tg.bfloat16):
+        assert (z * 1.0).astype(dtype).tolist() == [1.5, 0.0, 0.0, -2.5]
+    assert (z * 1.0).astype(tg.int8).tolist() == [1, 0, 0, -2]
+    assert (z * 1.0).astype(tg.bool).tolist() == [True, True, False, True]
+    slope = ag.grad((z * z).astype(tg.float64).sum(), z)
+    np.testing.assert_allclose(slope.numpy(), 2 * np.conj(values), rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["python", "native"])
+def test_numbers_become_bools(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is not 0 is true, fractions, NaN and imaginary numbers too."""
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    x = tg.tensor([0.0, 1.0, 2.0])
+    assert tg.logical_and(x, 0.5).tolist() == [False, True, True]
+    assert tg.logical_or(float("nan"), x).tolist() == [True, True, True]
+    assert tg.logical_xor(x, 1j).tolist() == [True, False, False]
+    assert tg.where(x > 1, 0.25, x).astype(tg.bool).tolist() == [False, True, True]
+    assert tg.where(x > 1, 2.75, -1.5).astype(tg.int8).tolist() == [-1, -1, 2]
+
+
+X = tg.ones((2, 3))
+MISTAKES = {
+    "extent -1": lambda: tg.eye(-1),
+    "text": lambda: tg.arange("a"),
+    "list": lambda: tg.reshape([1.0], 1),
+    "too far": lambda: tg.narrow(X, 1, 2, 5),
+    "half a count": lambda: tg.topk(X, 1.5),
+    "counts": lambda: tg.repeat(X, [1, 2], axis=1),
+    "two shifts": lambda: tg.roll(X, (1, 2), axis=0),
+    "size -1": lambda: tg.split(X, (4, -1), axis=1),
+    "one axis": lambda: tg.tril(tg.ones(3)),
+    "axis 5": lambda: tg.tensordot(X, X, axes=((0,), (5,))),
+    "seven axes": lambda: tg.tensordot(X, X, axes=7),
+    "no equation": lambda: tg.einsum(3, X),
+    "no mask": lambda: tg.masked_fill(X, tg.tensor([1, 0, 1]), 0.0),
+    "large mask": lambda: tg.masked_fill(X[0], X > 0, 0.0),
+    "complex floor": lambda: tg.floor(X * 1j),
+    "complex gelu": lambda: tg.gelu(X * 1j),
+    "array as axis": lambda: tg.sum(X, axis=np.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MISTAKES))
+def test_mistakes_are_explained(name: str) -> None:
+    with pytest.raises(errors.TigaError, match=r"test_corner_cases\.py:\d+"):
+        MISTAKES[name]()
+
+
+def test_views_of_numbers_and_arrays() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    assert tg.reshape(array, (3, 2)).shape == (3, 2)
+    assert tg.permute_dims(array, (1, 0)).tolist() == array.T.tolist()
+    assert tg.expand_dims(1.0, axis=0).tolist() == [1.0]
+    assert tg.zeros_like(array).dtype == tg.float64
+    assert [a.shape for a in tg.broadcast_arrays(array, 1.0)] == [(2, 3), (2, 3)]

@@ -357,8 +357,10 @@ class Cast(Pointwise, name="cast"):
         if x.type.dtype == self.to:
             return x
         if x.op.name == "constant":
-            near = constant(x.op.value, x.type.with_dtype(self.to.compute))
-            return constant(near.op.value, x.type.with_dtype(self.to))
+            with np.errstate(all="ignore"):
+                value = self.reference(np.asarray(x.op.value, x.type.dtype.numpy))
+            plain = value.astype(self.to.compute.numpy).item()
+            return constant(plain, x.type.with_dtype(self.to))
         widened = x.op.name == "cast" and x.inputs[0].type.dtype == self.to
         return x.inputs[0] if widened and _holds(x.type.dtype, self.to) else None
 

@@ -21,15 +21,18 @@ COMPLEX: dict[str, Callable[..., Value]] = {
 
 
 def cast(value: Value, source: DType, target: DType) -> Value:
-    """A number as one of another type, where one of the two is complex."""
+    """A number as one of another type, where one of the two is complex: of a complex number the
+    real part, or whether it is not 0."""
     part = real_of(target)
     if not source.is_complex:
         return A.cast(value[0], source.compute, part), A.constant_of(0.0, _like(value, part))
     if target.is_complex:
         real, imag = (A.cast(x, real_of(source), part) for x in value)
         return real, imag
-    assert target == bool_, f"cast of {source} to {target}"
-    return complex_functions.ne(A, value, tuple(A.constant(0.0, x) for x in value))
+    if target == bool_:
+        return complex_functions.ne(A, value, tuple(A.constant(0.0, x) for x in value))
+    whole = A.cast(value[0], real_of(source), target)
+    return (A.cast(whole, target, target.compute),)
 
 
 def _like(value: Value, dtype: DType) -> ir.Type:

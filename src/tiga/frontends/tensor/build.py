@@ -2,9 +2,10 @@
 
 import math
 import sys
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
+from operator import index
+from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -26,6 +27,8 @@ CHAIN = 256
 """Longest chain of operations that waits for a value: longer ones are computed in pieces."""
 
 SCALARS = (bool, int, float, complex)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @lru_cache(maxsize=4096)
@@ -160,6 +163,17 @@ def as_tensor(value: Any, what: str = "an operand") -> Tensor:
     )
 
 
+def takes_tensor(function: Function) -> Function:
+    """A function of a tensor and more that takes a number or an array in the tensor's place."""
+
+    @wraps(function)
+    def call(x: Any, /, *args: Any, **options: Any) -> Any:
+        tensor = x if x.__class__ is Tensor else as_tensor(x, function.__name__)
+        return function(tensor, *args, **options)
+
+    return call  # type: ignore[return-value]
+
+
 def convert(x: Node, dtype: DType) -> Node:
     """`x` in another dtype."""
     return x if x.type.dtype == dtype else cast(x, dtype)
@@ -250,7 +264,7 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
         elif kind == _WEAK.get(b.__class__) and (kinds is None or kind in kinds):
             return _made(op, x, number(b, x.type), a._grad)
     nodes, tensors = operands(a, b)
-    _check_kind(op, nodes[0].type.dtype, kinds)
+    check_kind(op.name, nodes[0].type.dtype, kinds)
     return result(apply(op, *nodes), *tensors)
 
 
@@ -271,13 +285,13 @@ def _made(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
     return made
 
 
-def _check_kind(op: Op, dtype: DType, kinds: str | None) -> None:
+def check_kind(name: str, dtype: DType, kinds: str | None) -> None:
+    """Refuse a dtype whose kind is none of `kinds`."""
     if kinds is not None and dtype.kind not in kinds:
         names = {"b": "bool", "i": "integer", "f": "float", "c": "complex"}
         expected = " or ".join(names[k] for k in kinds if k in names)
         raise InvalidType(
-            f"{op.name} expected {expected} operands, got {dtype} ({here()}); cast with "
-            ".astype(...)."
+            f"{name} expected {expected} operands, got {dtype} ({here()}); cast with .astype(...)."
         )
 
 
@@ -287,7 +301,7 @@ def unary(op: Op, x: Any, kinds: str | None = None, *, floats: bool = False) -> 
     node: Node = tensor._node
     if floats and node.type.dtype.kind not in "fc":
         node = cast(node, promote_scalar(node.type.dtype, float))
-    _check_kind(op, node.type.dtype, kinds)
+    check_kind(op.name, node.type.dtype, kinds)
     return result(apply(op, node), tensor)
 
 
@@ -306,6 +320,24 @@ def view(x: Tensor, node: Node, through: View | None) -> Tensor:
     return made
 
 
+def integer(value: Any, what: str, least: int | None = None) -> int:
+    """`value` as an integer, checked.
+
+    Raises:
+        InvalidType: it is none.
+        InvalidValue: it is below `least`.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = index(value)
+    except TypeError:
+        raise InvalidType(f"{what} expected an integer, got {value!r} ({here()}).") from None
+    if least is not None and found < least:
+        raise InvalidValue(f"{what} expected at least {least}, got {found} ({here()}).")
+    return found
+
+
 def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """A non-negative axis.
 
@@ -313,9 +345,7 @@ def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
         InvalidType: it is no integer.
         InvalidValue: there is no such axis.
     """
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise InvalidType(f"{what}= expected an integer, got {axis!r} ({here()}).")
-    axis = int(axis)
+    axis = integer(axis, f"{what}=")
     if not -rank <= axis < rank:
         raise InvalidValue(f"{what}={axis} is out of range for {rank} axes ({here()}).")
     return axis % rank

@@ -13,9 +13,9 @@ from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor import views
-from tiga.frontends.tensor.build import as_tensor, torch_function
-from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.build import as_tensor, integer, takes_tensor, torch_function
+from tiga.frontends.tensor.core import Tensor, helper
+from tiga.frontends.tensor.creation import from_numpy, zeros
 from tiga.frontends.tensor.grids import arange
 from tiga.frontends.tensor.indexing import take
 from tiga.frontends.tensor.lazy import here
@@ -174,7 +174,27 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     return s.astype(scaled, tensor.dtype, copy=False)
 
 
+def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
+    if x.ndim < 2:
+        raise InvalidValue(f"tril and triu expected two axes or more, got {x.ndim} ({here()}).")
+    k = integer(k, "k=")
+    mask = np.tri(x.shape[-2], x.shape[-1], k=k if lower else k - 1, dtype=bool)
+    return s.where(helper(mask if lower else ~mask), x, zeros((), dtype=x.dtype))
+
+
+@takes_tensor
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The matrix with zeros above diagonal number `k`."""
+    return _triangle(x, k, True)
+
+
+@takes_tensor
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The matrix with zeros below diagonal number `k`."""
+    return _triangle(x, k, False)
+
+
 __all__ = [
     "allclose", "array_equal", "diagonal", "dot", "elu", "exp2", "isclose", "isin", "leaky_relu",
-    "lerp", "logsigmoid", "nan_to_num", "one_hot", "positive", "rms_norm",
+    "lerp", "logsigmoid", "nan_to_num", "one_hot", "positive", "rms_norm", "tril", "triu",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import SCALARS, number
+from tiga.frontends.tensor.build import SCALARS, number, takes_tensor
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import (
@@ -345,6 +345,7 @@ def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -
     return full(x.shape, value, dtype=kind, device=place, requires_grad=requires_grad)
 
 
+@takes_tensor
 def empty_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -354,6 +355,7 @@ def empty_like(
     return empty(x.shape, dtype=kind, device=place, requires_grad=requires_grad)
 
 
+@takes_tensor
 def zeros_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -361,6 +363,7 @@ def zeros_like(
     return _like(x, 0, dtype, device, requires_grad)
 
 
+@takes_tensor
 def ones_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -368,6 +371,7 @@ def ones_like(
     return _like(x, 1, dtype, device, requires_grad)
 
 
+@takes_tensor
 def full_like(
     x: Tensor,
     /,

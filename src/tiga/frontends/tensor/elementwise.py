@@ -6,6 +6,7 @@ from typing import Any
 from tiga.frontends.tensor.build import (
     as_tensor,
     binary,
+    check_kind,
     convert,
     number,
     result,
@@ -23,7 +24,7 @@ from tiga.ops.leaf import ones_like as ones
 from tiga.ops.leaf import zeros_like as zeros
 from tiga.trace.node import Node
 
-NUMERIC, REAL, FLOAT, INTEGER, BITS = "iufc", "iuf", "fc", "iu", "iub"
+NUMERIC, REAL, INTEGER, BITS = "iufc", "iuf", "iu", "iub"
 OWN = frozenset((Tensor, bool, int, float, complex))
 """Classes of operands that are certainly not torch's: asking torch takes longer."""
 
@@ -57,7 +58,10 @@ def _binary(name: str, op: Op, text: str, kinds: str | None = None) -> Function:
     return _documented(call, name, text)
 
 
-def _composed(name: str, text: str, rule: Callable[[Node], Node], floats: bool = True) -> Function:
+def _composed(
+    name: str, text: str, rule: Callable[[Node], Node], floats: bool = True,
+    kinds: str | None = None,
+) -> Function:  # fmt: skip
     """A function of one operand built from several ops."""
 
     def call(x: Any, /) -> Any:
@@ -65,6 +69,7 @@ def _composed(name: str, text: str, rule: Callable[[Node], Node], floats: bool =
             return other(x)
         tensor = as_tensor(x)
         dtype = as_float(tensor.dtype) if floats else tensor.dtype
+        check_kind(name, dtype, kinds)
         return result(rule(convert(tensor._node, dtype)), tensor)
 
     return _documented(call, name, text)
@@ -120,12 +125,12 @@ sigmoid = _unary("sigmoid", f.sigmoid, "1 / (1 + exp(-x)).", "f", floats=True)
 negative = _unary("negative", p.neg, "-x.", NUMERIC)
 
 
-def _rounding(name: str, op: Op, text: str) -> Function:
+def _rounding(name: str, op: Op, text: str, kinds: str = "f") -> Function:
     def call(x: Any, /) -> Any:
         if x.__class__ is not Tensor and (other := torch_function((x,), name)):
             return other(x)
         tensor = as_tensor(x)
-        return tensor if tensor.dtype.kind in "iu" else unary(op, tensor, FLOAT)
+        return tensor if tensor.dtype.kind in "iu" else unary(op, tensor, kinds)
 
     return _documented(call, name, text)
 
@@ -133,7 +138,7 @@ def _rounding(name: str, op: Op, text: str) -> Function:
 floor = _rounding("floor", f.floor, "The largest integer not above x.")
 ceil = _rounding("ceil", f.ceil, "The smallest integer not below x.")
 trunc = _rounding("trunc", f.trunc, "x without its fraction.")
-round = _rounding("round", f.roundeven, "The nearest integer, ties to even.")
+round = _rounding("round", f.roundeven, "The nearest integer, ties to even.", "fc")
 
 
 def _zero_where(condition: Node, value: Node) -> Node:
@@ -160,11 +165,11 @@ reciprocal = _composed("reciprocal", "1 / x.", lambda x: p.div(ones(x), x))
 rsqrt = _composed("rsqrt", "1 / sqrt(x).", lambda x: p.div(ones(x), f.sqrt(x)))
 relu = _composed(
     "relu", "max(x, 0), with derivative 0 at 0; NaN stays.",
-    lambda x: _zero_where(p.le(x, zeros(x)), x), floats=False,
+    lambda x: _zero_where(p.le(x, zeros(x)), x), floats=False, kinds=REAL,
 )  # fmt: skip
 silu = _composed("silu", "x * sigmoid(x).", lambda x: p.mul(x, f.sigmoid(x)))
-gelu = _composed("gelu", "x times the normal distribution function of x.", _gelu)
-softplus = _composed("softplus", "log(1 + exp(x)) without overflow.", _softplus)
+gelu = _composed("gelu", "x times the normal distribution function of x.", _gelu, kinds="f")
+softplus = _composed("softplus", "log(1 + exp(x)) without overflow.", _softplus, kinds="f")
 
 
 def _is_nan(x: Node) -> Node:
@@ -204,7 +209,9 @@ def _signbit(x: Node) -> Node:
     return p.lt(signed, zeros(x))
 
 
-signbit = _composed("signbit", "Whether x has a minus sign, that of -0 included.", _signbit)
+signbit = _composed(
+    "signbit", "Whether x has a minus sign, that of -0 included.", _signbit, kinds="f"
+)
 
 
 __all__ = [

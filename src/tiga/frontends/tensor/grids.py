@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidValue
+from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.build import as_tensor, integer
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import finish
 from tiga.frontends.tensor.dtypes import (
@@ -35,6 +36,9 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
+    for value in (start, stop, step):
+        if not isinstance(value, (int, float, np.integer, np.floating)):
+            raise InvalidType(f"arange expected numbers, got {value!r} ({here()}).")
     if step == 0:
         raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
     floats = any(isinstance(v, float) for v in (start, stop, step))
@@ -60,8 +64,10 @@ def linspace(
         >>> tg.linspace(0.0, 1.0, 3).tolist()
         [0.0, 0.5, 1.0]
     """
-    if num < 0:
-        raise InvalidValue(f"linspace: num= expected at least 0, got {num} ({here()}).")
+    num = integer(num, "num=", 0)
+    for bound in (start, stop):
+        if not isinstance(bound, (int, float, complex)):
+            raise InvalidType(f"linspace expected numbers, got {bound!r} ({here()}).")
     kind = result_dtype(0.0 * start + 0.0 * stop) if dtype is None else check_dtype(dtype)
     values = np.linspace(start, stop, num, endpoint=endpoint)
     return finish(values.astype(kind.numpy), requires_grad, device)
@@ -85,10 +91,12 @@ def eye(
         [[1.0, 0.0], [0.0, 1.0]]
     """
     kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
+    n_rows = integer(n_rows, "eye", 0)
+    n_cols = n_rows if n_cols is None else integer(n_cols, "eye", 0)
     return finish(np.eye(n_rows, n_cols, k, kind.numpy), requires_grad, device)
 
 
-def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
     """Coordinate tensors of a grid, from one axis of coordinates each.
 
     Example:
@@ -103,6 +111,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
         raise InvalidValue(
             f"meshgrid: indexing= expected 'xy' or 'ij', got {indexing!r} ({here()})."
         )
+    arrays = tuple([as_tensor(array, "meshgrid") for array in arrays])
     rank = len(arrays)
     places = list(range(rank))
     if indexing == "xy" and rank > 1:

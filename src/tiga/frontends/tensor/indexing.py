@@ -277,8 +277,14 @@ def scatter_add_along_axis(values: Any, indices: Any, extent: int, /, *, axis: i
 def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
     """x with `value` where the mask holds."""
     (node, fill), tensors = operands(x, value, dtype=as_tensor(x).dtype)
-    flags = expand_to(as_tensor(mask)._node, node.type.shape, node.type.space)
-    return result(apply(p.where, flags, fill, node), *tensors)
+    flags = as_tensor(mask, "mask")
+    if flags.dtype != bool_ or broadcast_shapes(flags.shape, node.type.shape) != node.type.shape:
+        raise InvalidValue(
+            f"masked_fill expected a mask of bools that broadcasts to {node.type.shape}, got "
+            f"{flags.dtype} of shape {flags.shape} ({here()})."
+        )
+    where = expand_to(flags._node, node.type.shape, node.type.space)
+    return result(apply(p.where, where, fill, node), *tensors)
 
 
 __all__ = [

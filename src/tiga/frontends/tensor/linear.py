@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, convert, result
+from tiga.frontends.tensor.build import (
+    apply,
+    as_tensor,
+    broadcast_shapes,
+    convert,
+    integer,
+    normalize_axis,
+    result,
+)
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.dtypes import result_dtype
 from tiga.frontends.tensor.lazy import here
@@ -78,6 +86,7 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
     """Sums of products as an equation says, such as `"bij,bjk->bik"`.
 
     Raises:
+        InvalidType: there is no equation, or there are no tensors.
         InvalidValue: the equation does not fit the operands.
 
     Example:
@@ -85,6 +94,8 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
         >>> tg.einsum("ij,j->i", tg.ones((2, 3)), tg.ones(3)).tolist()
         [3.0, 3.0]
     """
+    if not isinstance(equation, str) or not tensors:
+        raise InvalidType(f"einsum expected an equation and tensors, got {equation!r} ({here()}).")
     known = [as_tensor(t) for t in tensors]
     dtype = result_dtype(*(t.dtype for t in known))
     terms, output = _equation(equation, known)
@@ -181,13 +192,25 @@ def _contract(a: Node, la: str, b: Node, lb: str, needed: str) -> tuple[Node, st
     return reshape(product, (*batches, *row_shape, *column_shape)), labels
 
 
+def _axis_pairs(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:
+    """The axes of either operand that a product sums over."""
+    if not isinstance(axes, (tuple, list)):
+        count = integer(axes, "axes=", 0)
+        if count > min(left, right):
+            raise InvalidValue(f"axes={count} for tensors with {left} and {right} axes ({here()}).")
+        return list(range(left - count, left)), list(range(count))
+    known = len(axes) == 2 and all(isinstance(part, (tuple, list)) for part in axes)
+    if not known or len(axes[0]) != len(axes[1]):
+        raise InvalidValue(f"axes= expected two sequences of one length, got {axes!r} ({here()}).")
+    pairs = [[normalize_axis(i, rank) for i in part]
+             for part, rank in zip(axes, (left, right), strict=True)]  # fmt: skip
+    return pairs[0], pairs[1]
+
+
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
     """Sums of products over pairs of axes: the last `axes` of x1 with the first of x2, or pairs."""
     a, b = as_tensor(x1), as_tensor(x2)
-    if isinstance(axes, int):
-        pairs = ([i + a.ndim - axes for i in range(axes)], list(range(axes)))
-    else:
-        pairs = ([i % a.ndim for i in axes[0]], [i % b.ndim for i in axes[1]])
+    pairs = _axis_pairs(axes, a.ndim, b.ndim)
     names = iter(string.ascii_letters)
     la, lb = [next(names) for _ in range(a.ndim)], [next(names) for _ in range(b.ndim)]
     for i, j in zip(*pairs, strict=True):

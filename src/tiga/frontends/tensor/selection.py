@@ -11,6 +11,7 @@ from tiga.frontends.tensor.build import (
     number,
     operands,
     result,
+    takes_tensor,
     torch_function,
     truth,
     unary,
@@ -215,6 +216,7 @@ def angle(x: Any, /) -> Any:
     return atan2(imag(x), real(x))
 
 
+@takes_tensor
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """x converted to `dtype`; `copy=False` gives x itself where it has it already."""
     target = check_dtype(dtype)
@@ -225,6 +227,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     return unary(p.Cast(target), x)
 
 
+@takes_tensor
 def detach(x: Tensor, /) -> Tensor:
     """The same value, through which no derivative flows; it shares x's storage."""
     made = view(x, apply(stop_gradient, x._node), lambda array: array)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import apply, as_tensor, normalize_axis, result
+from tiga.frontends.tensor.build import apply, as_tensor, integer, normalize_axis, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.devices import CPU
@@ -75,7 +75,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
 def topk(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
     """The k largest (or smallest) elements along an axis in order, and their positions."""
     tensor, place = _ordered(x, axis, "topk")
-    if not 0 <= k <= tensor.shape[place]:
+    if not 0 <= integer(k, "k=") <= tensor.shape[place]:
         raise InvalidValue(f"topk: k={k} of {tensor.shape[place]} elements ({here()}).")
     indices = narrow(argsort(tensor, axis=place, descending=largest), place, 0, k)
     return TopK(take_along_axis(tensor, indices, axis=place), indices)

@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidType, InvalidValue
+from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor.build import (
     apply,
     as_tensor,
     broadcast_shapes,
     convert,
+    integer,
     normalize_axes,
     normalize_axis,
     number,
     result,
+    takes_tensor,
     view,
 )
 from tiga.frontends.tensor.core import Tensor, helper
@@ -30,10 +32,7 @@ from tiga.types import Shape
 def _extents(given: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape given as one sequence or as separate integers."""
     flat = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
-    for extent in flat:
-        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
-            raise InvalidType(f"a shape expected integers, got {flat!r} ({here()}).")
-    return tuple(int(extent) for extent in flat)
+    return tuple(integer(extent, "a shape") for extent in flat)
 
 
 def _resolve(shape: tuple[int, ...], size: int) -> Shape:
@@ -46,6 +45,7 @@ def _resolve(shape: tuple[int, ...], size: int) -> Shape:
     return shape
 
 
+@takes_tensor
 def reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
     """The same elements in row-major order under another shape; one extent may be -1.
 
@@ -66,6 +66,7 @@ def reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
     return view(x, node, (lambda a: a.reshape(target)) if shares else None)
 
 
+@takes_tensor
 def permute_dims(x: Tensor, /, *axes: Any) -> Tensor:
     """The axes in another order, sharing storage.
 
@@ -80,6 +81,7 @@ def permute_dims(x: Tensor, /, *axes: Any) -> Tensor:
     return view(x, apply(o.Permute(order), x._node), lambda a: a.transpose(order))
 
 
+@takes_tensor
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two axes exchanged, sharing storage."""
     order = list(range(x.ndim))
@@ -88,6 +90,7 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     return permute_dims(x, order)
 
 
+@takes_tensor
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """The last two axes exchanged, sharing storage."""
     if x.ndim < 2:
@@ -95,6 +98,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     return transpose(x, -1, -2)
 
 
+@takes_tensor
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     """Axes moved to other places, the rest in order."""
     starts = source if isinstance(source, (tuple, list)) else (source,)
@@ -109,6 +113,7 @@ def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     return permute_dims(x, order)
 
 
+@takes_tensor
 def squeeze(x: Tensor, /, axis: Any = None, *, dim: Any = None) -> Tensor:
     """Without axes of extent 1 (all of them by default), sharing storage."""
     chosen = axis if dim is None else dim
@@ -127,6 +132,7 @@ def _unit_axes(x: Tensor, target: Shape, through: Any) -> Tensor:
     return view(x, apply(o.Reshape(target), x._node), through)
 
 
+@takes_tensor
 def expand_dims(x: Tensor, /, axis: int = 0, *, dim: int | None = None) -> Tensor:
     """With a new axis of extent 1, sharing storage."""
     place = normalize_axis(axis if dim is None else dim, x.ndim + 1)
@@ -137,6 +143,7 @@ def expand_dims(x: Tensor, /, axis: int = 0, *, dim: int | None = None) -> Tenso
 unsqueeze = expand_dims
 
 
+@takes_tensor
 def broadcast_to(x: Tensor, /, *shape: Any) -> Tensor:
     """Repeated along new leading axes and axes of extent 1, sharing storage with stride 0.
 
@@ -160,12 +167,14 @@ def broadcast_to(x: Tensor, /, *shape: Any) -> Tensor:
 expand = broadcast_to
 
 
-def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
+def broadcast_arrays(*arrays: Any) -> list[Tensor]:
     """The tensors broadcast to one shape."""
-    shape = broadcast_shapes(*(array.shape for array in arrays))
-    return [broadcast_to(array, shape) for array in arrays]
+    tensors = [as_tensor(array) for array in arrays]
+    shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
+    return [broadcast_to(tensor, shape) for tensor in tensors]
 
 
+@takes_tensor
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Neighbouring axes as one."""
     if not x.ndim:
@@ -176,11 +185,13 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     )  # fmt: skip
 
 
+@takes_tensor
 def ravel(x: Tensor) -> Tensor:
     """All elements along one axis."""
     return reshape(x, (x.size,))
 
 
+@takes_tensor
 def flip(x: Tensor, /, *, axis: Any = None, dims: Any = None) -> Tensor:
     """The elements along axes (all by default) in reverse order."""
     node: Node = x._node
@@ -190,22 +201,27 @@ def flip(x: Tensor, /, *, axis: Any = None, dims: Any = None) -> Tensor:
     return result(node, x)
 
 
+@takes_tensor
 def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
     """The elements moved along axes; what leaves at one end enters at the other."""
     if axis is None:
         return reshape(roll(ravel(x), shift, axis=0), x.shape)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise InvalidValue(f"roll expected a shift per axis, got {shift} for {axis} ({here()}).")
     node: Node = x._node
     for place, by in zip((normalize_axis(a, x.ndim) for a in axes), shifts, strict=True):
         count = node.type.shape[place]
-        cut = -by % count if count else 0
+        cut = -integer(by, "shift=") % count if count else 0
         if cut:
             node = join(place, slice_(node, place, cut, count - cut), slice_(node, place, 0, cut))
     return result(node, x)
 
 
 def _same_dtype(arrays: Sequence[Any]) -> list[Tensor]:
+    if not isinstance(arrays, (tuple, list)):
+        raise InvalidType(f"expected a sequence of tensors to join, got {arrays!r} ({here()}).")
     tensors = [as_tensor(a) for a in arrays]
     if not tensors:
         raise InvalidValue(f"expected at least one tensor to join ({here()}).")
@@ -245,6 +261,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0, dim: int | None = None) ->
     )
 
 
+@takes_tensor
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The pieces along an axis, without it."""
     place = normalize_axis(axis, x.ndim)
@@ -253,16 +270,26 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     )  # fmt: skip
 
 
+@takes_tensor
 def narrow(x: Tensor, axis: int, start: int, count: int, step: int = 1) -> Tensor:
     """`count` positions along one axis, sharing storage."""
     from tiga.ops.tensor_views import Slice, along, stepped
 
+    axis = normalize_axis(axis, x.ndim)
+    start, count = integer(start, "start="), integer(count, "count=", 0)
+    inside = range(x.shape[axis])
+    if count and not (start in inside and start + (count - 1) * step in inside):
+        raise InvalidIndex(
+            f"narrow of axis {axis} of extent {x.shape[axis]} to {count} positions from {start}, "
+            f"{step} apart ({here()})."
+        )
     node = apply(Slice(axis, start, count, step), x._node)
     piece = along(axis, stepped(start, count, step))
     # Strides of views are never negative.
     return view(x, node, (lambda a: a[piece]) if step > 0 else None)
 
 
+@takes_tensor
 def split(x: Tensor, sizes: Any, /, *, axis: int = 0, dim: int | None = None) -> tuple[Tensor, ...]:
     """Consecutive pieces along an axis: of given sizes, or of one size (the last is smaller)."""
     place = normalize_axis(axis if dim is None else dim, x.ndim)
@@ -272,6 +299,7 @@ def split(x: Tensor, sizes: Any, /, *, axis: int = 0, dim: int | None = None) ->
             raise InvalidValue(f"split expected a size of at least 1, got {sizes} ({here()}).")
         whole = [sizes] * (total // sizes)
         sizes = whole + ([total % sizes] if total % sizes else [])
+    sizes = [integer(size, "a size of split", 0) for size in sizes]
     if sum(sizes) != total:
         raise InvalidValue(f"split of {total} elements into sizes {list(sizes)} ({here()}).")
     pieces, start = [], 0
@@ -281,9 +309,12 @@ def split(x: Tensor, sizes: Any, /, *, axis: int = 0, dim: int | None = None) ->
     return tuple(pieces)
 
 
+@takes_tensor
 def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     """The tensor repeated along its axes."""
-    counts = tuple(repetitions)
+    if not isinstance(repetitions, (tuple, list)):
+        raise InvalidType(f"tile expected a count per axis, got {repetitions!r} ({here()}).")
+    counts = tuple(integer(count, "a count of tile", 0) for count in repetitions)
     rank = max(len(counts), x.ndim)
     counts = (1,) * (rank - len(counts)) + counts
     node: Node = o.reshape(x._node, (1,) * (rank - x.ndim) + x.shape)
@@ -295,6 +326,7 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     return result(node, x)
 
 
+@takes_tensor
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Every element repeated: a number of times, or per position along an axis."""
     from tiga.frontends.tensor.indexing import take
@@ -303,10 +335,17 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
         x, axis = ravel(x), 0
     place = normalize_axis(axis, x.ndim)
     counts = np.asarray(repeats.numpy() if isinstance(repeats, Tensor) else repeats)
-    positions = np.repeat(np.arange(x.shape[place]), counts)
+    whole = counts.dtype.kind in "iu" and (counts >= 0).all()
+    if not whole or counts.size not in (1, x.shape[place]):
+        raise InvalidValue(
+            f"repeat expected a count of at least 0, or one for each of {x.shape[place]} elements, "
+            f"got {repeats!r} ({here()})."
+        )
+    positions = np.repeat(np.arange(x.shape[place]), counts.reshape(-1))
     return take(x, helper(positions), axis=place)
 
 
+@takes_tensor
 def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tensor:
     """With `value` before and after every axis: a pair of widths per axis.
 
@@ -336,33 +375,9 @@ def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tens
     return result(node, x)
 
 
-def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
-    from tiga.frontends.tensor.selection import where
-
-    mask = np.tri(x.shape[-2], x.shape[-1], k=k if lower else k - 1, dtype=bool)
-    return where(helper(mask if lower else ~mask), x, zero_of(x))
-
-
-def zero_of(x: Tensor) -> Tensor:
-    """A scalar zero of x's dtype."""
-    from tiga.frontends.tensor.creation import zeros
-
-    return zeros((), dtype=x.dtype)
-
-
-def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The matrix with zeros above diagonal number `k`."""
-    return _triangle(x, k, True)
-
-
-def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The matrix with zeros below diagonal number `k`."""
-    return _triangle(x, k, False)
-
-
 __all__ = [
     "broadcast_arrays", "broadcast_to", "concat", "expand", "expand_dims", "flatten", "flip",
     "matrix_transpose", "moveaxis", "narrow", "pad", "permute_dims", "ravel", "repeat", "reshape",
-    "roll", "split", "squeeze", "stack", "tile", "transpose", "tril", "triu", "unsqueeze",
+    "roll", "split", "squeeze", "stack", "tile", "transpose", "unsqueeze",
     "unstack",
 ]  # fmt: skip
