@@ -16,7 +16,8 @@ from tiga.trace.node import Node
 from tiga.types import Shape, Type
 
 
-def _lanes(shape: Shape) -> np.ndarray:
+def own_lanes(shape: Shape) -> np.ndarray:
+    """Every element's position in row-major order."""
     return np.arange(math.prod(shape)).reshape(shape)
 
 
@@ -68,7 +69,7 @@ class Broadcast(Movement, name="broadcast"):
         return self.to
 
     def lanes(self, shape: Shape) -> np.ndarray:
-        return np.broadcast_to(_lanes(shape), self.to)
+        return np.broadcast_to(own_lanes(shape), self.to)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         lead = (1,) * (len(self.to) - x.ndim + 1)
@@ -81,11 +82,12 @@ class Broadcast(Movement, name="broadcast"):
             ct = feature_sum(ct, 0)
         for axis, extent in enumerate(shape):
             if extent == 1 and self.to[lead + axis] != 1:
-                ct = reshape(feature_sum(ct, axis), _with_axis(ct.type.shape, axis, 1))
+                ct = reshape(feature_sum(ct, axis), with_axis(ct.type.shape, axis, 1))
         return (ct,)
 
 
-def _with_axis(shape: Shape, axis: int, extent: int) -> Shape:
+def with_axis(shape: Shape, axis: int, extent: int) -> Shape:
+    """A shape with another extent of one axis."""
     return (*shape[:axis], extent, *shape[axis + 1 :])
 
 
@@ -100,7 +102,7 @@ class Reshape(Movement, name="reshape"):
         return self.to
 
     def lanes(self, shape: Shape) -> np.ndarray:
-        return _lanes(self.to)
+        return own_lanes(self.to)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(len(x), *self.to)
@@ -132,7 +134,7 @@ class Permute(Movement, name="permute"):
         return tuple(shape[a] for a in self.axes)
 
     def lanes(self, shape: Shape) -> np.ndarray:
-        return _lanes(shape).transpose(self.axes)
+        return own_lanes(shape).transpose(self.axes)
 
     def keeps_order(self, shape: Shape) -> bool:
         moved = [axis for axis in self.axes if shape[axis] != 1]
@@ -153,10 +155,10 @@ class Take(Movement, name="take"):
     positions: Shape
 
     def target(self, shape: Shape) -> Shape:
-        return _with_axis(shape, self.axis, len(self.positions))
+        return with_axis(shape, self.axis, len(self.positions))
 
     def lanes(self, shape: Shape) -> np.ndarray:
-        return _lanes(shape).take(self.positions, axis=self.axis)
+        return own_lanes(shape).take(self.positions, axis=self.axis)
 
     def keeps_order(self, shape: Shape) -> bool:
         return self.positions == tuple(range(len(self.positions)))
@@ -197,12 +199,12 @@ class Put(Movement, name="put"):
         return self.positions == tuple(range(self.extent))
 
     def target(self, shape: Shape) -> Shape:
-        return _with_axis(shape, self.axis, self.extent)
+        return with_axis(shape, self.axis, self.extent)
 
     def lanes(self, shape: Shape) -> np.ndarray:
         result = np.full(self.target(shape), -1)
         index = (slice(None),) * self.axis + (list(self.positions),)
-        result[index] = _lanes(shape)
+        result[index] = own_lanes(shape)
         return result
 
     def vjp(self, ct, out, x):
@@ -220,13 +222,13 @@ class Concat(Op, name="concat"):
 
     def infer(self, *types: Type) -> Type:
         extent = sum(t.shape[self.axis] for t in types)
-        return types[0].with_shape(_with_axis(types[0].shape, self.axis, extent))
+        return types[0].with_shape(with_axis(types[0].shape, self.axis, extent))
 
     def lanes(self, shapes: Sequence[Shape]) -> np.ndarray:
         """Output elements as positions in the operands laid end to end."""
         start, parts = 0, []
         for shape in shapes:
-            parts.append(_lanes(shape) + start)
+            parts.append(own_lanes(shape) + start)
             start += math.prod(shape)
         return np.concatenate(parts, axis=self.axis)
 
@@ -249,13 +251,27 @@ class Concat(Op, name="concat"):
         return [self(*filled)]
 
 
+def is_movement(op: Op) -> bool:
+    """Whether an op only moves elements within an entity."""
+    return isinstance(op, Movement | Concat)
+
+
+def moved_lanes(node: Node) -> np.ndarray:
+    """Per element of a movement's result, in its shape, the one that it copies of the operands laid
+    end to end, or -1 for zero."""
+    shapes = [n.type.shape for n in node.inputs]
+    lanes = node.op.lanes(shapes if isinstance(node.op, Concat) else shapes[0])
+    return np.asarray(lanes).reshape(node.type.shape)
+
+
 @dataclass(frozen=True)
 class FeatureReduce(Op):
-    """Reduce one feature axis. The order is a fixed halving tree over the axis, so that the
-    result has the same bits wherever it is computed."""
+    """Reduce one feature axis by the pointwise op `combine`. The order is a fixed halving tree over
+    the axis, so that the result has the same bits wherever it is computed."""
 
     axis: int
     arity = 1
+    combine: ClassVar[str]
 
     def infer(self, x: Type) -> Type:
         return x.with_shape(x.shape[: self.axis] + x.shape[self.axis + 1 :])
@@ -265,7 +281,7 @@ class FeatureReduce(Op):
         return reshape(x, self.infer(x.type).shape) if x.type.shape[self.axis] == 1 else None
 
     def _expand(self, x: Node, like: Type) -> Node:
-        return broadcast(reshape(x, _with_axis(like.shape, self.axis, 1)), like.shape)
+        return broadcast(reshape(x, with_axis(like.shape, self.axis, 1)), like.shape)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiga.ops.feature import Concat, Movement, _lanes, _with_axis
+from tiga.ops.feature import Concat, Movement, own_lanes, with_axis
 from tiga.trace.node import Node
 from tiga.types import Shape
 
@@ -30,7 +30,7 @@ class Slice(Movement, name="slice"):
     step: int
 
     def target(self, shape: Shape) -> Shape:
-        return _with_axis(shape, self.axis, self.count)
+        return with_axis(shape, self.axis, self.count)
 
     def keeps_order(self, shape: Shape) -> bool:
         return self.count <= 1 or (self.start == 0 and self.step == 1)
@@ -39,7 +39,7 @@ class Slice(Movement, name="slice"):
         return along(axis, stepped(self.start, self.count, self.step))
 
     def lanes(self, shape: Shape) -> np.ndarray:
-        return _lanes(shape)[self._piece(self.axis)]
+        return own_lanes(shape)[self._piece(self.axis)]
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return x[self._piece(self.axis + 1)]
@@ -59,18 +59,18 @@ class Unslice(Movement, name="unslice"):
     extent: int
 
     def target(self, shape: Shape) -> Shape:
-        return _with_axis(shape, self.axis, self.extent)
+        return with_axis(shape, self.axis, self.extent)
 
     def keeps_order(self, shape: Shape) -> bool:
         return self.extent <= 1 or (self.start == 0 and self.step == 1)
 
     def _filled(self, x: np.ndarray, axis: int, nothing: int) -> np.ndarray:
-        result = np.full(_with_axis(x.shape, axis, self.extent), nothing, x.dtype)
+        result = np.full(with_axis(x.shape, axis, self.extent), nothing, x.dtype)
         result[along(axis, stepped(self.start, x.shape[axis], self.step))] = x
         return result
 
     def lanes(self, shape: Shape) -> np.ndarray:
-        return self._filled(_lanes(shape), self.axis, -1)
+        return self._filled(own_lanes(shape), self.axis, -1)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return self._filled(x, self.axis + 1, 0)

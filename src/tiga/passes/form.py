@@ -11,7 +11,7 @@ end of its edges, they are rows like those of any space, and need no graph.
 
 from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, Reshape
+from tiga.ops.feature import Broadcast, FeatureReduce, Reshape, is_movement
 from tiga.ops.message import gather
 from tiga.ops.scan import Scan
 from tiga.passes.draft import FREE, Draft
@@ -41,7 +41,7 @@ IN_REGISTERS = 64
 def _is_library(node: Node) -> bool:
     if node.op.name in LIBRARY_OPS:
         return True
-    rearranges = hasattr(node.op, "lanes") or hasattr(node.op, "combine")
+    rearranges = is_movement(node.op) or isinstance(node.op, FeatureReduce)
     sizes = (node.type.size, *(n.type.size for n in node.inputs))
     return node.type.space == GLOBAL and rearranges and max(sizes) > IN_REGISTERS
 

@@ -2,7 +2,7 @@
 
 from tiga.ops.base import Pointwise
 from tiga.ops.contract import Contract
-from tiga.ops.feature import reshape, take
+from tiga.ops.feature import is_movement, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import add, neg, sub
@@ -14,12 +14,12 @@ LEAST_SPLIT = 16
 """Inner extent from which a product with a sum of both ends' values becomes two products of node
 values. Coordinates are narrower: their differences keep what would cancel between the products."""
 
-MOVABLE = ("contract", "concat", "feature_sum", "feature_max", "feature_min")
+MOVABLE = ("contract", "feature_sum", "feature_max", "feature_min")
 
 
 def _movable(node: Node) -> bool:
     op = node.op
-    return isinstance(op, Pointwise) or hasattr(op, "lanes") or op.name in MOVABLE
+    return isinstance(op, Pointwise) or is_movement(op) or op.name in MOVABLE
 
 
 def _one_end(inputs: tuple[Node, ...]) -> Node | None:

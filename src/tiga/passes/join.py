@@ -73,7 +73,7 @@ def pair(plan: Plan, number: int) -> Pair | None:
 
 
 def _is_plain(step: RowProgram) -> bool:
-    return not (step.totals or step.outer_sums or step.scans or step.scatters)
+    return not (step.has_sums or step.scans or step.scatters)
 
 
 def joined(plan: Plan) -> frozenset[Step]:

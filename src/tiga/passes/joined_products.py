@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from tiga.ops.base import Pointwise
 from tiga.ops.contract import contract, outer_sum
-from tiga.ops.feature import Concat, broadcast, reshape, take
+from tiga.ops.feature import broadcast, concat, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import spread
 from tiga.ops.pointwise import add, mul
@@ -103,17 +103,8 @@ def _outer_products(x: Node, y: Node) -> Node | None:
     rows, columns = _ranges(x), _ranges(y)
     if not _worth(rows, columns):
         return None
-    return _joined(
-        0,
-        [
-            _joined(1, [outer_sum(sliced(x, a, b), sliced(y, c, d)) for c, d in columns])
-            for a, b in rows
-        ],
-    )
-
-
-def _joined(axis: int, parts: list[Node]) -> Node:
-    return Concat(axis)(*parts)
+    left, right = ([sliced(z, a, b) for a, b in ranges] for z, ranges in ((x, rows), (y, columns)))
+    return concat(0, *(concat(1, *(outer_sum(row, c) for c in right)) for row in left))
 
 
 # joined values
@@ -195,4 +186,4 @@ def _of_joined(x: Node, first: int, stop: int) -> Node:
         if low < high:
             parts.append(sliced(part, low - start, high - start))
         start = end
-    return _joined(x.op.axis, parts)
+    return concat(x.op.axis, *parts)

@@ -117,6 +117,11 @@ class RowProgram:
         """The `outer_sum` nodes of all phases."""
         return tuple(node for phase in self.phases for node in phase.outer_sums)
 
+    @property
+    def has_sums(self) -> bool:
+        """Whether it adds to sums over all its rows or edges."""
+        return bool(self.totals or self.outer_sums)
+
     @cached_property
     def large_sums(self) -> frozenset[Node]:
         """Those of `outer_sums` that are the gradients of tables too large for many pieces."""

@@ -33,10 +33,6 @@ def _pieces(x: Node, side: int) -> list[Node]:
     return [take(x, axis, tuple(range(i, min(i + side, extent)))) for i in starts]
 
 
-def _joined(axis: int, parts: list[Node]) -> Node:
-    return concat(axis, *parts) if len(parts) > 1 else parts[0]
-
-
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.op.name != "outer_sum" or inputs[0].type.space.kind != "edge":
         return None
@@ -44,7 +40,7 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if sides == tuple(map(_padded, node.type.shape)):
         return None
     rows, columns = (_pieces(x, side) for x, side in zip(inputs, sides, strict=True))
-    return _joined(0, [_joined(1, [outer_sum(row, c) for c in columns]) for row in rows])
+    return concat(0, *(concat(1, *(outer_sum(row, c) for c in columns)) for row in rows))
 
 
 def wide_sums(program: Program) -> Program:

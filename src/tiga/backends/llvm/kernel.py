@@ -49,7 +49,7 @@ class Kernels:
             for number in range(len(self.program.phases)):
                 emitters.update(self._split_phase(number))
             emitters["finish"] = self._finish_hub
-        if self.program.totals or self.program.outer_sums:
+        if self.program.has_sums:
             emitters["totals"] = self._totals
         if self.program.scatters:
             emitters["scatters"] = self._scatters

@@ -16,6 +16,7 @@ from tiga.backends.llvm.arithmetic import VectorArithmetic
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.memory import lanes_type, register_element, splat
 from tiga.ops.base import Pointwise
+from tiga.ops.feature import FeatureReduce, is_movement, moved_lanes
 from tiga.trace.node import Node
 from tiga.types import DType, Shape, Type
 
@@ -193,15 +194,13 @@ def evaluate_op(layout: Layout, node: Node, args: Sequence[Any]) -> Any:
         return layout.constant(node)
     if isinstance(op, Pointwise):
         return layout.pointwise(node, args)
-    if hasattr(op, "combine"):
+    if isinstance(op, FeatureReduce):
         (child,) = node.inputs
         step = _rounded(getattr(ARITHMETIC, op.combine), node)
         total = layout.reduce_axis(args[0], child.type.shape, op.axis, step)
         return _from_zero(total) if op.combine == "add" else total
-    assert hasattr(op, "lanes"), f"{op} does not stay within an entity"
-    shapes = [n.type.shape for n in node.inputs]
-    lanes = op.lanes(shapes) if op.arity is None else op.lanes(shapes[0])
-    return layout.move(node.type, lanes, args)
+    assert is_movement(op), f"{op} does not stay within an entity"
+    return layout.move(node.type, moved_lanes(node), args)
 
 
 def _from_zero(total: Any) -> Any:

@@ -10,7 +10,7 @@ from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE
 def division_of(program: RowProgram, tasks: int) -> Division:
     """Where sums over rows depend on tasks, these stay whole; where sums are scattered, groups of
     tasks have pages of their own."""
-    splits = not (program.totals or program.outer_sums)
+    splits = not program.has_sums
     bounds = group_bounds(tasks) if program.scatters else [0, tasks]
     return Division(splits, HUB_DEGREE, HUB_CHUNK, chunk_kernels(program), tuple(bounds))
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
+from tiga.backends.triton.layout import WARP
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import UnsupportedByBackend
 
@@ -85,5 +86,3 @@ SHARED_KIB = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227}
 
 LEAST_SHARED_KIB = 99
 """The same of all others since Ampere."""
-
-WARP = 32

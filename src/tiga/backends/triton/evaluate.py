@@ -18,6 +18,7 @@ from tiga.backends.triton.layout import (
 from tiga.backends.triton.writer import Value, Writer
 from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
+from tiga.ops.feature import FeatureReduce, moved_lanes
 from tiga.trace.node import Node
 from tiga.types import DType, Shape
 
@@ -60,20 +61,12 @@ class Part:
 
 def shares(node: Node) -> list[tuple[Node, np.ndarray]]:
     """For each operand of a movement, the elements that the result takes from it (-1: none)."""
-    shapes = [n.type.shape for n in node.inputs]
-    op = node.op
-    lanes = np.asarray(op.lanes(shapes) if op.arity is None else op.lanes(shapes[0]))
-    lanes = lanes.reshape(node.type.shape)
-    found, start = [], 0
+    lanes, found, start = moved_lanes(node), [], 0
     for child in node.inputs:
         own = (lanes >= start) & (lanes < start + child.type.size)
         found.append((child, np.where(own, lanes - start, -1)))
         start += child.type.size
     return found
-
-
-def is_movement(node: Node) -> bool:
-    return hasattr(node.op, "lanes")
 
 
 def _joint(values: Sequence[Value]) -> tuple[int, ...]:
@@ -98,7 +91,7 @@ class Evaluator:
             value = Value(lower_pointwise(node, [a.term for a in args]), _joint(args))
         elif node.op.name == "contract":
             raise AssertionError("products are evaluated where their matrix is")
-        elif hasattr(node.op, "combine"):
+        elif isinstance(node.op, FeatureReduce):
             value = self._reduce_axis(block, node, args[0])
         else:
             value = self._move(block, node, args)

@@ -12,9 +12,7 @@ from tiga.backends.triton.kernel import Kernels
 from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.loaded import Kernel
 from tiga.backends.triton.preparation import Preparation, Prepared, Run, Shape
-from tiga.backends.triton.scatters import (
-    far_sums,
-)
+from tiga.backends.triton.scatters import far_sums
 from tiga.backends.triton.segments import joined, segments
 from tiga.backends.triton.split_scans import ScanKernels, splits
 from tiga.backends.triton.topology import NO_EDGES, Degrees, DeviceWalk

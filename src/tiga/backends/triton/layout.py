@@ -13,6 +13,9 @@ from tiga.types import Shape, Type
 
 Dims = tuple[int, ...]
 
+WARP = 32
+"""Threads of a warp."""
+
 
 def padded(extent: int) -> int:
     """The least power of two that holds `extent`."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tiga.ops.feature import is_movement, moved_lanes
 from tiga.trace.node import Node
 
 BLOCK_ROWS = 1024
@@ -64,7 +65,7 @@ def _index_sum(node: Node, index: Any, y: Any, out: Any) -> None:
 def _rearrange(node: Node, inputs: list[Any], out: Any) -> None:
     import torch
 
-    if not hasattr(node.op, "lanes"):
+    if not is_movement(node.op):
         (x,) = inputs
         source = x.reshape(node.inputs[0].type.shape)
         reduce = {"add": torch.sum, "maximum": torch.amax, "minimum": torch.amin}[node.op.combine]
@@ -82,7 +83,6 @@ def _chosen(node: Node, device: Any) -> Any:
     """
     import torch
 
-    shapes = [n.type.shape for n in node.inputs]
-    lanes = node.op.lanes(shapes) if node.op.arity is None else node.op.lanes(shapes[0])
+    lanes = moved_lanes(node)
     zero = sum(n.type.size for n in node.inputs)
     return torch.from_numpy(np.where(lanes >= 0, lanes, zero).ravel()).to(device)

@@ -12,6 +12,7 @@ from tiga.backends.triton.dense_moves import copy_into
 from tiga.backends.triton.dense_outer import outer_sum
 from tiga.backends.triton.dense_run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
+from tiga.ops.feature import is_movement, moved_lanes
 from tiga.ops.leaf import Input
 from tiga.ops.tensor_reduce import Max, Min, Sum
 from tiga.runtime.device_array import DeviceArray
@@ -33,7 +34,7 @@ def call_library(node: Node, inputs: list[DeviceArray], out: DeviceArray) -> Non
         _outer_sum(node, inputs, out, room)
     elif node.op.name == "index_sum":
         _index_sum(node, inputs, out, room)
-    elif hasattr(node.op, "lanes"):
+    elif is_movement(node.op):
         _move(node, inputs, out, room)
     else:
         _reduce(node, inputs[0], out, room)
@@ -86,8 +87,7 @@ def _move(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -
 @lru_cache(maxsize=1024)
 def _chosen(node: Node, machine: Any) -> IndexArray:
     """The position of every element of a movement's result in its inputs and the zero after."""
-    shapes = [n.type.shape for n in node.inputs]
-    lanes = node.op.lanes(shapes) if node.op.arity is None else node.op.lanes(shapes[0])
+    lanes = moved_lanes(node)
     zero = sum(n.type.size for n in node.inputs)
     chosen: IndexArray = machine.platform.sent(np.where(lanes >= 0, lanes, zero).ravel())
     return chosen

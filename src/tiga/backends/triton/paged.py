@@ -83,7 +83,7 @@ class PagedRun:
 
     def _totals(self, kernels: StepKernels) -> Callable[[Place], None]:
         """What launches the kernels of a page, and adds totals if there are some."""
-        if not (kernels.program.totals or kernels.program.outer_sums):
+        if not kernels.program.has_sums:
             return kernels.launch
         return partial(self._summed, kernels)
 

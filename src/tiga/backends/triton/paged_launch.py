@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loaded import Interpreted, Kernel
@@ -29,8 +30,6 @@ from tiga.types import DType
 
 State = tuple[str, Node]
 """Scratch of kernels: its kind, and the value that it holds parts of."""
-
-WORD = 8
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,8 @@ class StepKernels:
     def launches(self) -> Launches:
         """What the work lists of pages are made for. Sums over all rows take none twice; they have
         all rows in one page, row 0 as well."""
-        summed = bool(self.program.totals or self.program.outer_sums)
         dtype = np.dtype(np.int32 if self.shape.index_bits == 32 else np.int64)
-        return Launches(self.overs, 1 if summed else self.tile.rows, dtype)
+        return Launches(self.overs, 1 if self.program.has_sums else self.tile.rows, dtype)
 
     def launch(self, place: Place, only: tuple[str, ...] | None = None) -> None:
         """All kernels on a page, or those over some kinds of entities."""
@@ -166,7 +164,7 @@ class StepKernels:
             return True
         assert self.facts is not None
         width = 4 if key == "item_count" else self.shape.index_bits // 8
-        return self.facts.num_chunks * width % 16 == 0
+        return self.facts.num_chunks * width % ALIGNMENT == 0
 
     def _start(
         self, kernel: Kernel, grid: tuple[int, int, int], arguments: list[int],

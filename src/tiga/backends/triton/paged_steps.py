@@ -68,7 +68,7 @@ class Steps:
         roles = roles_of(program)
         stage = Stage(program, roles, graph, walk, self.homes, **lists)
         planner, spans = self._planned(kernels, stage)
-        if summed(program) and len(spans.pages) > 1:
+        if program.has_sums and len(spans.pages) > 1:
             raise _in_one_page(program, spans)
         return kernels, planner, spans
 
@@ -95,7 +95,7 @@ class Steps:
     def _cut(self, kernels: StepKernels, planner: Planner) -> tuple[Limits, Spans]:
         beside = kept = state_bytes(kernels.kept_states())
         for _ in range(2):  # long rows in parts, once known, take memory of their own
-            limits = self._limits(beside, summed(kernels.program))
+            limits = self._limits(beside, kernels.program.has_sums)
             spans = replace(planner, limits=limits).plan()
             beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
             if beside + spans.arenas * spans.arena_bytes <= self.device:
@@ -132,14 +132,9 @@ class Steps:
             arenas = arenas_of(stage, self.limits)
             spans = row_spans(_boundaries(extent), row, self.limits, arenas)
         spans = replace(spans, stored=extent * row.read)
-        if (program.totals or program.outer_sums) and len(spans.pages) > 1:
+        if program.has_sums and len(spans.pages) > 1:
             raise _in_one_page(program, spans)
         return self._kernels(step, None), stage, spans
-
-
-def summed(program: RowProgram) -> bool:
-    """Whether a step adds to sums over all rows or edges."""
-    return bool(program.totals or program.outer_sums)
 
 
 def _relation(stage: Stage) -> Relation:

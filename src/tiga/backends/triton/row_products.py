@@ -14,6 +14,7 @@ from tiga.backends.triton.layout import padded
 from tiga.backends.triton.products import LARGEST_WHOLE, LEAST, MOVES, view_of
 from tiga.backends.triton.row_steps import Cuts, Rows
 from tiga.ops.base import Pointwise
+from tiga.ops.feature import is_movement
 from tiga.passes.rows import ROW_RESULTS, LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
@@ -172,7 +173,7 @@ def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
 
 def _moves(node: Node) -> bool:
     cheap = isinstance(node.op, Pointwise) and node.op.cost <= CHEAP
-    return cheap or hasattr(node.op, "lanes") or node.op.name in ("spread", "degree")
+    return cheap or is_movement(node.op) or node.op.name in ("spread", "degree")
 
 
 def _in_order(plan: Plan, keys: dict[Step, Key]) -> list[tuple[Step, Key | None]]:

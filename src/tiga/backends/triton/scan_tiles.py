@@ -5,12 +5,11 @@ from math import prod
 from typing import Any
 
 from tiga.backends.triton.evaluate import check_size
-from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.layout import WARP, Tile, padded
 from tiga.backends.triton.scans import BLOCK
 from tiga.backends.triton.schedule import (
     OUTER_GROUPS,
     TOTAL_GROUPS,
-    WARP,
     WINDOW_BYTES,
     facts,
     flat_size,
@@ -70,7 +69,7 @@ def _groups(program: RowProgram, rows: int) -> int:
     kept = max((scan.before.type.size for scan in kept_scans(program)), default=0)
     if kept:
         return max(LEAST_GROUPS, min(groups, KEPT_ELEMENTS // (rows * BLOCK * kept)))
-    return groups if program.totals or program.outer_sums else 0
+    return groups if program.has_sums else 0
 
 
 @dataclass(frozen=True, eq=False)

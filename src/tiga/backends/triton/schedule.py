@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiga.backends.triton.evaluate import MAX_ELEMENTS, check_size
-from tiga.backends.triton.layout import Tile, padded
+from tiga.backends.triton.layout import WARP, Tile, padded
 from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
 from tiga.passes.rows import ROW_RESULTS, RowProgram
@@ -22,8 +22,6 @@ THREAD_ELEMENTS = 16
 
 MOST_THREAD_ELEMENTS = 128
 """Elements of a value per thread, where more warps than four are taken to hold it."""
-
-WARP = 32
 
 SECTOR = 8
 """Elements of a value below which reading indices costs as much as reading values."""
@@ -137,11 +135,10 @@ def facts(program: RowProgram) -> Facts:
         check_size(largest, "a row program's widest value", LARGEST if beside else MAX_ELEMENTS)
     read = max((n.type.dtype.itemsize for n in program.reads), default=4)
     count = len(program.outer_sums) + len(products(program))
-    totals = bool(program.totals or program.outer_sums)
     has_edges = program.relation is not None
     carried = max((len(phase.reductions) for phase in program.phases), default=0)
     return Facts(
-        whole, widest, itemsize, read, count, totals, has_edges, carried,
+        whole, widest, itemsize, read, count, program.has_sums, has_edges, carried,
         _gathered(program, whole), _held(program, widest),
     )  # fmt: skip
 

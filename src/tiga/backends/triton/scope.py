@@ -16,7 +16,6 @@ from tiga.backends.triton.evaluate import (
     ARITHMETIC,
     Evaluator,
     Part,
-    is_movement,
     shares,
     stored,
 )
@@ -24,6 +23,7 @@ from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.tables import looked_up
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
+from tiga.ops.feature import is_movement
 from tiga.ops.leaf import is_constant
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
@@ -337,7 +337,7 @@ def within_entity(scope: Scope, node: Node) -> Value:
         table, index = node.inputs
         pointer = kernel.array(table)
         return looked_up(kernel.writer, scope.block, node, scope.value(index), pointer)
-    if is_movement(node) and not kernel.writer.tile.is_flat:
+    if is_movement(node.op) and not kernel.writer.tile.is_flat:
         return _moved(scope, node)
     return kernel.evaluator.op(scope.block, node, [scope.value(n) for n in node.inputs])
 
@@ -363,7 +363,7 @@ def _base(scope: Scope, child: Node, lanes: np.ndarray) -> tuple[Scope, Node, np
     while child not in scope.values and scope.located(child) is None:
         if child.op.name == "gather":
             scope, child = scope.end(child.op.side), child.inputs[0]  # type: ignore[union-attr]
-        elif is_movement(child) and child.op.arity is not None:
+        elif is_movement(child.op) and child.op.arity is not None:
             ((source, inner),) = shares(child)
             lanes = np.where(lanes >= 0, inner.ravel()[np.maximum(lanes, 0)], -1)
             child = source

@@ -34,7 +34,7 @@ def fits(program: RowProgram) -> bool:
     if len(program.phases) != 1 or not _is_single(program):
         return False
     (phase,) = program.phases
-    if phase.stores or phase.outer_sums or program.totals or program.outer_sums:
+    if phase.stores or phase.outer_sums or program.has_sums:
         return False
     return not any(_reads_row(node.inputs[0], program) for node in phase.reductions)
 

@@ -10,13 +10,13 @@ do not, get steps too: then the walk may take windows.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tiga.backends.triton.evaluate import is_movement
 from tiga.backends.triton.schedule import (
     flat_size,
     in_registers,
     is_window_safe,
 )
 from tiga.ops.base import Pointwise
+from tiga.ops.feature import is_movement
 from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.passes.wide_sums import LARGEST
@@ -139,7 +139,7 @@ def _smallest(node: Node, reads: set[Node]) -> list[Node]:
     """The values of rows to store so that another step knows this one, which it may make again."""
     if node in reads or node.op.name in FREE or node.type.space == GLOBAL:
         return []
-    if node.op.name in ROW_RESULTS or not (isinstance(node.op, Pointwise) or is_movement(node)):
+    if node.op.name in ROW_RESULTS or not (isinstance(node.op, Pointwise) or is_movement(node.op)):
         return [node]
     below = list(dict.fromkeys(n for child in node.inputs for n in _smallest(child, reads)))
     smaller = sum(n.type.row_bytes for n in below) < node.type.row_bytes

@@ -121,26 +121,18 @@ def _block(
     kernel: MessagePassing, topology: Any, fields: Fields, params: Mapping[str, Any],
     low: int, high: int,
 ) -> Any:  # fmt: skip
-    csr = topology.csr
-    first, last = int(csr.row_ptr[low]), int(csr.row_ptr[high])
-    span = slice(first, last)
-    order = edge_order(topology)
-    picks = {
-        "src": np.asarray(csr.col_idx[span], np.int64),
-        "dst": np.repeat(np.arange(low, high), np.diff(csr.row_ptr[low : high + 1])),
-        "edge": np.arange(first, last) if order is None else order.cell.array[span],  # type: ignore[union-attr]
-    }
+    """The result at destinations [low, high)."""
+    picks, pointers = _picks(topology, low, high), topology.csr.row_ptr[low : high + 1]
     positions = {end: indices(pick) for end, pick in picks.items()}
     views = [_view(end, index, fields) for end, index in positions.items()]
     edge = kernel.edge
-    sent = Messages(last - first)
+    sent = Messages(len(picks["edge"]))
     tree = mapped(sent.stored, edge(*views, **options(edge, 4, params)))
     own = type(kernel).node is not MessagePassing.node
     inner = (StoredWithNode if own else Stored)(kernel, tree)
     graph = Graph.from_csr(
-        csr.row_ptr[low : high + 1] - first, picks["src"], num_src=topology.num_src,
-        validate="none",
-    )  # fmt: skip
+        pointers - pointers[0], picks["src"], num_src=topology.num_src, validate="none"
+    )
     named = {str(i): value for i, value in enumerate(sent.values)}
     rows = {name: _rows(value, low, high) for (end, name), value in fields.items()
             if end in ("dst", "ndata")}  # fmt: skip
@@ -148,6 +140,18 @@ def _block(
     moving = [x for x in leaves_of(made) if x._grad]
     again = dict(zip(map(id, moving), _again(moving, positions, fields), strict=True))
     return mapped(lambda x: again.get(id(x), x) if x._grad else x.realize(), made)
+
+
+def _picks(topology: Any, low: int, high: int) -> dict[str, np.ndarray]:
+    """The numbers, by namespace, of what each edge of destinations [low, high) reads."""
+    csr = topology.csr
+    first, last = int(csr.row_ptr[low]), int(csr.row_ptr[high])
+    order: Any = edge_order(topology)
+    return {
+        "src": np.asarray(csr.col_idx[first:last], np.int64),
+        "dst": np.repeat(np.arange(low, high), np.diff(csr.row_ptr[low : high + 1])),
+        "edge": np.arange(first, last) if order is None else order.cell.array[first:last],
+    }
 
 
 def _again(

@@ -19,6 +19,7 @@ from tiga.ops.feature import (
     feature_max,
     feature_min,
     feature_sum,
+    is_movement,
     permute,
     reshape,
 )
@@ -103,7 +104,7 @@ class Entities:
             return spread(broadcast(inner, to[1:]), self.space)
         if node.op.name == "sum_axes":
             return _sums(inputs[0], node.op.axes)
-        if isinstance(node.op, Pointwise) or hasattr(node.op, "lanes"):
+        if isinstance(node.op, Pointwise) or is_movement(node.op):
             return node.op(*inputs, where=node.where)
         return self.leaf(node)  # computed before the walk, by the program that it is part of
 
