@@ -10,7 +10,11 @@ from tiga.reducers import CustomReducer
 from tiga.types import DType, Shape
 
 SAMPLES = 64
+"""Triples of states that a claim is tried on at once."""
+
 States = list[np.ndarray]
+"""The components of states, each with a leading axis of samples."""
+
 Combine = Callable[[States, States], States]
 
 DRAWS: tuple[Callable[[np.random.Generator, Shape], np.ndarray], ...] = (

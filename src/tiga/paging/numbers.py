@@ -27,6 +27,7 @@ the arrays that it makes for that stay small, as memory that a thread allocates 
 the system."""
 
 MOST_ROWS = 1 << 15
+"""Rows that a thread picks at a time, however narrow."""
 
 
 def bounds_of(numbers: np.ndarray, extent: int) -> tuple[int, int]:

@@ -43,14 +43,24 @@ from tiga.types import DType, Shape, int64
 
 KEPT_TEXTS = ("0.0", "1.0", "-1.0", "2.0", "0.5", "inf", "-inf", "nan", "0", "1", "True", "False")
 """Constants that stay in the code; all others are arguments."""
+
 STASH_COST = 16
+"""Full values that cost less are made again in each phase rather than kept."""
+
 MANY_VALUES = 12
+"""Full values beyond which two registers for each would be more than there are."""
+
 CACHE_LINE = 64
+"""Bytes that are stored past the caches together."""
+
 STREAMED_FROM = 12 * 2**20
 """Bytes of outputs from which they are stored past the caches."""
 
 STASH_COLUMNS = 8192
+"""Columns up to which values of a row are kept: they lie on the stack."""
+
 MAX_INSTRUCTIONS = 200
+"""A kernel with more takes no further op."""
 
 
 @dataclass

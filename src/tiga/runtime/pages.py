@@ -21,6 +21,7 @@ GAP_BYTES = 4096
 """Runs closer than a page of the file system are read as one."""
 
 FEW_RUNS = 4
+"""So few runs are stored one by one, however close they lie."""
 
 PIECE = 2**21
 """Bytes that picking rows reads at a time, at most."""

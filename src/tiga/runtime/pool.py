@@ -19,8 +19,15 @@ PARTIAL_FROM = 1 << 14
 """The same for partial results, which every run of a kernel makes and drops."""
 
 ALIGNMENT = 64
+"""Bytes of a cache line, at whose start arrays start."""
+
 PAGE = 4096
+"""Bytes after which places share lines of the nearest cache."""
+
 STAGGER = 9 * ALIGNMENT
+"""Bytes between the starts of one block's array and the next one's: odd in lines, so that all
+places in a page come before one comes again."""
+
 MARGIN = PAGE + ALIGNMENT
 """Bytes beside an array in its block, so that arrays can start at different places in a page."""
 

@@ -34,8 +34,13 @@ MOST_PARTS = 16
 """Ranges of rows: each reads all positions, which costs more than it helps from here on."""
 
 FEW_THREADS = 4
+"""Fewer threads add short rows in one range."""
+
 SERIAL_BELOW = 32768
+"""Fewer values are added by one thread."""
+
 LANES = 16
+"""Neighbours that are added at once, in rows that have so many."""
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,8 @@ def pack() -> KernelSource:
 
 
 RADIX_BITS = 4
+"""Bits of a digit by which keys are sorted: each pass over the keys takes one."""
+
 DIGITS = 1 << RADIX_BITS
 
 

@@ -24,6 +24,7 @@ from tiga.trace.node import Node
 from tiga.types import Space, int32, int64
 
 LIMIT = 2**31
+"""Elements of an array from which offsets need 64 bits."""
 
 MOST_TILES = 256
 """Tiles are kept for so many kinds of graphs."""

@@ -6,7 +6,11 @@ from tiga.backends.triton.writer import KernelSource, Parameter, pointer_type
 from tiga.trace.node import Node
 
 LANES = 32
+"""Pieces that are added at a time, at least."""
+
 WINDOW = 128
+"""Elements of a value that a program takes, at most."""
+
 LARGE, NARROW = 1024, 32
 """Values of more elements go in narrower windows: there are enough of them for every
 multiprocessor."""

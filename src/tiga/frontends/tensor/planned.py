@@ -9,6 +9,7 @@ from tiga.frontends.tensor.recipe import Recipe, Structure
 from tiga.trace.node import Node
 
 MOST_KEPT = 1024
+"""Planned expressions that are remembered."""
 
 K = TypeVar("K")
 V = TypeVar("V")
