@@ -1,7 +1,7 @@
 """Which rows a page names by number: a window of them, taken whole, or those that occur, picked
 and numbered anew."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import Any
@@ -115,9 +115,7 @@ class Picks:
         used, count = arena.used, CREW if home.in_file and self.count > TILE_ROWS else 1
         room = scratch_bytes(home.row_bytes, out.nbytes)
         scratches = [arena.take(room, np.dtype(np.uint8)) for _ in range(count)]
-        crew = [Thread(target=_caught, args=(work, s, failed)) for s in scratches[1:]]
-        for one in crew:
-            one.start()
+        crew = _started(Thread(target=_caught, args=(work, s, failed)) for s in scratches[1:])
         _caught(work, scratches[0], failed)
         for one in crew:
             one.join()
@@ -208,6 +206,18 @@ def _caught(work: Any, scratch: np.ndarray, failed: list[BaseException]) -> None
         work(scratch)
     except BaseException as error:  # raised again by whom it works for
         failed.append(error)
+
+
+def _started(threads: Iterable[Thread]) -> list[Thread]:
+    """As many of them as the system gives: fewer do it too."""
+    found = []
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError:
+            break
+        found.append(thread)
+    return found
 
 
 def crew_bytes(row_bytes: int, picked: int) -> int:

@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
 from tiga.paging.span import NOTHING_HELD, Held, Spans
 from tiga.runtime.arena import Arena, ArenaFull
+from tiga.runtime.crew import Crew
 
 READERS = 2
 """Pages that are read at a time: where one waits for the disk, another is checked."""
@@ -167,12 +168,12 @@ class Helpers:
     """The threads of a run, which start with their first work."""
 
     def __init__(self) -> None:
-        self.readers = ThreadPoolExecutor(READERS, "tiga-read")
-        self.writer = ThreadPoolExecutor(1, "tiga-write")
+        self.readers = Crew(READERS, "tiga-read")
+        self.writer = Crew(1, "tiga-write")
 
     def __enter__(self) -> "Helpers":
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.readers.shutdown(cancel_futures=True)
-        self.writer.shutdown()
+        self.readers.close()
+        self.writer.close()
