@@ -85,11 +85,12 @@ class Steps:
             *((n, h.in_file, bool(h.address)) for n, h in places.items()),
         )
         planner = Planner(stage, self.limits, division_of(kernels, len(stage.walk.tasks) - 1))
-        if key not in known:
+        found = known.get(key)
+        if found is None:
             if len(known) >= MOST_PLANS:
                 known.clear()
-            known[key] = self._cut(kernels, planner)
-        limits, spans = known[key]
+            found = known[key] = self._cut(kernels, planner)
+        limits, spans = found
         return replace(planner, limits=limits), spans
 
     def _cut(self, kernels: StepKernels, planner: Planner) -> tuple[Limits, Spans]:
