@@ -7,6 +7,7 @@ up rows: nothing reads the result, so it is dropped from the graph.
 """
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
 import torch
@@ -76,7 +77,7 @@ def call_in_graph(
     else:
         fields = {"src": src or {}, "dst": dst or {}, "edge": edge or {}}
     signature = tuple(
-        (space, tuple((n, t.dtype, tuple(t.shape[1:])) for n, t in values.items()))
+        (space, tuple((n, t.dtype, _fixed(t.shape[1:])) for n, t in values.items()))
         for space, values in fields.items()
     )
     given = tuple((name, _described(value)) for name, value in params.items())
@@ -151,10 +152,15 @@ run_transformed = torch._dynamo.allow_in_graph(transformed.run)
 def _described(value: Any) -> Any:
     """What a program depends on in a parameter of the call."""
     if isinstance(value, torch.Tensor):
-        return ("tensor", value.dtype, tuple(value.shape))
+        return ("tensor", value.dtype, _fixed(value.shape))
     if type(value) in EXAMPLES:
         return ("number", type(value))
     return ("value", value)
+
+
+def _fixed(shape: Any) -> tuple[int, ...]:
+    """Sizes that a program has in its types, so no symbols even where torch made some of them."""
+    return tuple(index(size) for size in shape)
 
 
 def _topology(graph: Any) -> Any:
