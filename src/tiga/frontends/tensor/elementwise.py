@@ -31,7 +31,8 @@ OWN = frozenset((Tensor, bool, int, float, complex))
 Function = Callable[..., Tensor]
 
 
-def _documented(function: Function, name: str, text: str) -> Function:
+def documented(function: Function, name: str, text: str) -> Function:
+    """A function under a name, with a docstring."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
     return function
@@ -45,7 +46,7 @@ def _unary(
             return other(x)
         return unary(op, x, kinds, floats=floats)
 
-    return _documented(call, name, text)
+    return documented(call, name, text)
 
 
 def _binary(name: str, op: Op, text: str, kinds: str | None = None) -> Function:
@@ -55,10 +56,10 @@ def _binary(name: str, op: Op, text: str, kinds: str | None = None) -> Function:
             return other(x1, x2)
         return binary(op, x1, x2, kinds)
 
-    return _documented(call, name, text)
+    return documented(call, name, text)
 
 
-def _composed(
+def composed(
     name: str, text: str, rule: Callable[[Node], Node], floats: bool = True,
     kinds: str | None = None,
 ) -> Function:  # fmt: skip
@@ -72,7 +73,7 @@ def _composed(
         check_kind(name, dtype, kinds)
         return result(rule(convert(tensor._node, dtype)), tensor)
 
-    return _documented(call, name, text)
+    return documented(call, name, text)
 
 
 add = _binary("add", p.add, "x1 + x2.", NUMERIC)
@@ -132,7 +133,7 @@ def _rounding(name: str, op: Op, text: str, kinds: str = "f") -> Function:
         tensor = as_tensor(x)
         return tensor if tensor.dtype.kind in "iu" else unary(op, tensor, kinds)
 
-    return _documented(call, name, text)
+    return documented(call, name, text)
 
 
 floor = _rounding("floor", f.floor, "The largest integer not above x.")
@@ -160,30 +161,31 @@ def _softplus(x: Node) -> Node:
     return t.logaddexp(x, zeros(x))
 
 
-square = _composed("square", "x * x.", _square, floats=False)
-reciprocal = _composed("reciprocal", "1 / x.", lambda x: p.div(ones(x), x))
-rsqrt = _composed("rsqrt", "1 / sqrt(x).", lambda x: p.div(ones(x), f.sqrt(x)))
-relu = _composed(
+square = composed("square", "x * x.", _square, floats=False)
+reciprocal = composed("reciprocal", "1 / x.", lambda x: p.div(ones(x), x))
+rsqrt = composed("rsqrt", "1 / sqrt(x).", lambda x: p.div(ones(x), f.sqrt(x)))
+relu = composed(
     "relu", "max(x, 0), with derivative 0 at 0; NaN stays.",
     lambda x: _zero_where(p.le(x, zeros(x)), x), floats=False, kinds=REAL,
 )  # fmt: skip
-silu = _composed("silu", "x * sigmoid(x).", lambda x: p.mul(x, f.sigmoid(x)))
-gelu = _composed("gelu", "x times the normal distribution function of x.", _gelu, kinds="f")
-softplus = _composed("softplus", "log(1 + exp(x)) without overflow.", _softplus, kinds="f")
+silu = composed("silu", "x * sigmoid(x).", lambda x: p.mul(x, f.sigmoid(x)))
+gelu = composed("gelu", "x times the normal distribution function of x.", _gelu, kinds="f")
+softplus = composed("softplus", "log(1 + exp(x)) without overflow.", _softplus, kinds="f")
 
 
 def _is_nan(x: Node) -> Node:
     return p.ne(x, x)
 
 
-def _magnitude(x: Node) -> Node:
+def magnitude(x: Node) -> Node:
+    """|x|, real for complex numbers."""
     if x.type.dtype.is_complex:
         return t.hypot(c.real(x), c.imag(x))
     return f.abs_(x)
 
 
 def _compare_magnitude(op: Op, x: Node) -> Node:
-    size = _magnitude(x)
+    size = magnitude(x)
     return op(size, number(float("inf"), size.type))
 
 
@@ -199,9 +201,9 @@ def _is_finite(x: Node) -> Node:
     return p.logical_and(_is_finite(c.real(x)), _is_finite(c.imag(x)))
 
 
-isnan = _composed("isnan", "Whether x is not a number.", _is_nan)
-isinf = _composed("isinf", "Whether x is infinite.", _is_inf)
-isfinite = _composed("isfinite", "Whether x is a finite number.", _is_finite)
+isnan = composed("isnan", "Whether x is not a number.", _is_nan)
+isinf = composed("isinf", "Whether x is infinite.", _is_inf)
+isfinite = composed("isfinite", "Whether x is a finite number.", _is_finite)
 
 
 def _signbit(x: Node) -> Node:
@@ -209,7 +211,7 @@ def _signbit(x: Node) -> Node:
     return p.lt(signed, zeros(x))
 
 
-signbit = _composed(
+signbit = composed(
     "signbit", "Whether x has a minus sign, that of -0 included.", _signbit, kinds="f"
 )
 

@@ -23,11 +23,11 @@ from tiga.frontends.tensor.elementwise import (
     NUMERIC,
     REAL,
     Function,
-    _composed,
-    _documented,
-    _magnitude,
     atan2,
+    composed,
+    documented,
     floor_divide,
+    magnitude,
     sqrt,
     square,
     trunc,
@@ -51,7 +51,7 @@ def abs(x: Any, /) -> Any:
         return other(x)
     tensor = as_tensor(x)
     if tensor.dtype.is_complex:
-        return result(_magnitude(tensor._node), tensor)
+        return result(magnitude(tensor._node), tensor)
     return unary(f.abs_, tensor, REAL)
 
 
@@ -63,7 +63,7 @@ def sign(x: Any, /) -> Any:
     if not tensor.dtype.is_complex:
         return unary(f.sign, tensor, REAL)
     node = tensor._node
-    size = convert(_magnitude(node), node.type.dtype)
+    size = convert(magnitude(node), node.type.dtype)
     none = p.eq(node, zeros(node))
     return result(p.where(none, zeros(node), p.div(node, p.where(none, ones(node), size))), tensor)
 
@@ -118,13 +118,13 @@ def _logical(name: str, op: Op, text: str) -> Function:
         nodes, tensors = operands(x1, x2)
         return result(apply(op, *map(truth, nodes)), *tensors)
 
-    return _documented(call, name, text)
+    return documented(call, name, text)
 
 
 logical_and = _logical("logical_and", p.logical_and, "Whether both operands are true (not 0).")
 logical_or = _logical("logical_or", p.logical_or, "Whether an operand is true (not 0).")
 logical_xor = _logical("logical_xor", t.bitwise_xor, "Whether just one operand is true (not 0).")
-logical_not = _composed(
+logical_not = composed(
     "logical_not", "Whether x is false (0).", lambda x: p.logical_not(truth(x)), floats=False
 )
 
