@@ -10,6 +10,7 @@ import numpy as np
 from tiga.backends.llvm.binding import BoundPlan
 from tiga.backends.llvm.library import numpy_matmul
 from tiga.compiler import executable
+from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import Deferred, Dense
 from tiga.passes.differentiate import RULES
 from tiga.relations import Graph
@@ -128,6 +129,13 @@ class Walk:
     those that nobody asked for yet are kept until they are. `trained`: they include what the
     gradient reads."""
 
+    launch: Launch
+    graph: Graph
+    topology: Any
+    token: Any
+    trained: bool = False
+    unasked: Unasked = field(default_factory=Unasked)
+
     @staticmethod
     def of(program: Program, graph: Graph, topology: Any, grad: bool) -> "Walk":
         """A program on a graph, whose snapshot is `topology` (a paged one itself); `grad`:
@@ -137,40 +145,17 @@ class Walk:
         used = trained_program(program, wanted) if trained else program
         return Walk(launch_of(used), graph, topology, graph.token(), trained)
 
-    launch: Launch
-    graph: Graph
-    topology: Any
-    token: Any
-    trained: bool = False
-    kept: tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]] | None = field(default=None)
-
     def output(self, index: int, arrays: Sequence[Any], room: Any = None) -> Any:
         """One output; on a GPU in `room`."""
-        found = None if self.kept is None else self._known(index, arrays)
+        found = self.unasked.take(index, arrays)
         if found is not None:
             return found
         self.graph.require_unchanged(self.token)
-        launch = self.launch
-        values = (
-            launch.run(self.topology, arrays)
-            if room is None
-            else launch.run_on_gpu(self.topology, arrays, room)
-        )
-        others = {i: value for i, value in enumerate(values) if i != index}
-        self.kept = (tuple(arrays), others) if others else None
-        return values[index]
-
-    def _known(self, index: int, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
-        if self.kept is None or index not in self.kept[1]:
-            return None
-        given, outputs = self.kept
-        # Memory that was written since is a copy here: what waits keeps the old value.
-        if not all(a is b for a, b in zip(given, arrays, strict=True)):
-            return None
-        found = outputs.pop(index)
-        if not outputs:
-            self.kept = None
-        return found
+        if room is None:
+            values = self.launch.run(self.topology, arrays)
+        else:
+            values = self.launch.run_on_gpu(self.topology, arrays, room)
+        return self.unasked.but(index, arrays, values)
 
 
 @lru_cache(maxsize=1024)

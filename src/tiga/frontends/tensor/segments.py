@@ -12,6 +12,7 @@ from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.evaluate import has_value
 from tiga.frontends.tensor.program import program_of
+from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import Deferred, Dense
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
@@ -30,7 +31,7 @@ class Segment:
 
     program: Program
     wanted: tuple[int, ...]
-    kept: tuple[tuple[Any, ...], dict[int, np.ndarray]] | None = field(default=None)
+    unasked: Unasked = field(default_factory=Unasked)
     backward: dict[int, tuple["Segment", tuple[int, ...]]] = field(default_factory=dict)
 
     @cached_property
@@ -39,23 +40,11 @@ class Segment:
 
     def output(self, index: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """One output."""
-        found = self._known(index, arrays)
+        found: np.ndarray | None = self.unasked.take(index, arrays)
         if found is not None:
             return found
-        values = self._run(arrays)
-        others = {i: value for i, value in enumerate(values) if i != index}
-        self.kept = (tuple(arrays), others) if others else None
-        return values[index]
-
-    def _known(self, index: int, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
-        if self.kept is None or index not in self.kept[1]:
-            return None
-        given, outputs = self.kept
-        if not all(a is b for a, b in zip(given, arrays, strict=True)):
-            return None
-        found = outputs.pop(index)
-        self.kept = self.kept if outputs else None
-        return found
+        made: np.ndarray = self.unasked.but(index, arrays, self._run(arrays))
+        return made
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if knobs.read("tensor_backend") != "python":
