@@ -9,13 +9,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tiga.backends.triton.choice import edge_tile
 from tiga.backends.triton.edge_tiles import EdgeTile
 from tiga.backends.triton.launch import RowStep
-from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.layout import WARP, Tile
 from tiga.backends.triton.preparation import Run
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.segments import fits
@@ -27,6 +28,9 @@ T = TypeVar("T")
 
 LEAST_GAIN = 0.98
 """A tile replaces the chosen one if it takes less than this part of its time."""
+
+MOST_WARPS = 8
+"""Warps of a program, at most."""
 
 MOST_ELEMENTS = 64
 """Elements of a value per thread: more spill registers."""
@@ -47,16 +51,22 @@ def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[
         chosen = choose_tile(program, degrees.typical)
         yield chosen
     yield from narrower(chosen)
-    width = chosen.window or 1
-    for rows in (chosen.rows // 2, chosen.rows, 2 * chosen.rows):
-        for edges in (chosen.edges // 2, chosen.edges, 2 * chosen.edges):
-            if edges > 1 and program.scans:
-                continue  # edges come one after another
-            for warps in (chosen.warps // 2, chosen.warps, 2 * chosen.warps):
-                tile = replace(chosen, rows=rows, edges=edges, warps=warps)
-                possible = rows and edges and 1 <= warps <= 8 and tile != chosen
-                if possible and rows * edges * width <= 32 * warps * MOST_ELEMENTS:
-                    yield tile
+    near = product(*map(_around, (chosen.rows, chosen.edges, chosen.warps)))
+    for rows, edges, warps in near:
+        tile = replace(chosen, rows=rows, edges=edges, warps=warps)
+        one_by_one = edges == 1 or not program.scans
+        if tile != chosen and one_by_one and _is_possible(tile):
+            yield tile
+
+
+def _around(count: int) -> tuple[int, int, int]:
+    return count // 2, count, 2 * count
+
+
+def _is_possible(tile: Tile) -> bool:
+    """Whether a tile is one, and its values fit the registers of its threads."""
+    elements, threads = tile.rows * tile.edges * (tile.window or 1), WARP * tile.warps
+    return 1 <= tile.warps <= MOST_WARPS and 0 < elements <= threads * MOST_ELEMENTS
 
 
 def narrower(chosen: Tile) -> Iterator[Tile]:

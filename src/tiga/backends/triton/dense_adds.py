@@ -10,7 +10,7 @@ from tiga.backends.triton import dense_values as dv
 from tiga.backends.triton.arithmetic import Term, dtype_text
 from tiga.backends.triton.dense_values import loaded
 from tiga.backends.triton.evaluate import stored
-from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, from_start, index_array
 from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.backends.triton.writer import KernelSource, Parameter, pointer_type
@@ -19,6 +19,7 @@ from tiga.runtime.device_array import DeviceArray
 from tiga.types import DType
 
 MOST_COLUMNS = 256
+"""Numbers of a row that a program adds, at most."""
 
 
 @lru_cache(maxsize=64)
@@ -69,20 +70,18 @@ def add_at(
 
 
 def places_of(index: DeviceArray, extent: int, where: str | None) -> IndexArray:
-    """The positions of a contiguous array as a rank-1 one, negative ones from the end on. Two
-    numbers are copied to the CPU, which waits for them.
+    """The positions of a contiguous array as a rank-1 one, counted from the start.
 
     Raises:
         InvalidIndex: a position does not exist.
     """
-    places = ARRAYS.cast(index_array(index.reshape(index.size)), 64)
-    least, most = ARRAYS.numbers([ARRAYS.minimum(places), ARRAYS.maximum(places)])
-    if least < -extent or most >= extent:
-        wrong = least if least < -extent else most
-        raise InvalidIndex(
+
+    def refused(wrong: int) -> InvalidIndex:
+        return InvalidIndex(
             f"position {wrong} is out of range for extent {extent} (built at {where})."
         )
-    return places if least >= 0 else places + (places < 0) * extent
+
+    return from_start(index_array(index.reshape(index.size)), extent, refused)
 
 
 def linear_places(

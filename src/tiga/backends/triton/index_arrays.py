@@ -3,7 +3,7 @@
 What they compute depends on the operands alone: there are no atomics, and sorts are stable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -233,6 +233,24 @@ def positions(machine: Any, count: int) -> IndexArray:
     out = empty(machine, count)
     launch(ik.fill("i64"), count, [out], [0, 1])
     return out
+
+
+def from_start(
+    places: IndexArray, extent: int, refused: Callable[[int], Exception]
+) -> IndexArray:  # fmt: skip
+    """Positions in int64 along an axis of an extent, of which negative ones count from its end. Two
+    numbers are copied to the CPU, which waits for them.
+
+    Raises:
+        What `refused` makes of a position that does not exist.
+    """
+    places = ARRAYS.cast(places, 64)
+    if not places.size:
+        return places
+    least, most = ARRAYS.numbers([ARRAYS.minimum(places), ARRAYS.maximum(places)])
+    if least < -extent or most >= extent:
+        raise refused(least if least < -extent else most)
+    return places if least >= 0 else places + (places < 0) * extent
 
 
 def sorted_by(

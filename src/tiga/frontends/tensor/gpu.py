@@ -26,8 +26,6 @@ from tiga.trace.node import Node
 CACHE: dict[Any, Entry[DenseExecutable]] = {}
 """Planned expressions by their structure, the oldest first."""
 
-MODE = "tensor_backend"
-
 
 class Copy(NamedTuple):
     """A value that was copied from another device."""
@@ -107,7 +105,8 @@ def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
     if not given or any(array.__class__ is not DeviceArray for array in given):
         return None
     index = given[0].machine.index
-    if any(array.machine.index != index for array in given) or knobs.read(MODE) == "python":
+    scattered = any(array.machine.index != index for array in given)
+    if scattered or knobs.read("tensor_backend") == "python":
         return None
     return _launched(entry.executable, given, index, expression, len(roots), True, start)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.dense_moves import contiguous, copy_into
-from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array, positions
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, from_start, index_array, positions
 from tiga.backends.triton.machine import machine
 from tiga.errors import InvalidIndex, InvalidType
 from tiga.frontends.tensor.core import Tensor, wrap
@@ -109,15 +109,12 @@ def assign_at(x: Tensor, index: Tensor, values: Any, what: str) -> None:
 
 
 def _wrapped(places: IndexArray, extent: int, what: str) -> IndexArray:
-    """Positions of which negative ones count from the end, checked: the CPU waits for that."""
-    places = ARRAYS.cast(places, 64)
-    if not places.size:
-        return places
-    least, most = ARRAYS.numbers([ARRAYS.minimum(places), ARRAYS.maximum(places)])
-    if least < -extent or most >= extent:
-        wrong = least if least < -extent else most
-        raise InvalidIndex(f"{what}: position {wrong} for an extent of {extent} ({here()}).")
-    return places + (places < 0) * extent
+    where = here()  # called from the backend it would name the backend's line
+
+    def refused(wrong: int) -> InvalidIndex:
+        return InvalidIndex(f"{what}: position {wrong} for an extent of {extent} ({where}).")
+
+    return from_start(places, extent, refused)
 
 
 def _put_rows(target: Any, places: IndexArray, values: DeviceArray, inner: int) -> None:
