@@ -81,7 +81,7 @@ def test_two_more_arguments():
     check(gnn.RGATConv(F, 6, num_relations=3), nodes(), edges(), torch.randint(0, 3, (E,)))
 
 
-# -- graphs --------------------------------------------------------------------------------------
+# graphs
 
 
 def test_two_node_sets_and_a_size():
@@ -158,7 +158,7 @@ def test_indices_of_32_bits():
     torch.testing.assert_close(pyg.compile(conv)(x, edge_index.int()), conv(x, edge_index))
 
 
-# -- layers as modules ---------------------------------------------------------------------------
+# layers as modules
 
 
 def test_parameters_are_shared_and_changes_are_seen():

@@ -163,7 +163,7 @@ class ReadsNothing(gnn.MessagePassing):
         return x_j
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# what is refused
 
 
 class ReadsIndices(gnn.MessagePassing):

@@ -9,7 +9,7 @@ from tests.calls import GRAPH, SOURCES, TARGETS, field, kernel, summed
 from tiga import errors
 from tiga.reducers import Bound
 
-# -- results -----------------------------------------------------------------------------------
+# results
 
 
 def test_edge_fields_follow_the_order_in_which_edges_were_given():
@@ -123,7 +123,7 @@ def test_oracle_reference_and_inspection():
     assert run.cache_info[:3] == (1, 1, 1)
 
 
-# -- modules -----------------------------------------------------------------------------------
+# modules
 
 
 class Layer(tg.MessagePassing, torch.nn.Module):
@@ -201,7 +201,7 @@ def test_two_layers_of_one_class_share_their_program():
     assert units[0] is units[1]
 
 
-# -- derivatives -------------------------------------------------------------------------------
+# derivatives
 
 EDGES = {
     "product": lambda s, d, e: s.x * d.z * e.w,
@@ -263,7 +263,7 @@ def test_a_field_changed_between_forward_and_backward():
         y.sum().backward()
 
 
-# -- masks -------------------------------------------------------------------------------------
+# masks
 
 
 @pytest.mark.parametrize("reducer", REDUCERS, ids=lambda r: type(r).__name__)

@@ -179,7 +179,7 @@ class LayerTrace:
             raise NotWhole("`forward` returns a value that is none of the nodes")
         return row_message(self.recorder, SQUARE, value, "forward")
 
-    # -- what the layer calls ------------------------------------------------------------------
+    # what the layer calls
 
     def propagate(self, edge_index: Any, size: Any = None, **given: Any) -> Any:
         """The layer's `propagate`, traced."""
@@ -230,7 +230,7 @@ class LayerTrace:
             raise Unfusable(f"`{name}` is no value of the nodes")
         return self.recorder.wrap(gather(SQUARE, end, value.node))
 
-    # -- what no program can hold --------------------------------------------------------------
+    # what no program can hold
 
     def _require_same_edges(self, edge_index: Any) -> None:
         if not isinstance(edge_index, EndIndices):

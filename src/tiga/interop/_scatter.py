@@ -212,7 +212,7 @@ class ScatterMode(TorchFunctionMode):
             raise Unfusable(f"{user_line()}: a reduction over the edges that leave a node.")
         return space
 
-    # -- the functions ---------------------------------------------------------------------------
+    # the functions
 
     def reduce(
         self, in_place: bool, base: Any, dim: int, index: EndIndex, src: Any, kind: str = "sum",
@@ -241,7 +241,7 @@ class ScatterMode(TorchFunctionMode):
             raise Unfusable(f"{user_line()}: reads by edge from what is no value of the nodes.")
         return self.recorder.wrap(self.recorder._located(gather(self.relation, index.side, x.node)))
 
-    # -- their parts -----------------------------------------------------------------------------
+    # their parts
 
     def _require_first_axis(self, dim: int, x: Any) -> None:
         if dim % x.dim() != 0:

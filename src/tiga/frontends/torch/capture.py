@@ -159,7 +159,7 @@ class Attempt:
         )  # fmt: skip
         self.rebuilder = Rebuilder(self.replace)
 
-    # -- numbers -----------------------------------------------------------------------------
+    # numbers
 
     def replace(self, place: Place, value: Any) -> Any:
         """The operand for a number that discovery found; other values stay."""
@@ -189,7 +189,7 @@ class Attempt:
             else:
                 self.specialised[key] = self.discovery.numbers[key][1]
 
-    # -- arguments ---------------------------------------------------------------------------
+    # arguments
 
     def field(self, namespace: str, name: str, tensor: torch.Tensor) -> Node:
         relation = self.relation
@@ -236,7 +236,7 @@ class Attempt:
         self.params[name] = value
         return value
 
-    # -- the run -----------------------------------------------------------------------------
+    # the run
 
     def run(self) -> Captured:
         """Trace `edge`, the reduction and `node`."""

@@ -100,7 +100,7 @@ class TracedReducer:
         parts = each if rule.width == 1 else [f"component {i}: {t}" for i, t in enumerate(each)]
         self.recorder.notes.append(f"reducer {self.name}: {'; '.join(parts)}")
 
-    # -- methods of the user -----------------------------------------------------------------
+    # methods of the user
 
     def call(self, method: str, space: Space, *arguments: Any) -> Any:
         """What a method returns; a value of it is one per entity of a space."""
@@ -192,7 +192,7 @@ class TracedReducer:
                 f"{_outline(numbered(tree))}."
             )
 
-    # -- the fold ----------------------------------------------------------------------------
+    # the fold
 
     def fold(self, shape: Any, start: Sequence[Node], types: Sequence[Type]) -> Fold:
         """The reducer as a rule on states, traced on values of rows."""

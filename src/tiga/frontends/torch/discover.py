@@ -116,7 +116,7 @@ class Discovery:
                 for name in sorted(self.names):
                     self.attribute(owner, name, label)
 
-    # -- places ------------------------------------------------------------------------------
+    # places
 
     def slot(self, slot: Place, label: str, operand: bool) -> None:
         """A place found: a number or tensor becomes an input, anything else is guarded."""
@@ -140,7 +140,7 @@ class Discovery:
         elif isinstance(slot, DefaultSlot):
             self.guards.values.append((slot, value))
 
-    # -- values ------------------------------------------------------------------------------
+    # values
 
     def value(self, value: Any, label: str, operand: bool = False) -> None:
         """Guard what can be read through a value."""
@@ -233,7 +233,7 @@ class Discovery:
         if isinstance(call, FunctionType):
             self.function(call, f"{label}.__call__", False)
 
-    # -- attributes --------------------------------------------------------------------------
+    # attributes
 
     def attribute(
         self, owner: Any, name: str, label: str, operand: bool = False, required: bool = False
@@ -272,7 +272,7 @@ class Discovery:
             self.guards.attributes.append((owner, name, value))
             self.value(value, place)
 
-    # -- torch modules -----------------------------------------------------------------------
+    # torch modules
 
     def module(self, module: torch.nn.Module, label: str, operand: bool = False) -> None:
         """The whole state of a module: parameters, buffers, flags, hooks, submodules."""
