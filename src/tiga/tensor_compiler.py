@@ -18,7 +18,7 @@ from tiga.ops.dense import Deferred
 from tiga.passes.tensor_axes import for_kernels
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
-from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
+from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
@@ -69,16 +69,9 @@ class TensorExecutable:
 
     @cached_property
     def _released(self) -> list[list[Node]]:
-        """After which step which values are not read any more."""
-        last: dict[Node, int] = {}
-        for number, step in enumerate(self.steps):
-            last.update(dict.fromkeys(_reads(step), number))
+        """After each step, the values that are read no more."""
         kept = {*self.program.outputs, *self.program.inputs, *self.constants}
-        released: list[list[Node]] = [[] for _ in self.steps]
-        for node, number in last.items():
-            if node not in kept:
-                released[number].append(node)
-        return released
+        return last_reads(self.steps, kept)
 
     @cached_property
     def fresh(self) -> bool:
@@ -120,7 +113,7 @@ class TensorExecutable:
         outputs = set(self.program.outputs)
         live = peak = 0
         for number, step in enumerate(self.steps):
-            live += sum(n.type.row_bytes for n in _writes(step) if n not in outputs)
+            live += sum(n.type.row_bytes for n in step.writes if n not in outputs)
             peak = max(peak, live)
             gone = (n for n in self._released[number] if n not in outputs)
             live -= sum(n.type.row_bytes for n in gone)
@@ -131,16 +124,6 @@ def _constant(node: Node) -> np.ndarray:
     if node.op.name == "positions":
         return np.asarray(node.op.compute())
     return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
-
-
-def _reads(step: TensorStep) -> tuple[Node, ...]:
-    if isinstance(step, KernelStep):
-        return tuple(load.node for load in step.loads)
-    return step.node.inputs
-
-
-def _writes(step: TensorStep) -> tuple[Node, ...]:
-    return step.outputs if isinstance(step, KernelStep) else (step.node,)
 
 
 @dataclass(frozen=True)
@@ -169,12 +152,12 @@ class Wiring:
         place = {node: i for i, node in enumerate((*program.inputs, *constants))}
         wires = []
         for number, step in enumerate(executable.steps):
-            for node in _writes(step):
+            for node in step.writes:
                 place.setdefault(node, len(place))
             work = executable.templates[number] if isinstance(step, KernelStep) else step.node
             wires.append(Wire(
                 work, *(tuple(place[n] for n in nodes) for nodes in
-                        (_reads(step), _writes(step), executable._released[number]))
+                        (step.reads, step.writes, executable._released[number]))
             ))  # fmt: skip
         computed = len(place) - len(program.inputs) - len(constants)
         rest = (*constants.values(), *(None,) * computed)

@@ -10,7 +10,7 @@ from functools import partial
 from tiga.ops.contract import contract
 from tiga.ops.message import reduce, reduce_all
 from tiga.ops.pointwise import cast, neg
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Relation, Space
 
@@ -52,4 +52,4 @@ def _sum_rows(total: Node) -> Node:
 def canonicalize(program: Program) -> Program:
     """An equal program in canonical form."""
     rule = partial(_rule, program.edges)
-    return Program(program.inputs, tuple(rewrite(program.outputs, rule)))
+    return program.rewritten(rule)

@@ -35,7 +35,7 @@ KIND_OF = {"is_max": "max", "is_min": "min"}
 
 def fewer_reads(program: Program) -> Program:
     """An equal program whose sums over edges read fewer values at the edges' other ends."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:

@@ -6,7 +6,7 @@ from tiga.ops.feature import is_movement, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import add, neg, sub
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Space
 
@@ -118,4 +118,4 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 def hoist(program: Program) -> Program:
     """An equal program with one-sided work on node values."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)

@@ -8,7 +8,7 @@ in the same way in every walk.
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather
 from tiga.ops.pointwise import div, mul
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 
 
@@ -25,4 +25,4 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 def inverses(program: Program) -> Program:
     """An equal program, up to rounding, without quotients by what one end of an edge has."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)

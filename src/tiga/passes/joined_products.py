@@ -17,7 +17,7 @@ from tiga.ops.feature import broadcast, concat, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import spread
 from tiga.ops.pointwise import add, mul
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL
 
@@ -27,7 +27,7 @@ LEAST_PART = 16
 
 def part_products(program: Program) -> Program:
     """An equal program whose products of node values take joined ones part by part."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:

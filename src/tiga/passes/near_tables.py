@@ -2,7 +2,7 @@
 
 from tiga.ops.lookup import index_sum, lookup
 from tiga.ops.message import gather, reduce
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 
 
@@ -20,4 +20,4 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 def near_tables(program: Program) -> Program:
     """An equal program; indices that are made of one end's values are gathers of such already."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)

@@ -13,7 +13,7 @@ from functools import partial
 from tiga.ops.feature import Broadcast, Permute, Reshape, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, cast, div, eq, mul, neg, sub, where
-from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
 
 RENAMES = (Broadcast, Reshape, Permute)
@@ -34,7 +34,7 @@ def one_pass(program: Program) -> Program:
 
 def _rewritten(program: Program, with_rest: bool) -> Program:
     rule = partial(_rule, with_rest)
-    return Program(program.inputs, tuple(rewrite(program.outputs, rule)))
+    return program.rewritten(rule)
 
 
 def _carried(program: Program) -> list[int]:

@@ -2,7 +2,7 @@
 
 from tiga.ops.feature import reshape
 from tiga.ops.message import gather
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 
 
@@ -18,4 +18,4 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 def sink(program: Program) -> Program:
     """An equal program that stores no value twice for the sake of its shape."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)

@@ -9,7 +9,7 @@ from tiga.ops.pointwise import cast, eq, logical_or, ne, where
 from tiga.ops.tensor_reduce import ArgMax, Max, Min, Reduction, expand, runs
 from tiga.ops.tensor_scan import Positions, Scan
 from tiga.passes.tensor_fusable import REDUCTIONS
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Shape, bool_, int8
 
@@ -29,7 +29,7 @@ def columns_after(shape: Shape, axes: Shape) -> int | None:
 def for_kernels(program: Program) -> Program:
     """An equal program in the form that kernels take: reductions go over one run of axes each, the
     last run first, scans along the last axis; truth values are reduced as whole numbers."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:

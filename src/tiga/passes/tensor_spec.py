@@ -11,7 +11,7 @@ everything). Extents, strides and most constants are arguments, so that programs
 nothing else share their code.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiga.ops.base import Op
@@ -161,12 +161,44 @@ class KernelStep:
     group: int = 0
     gathers: tuple[Node, ...] = ()
 
+    @property
+    def reads(self) -> tuple[Node, ...]:
+        """The arrays that it reads."""
+        return tuple(load.node for load in self.loads)
+
+    @property
+    def writes(self) -> tuple[Node, ...]:
+        """The arrays that it makes."""
+        return self.outputs
+
 
 @dataclass(frozen=True)
 class LibraryStep:
-    """One op that numpy computes."""
+    """One op that stands by itself."""
 
     node: Node
 
+    @property
+    def reads(self) -> tuple[Node, ...]:
+        """The arrays that it reads."""
+        return self.node.inputs
+
+    @property
+    def writes(self) -> tuple[Node, ...]:
+        """The array that it makes."""
+        return (self.node,)
+
 
 TensorStep = KernelStep | LibraryStep
+
+
+def last_reads(steps: Sequence[TensorStep], kept: Collection[Node]) -> list[list[Node]]:
+    """After each step, what no later one reads, but for what is kept."""
+    last: dict[Node, int] = {}
+    for number, step in enumerate(steps):
+        last.update(dict.fromkeys(step.reads, number))
+    found: list[list[Node]] = [[] for _ in steps]
+    for node, number in last.items():
+        if node not in kept:
+            found[number].append(node)
+    return found

@@ -2,7 +2,7 @@
 
 from tiga.ops.contract import outer_sum
 from tiga.ops.feature import concat, take
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Shape
 
@@ -45,4 +45,4 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 def wide_sums(program: Program) -> Program:
     """An equal program none of whose sums over edges takes more than `LARGEST` elements."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)

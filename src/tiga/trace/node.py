@@ -69,12 +69,14 @@ def substitute(outputs: Sequence[Node], replacements: dict[Node, Node]) -> list[
     return rewrite(outputs, lambda node, inputs: None, replacements)
 
 
+Rule = Callable[[Node, tuple[Node, ...]], Node | None]
+"""`rule(node, new_inputs)`: a node to use instead, or None."""
+
+
 def rewrite(
-    outputs: Sequence[Node],
-    rule: Callable[[Node, tuple[Node, ...]], Node | None],
-    replacements: dict[Node, Node] | None = None,
+    outputs: Sequence[Node], rule: Rule, replacements: dict[Node, Node] | None = None
 ) -> list[Node]:
-    """Rebuild `outputs` bottom up; `rule(node, new_inputs)` may return a node to use instead."""
+    """Rebuild `outputs` bottom up by a rule."""
     done: dict[Node, Node] = dict(replacements or {})
     for node in topological(outputs):
         if node in done:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from tiga.trace.node import Node, topological
+from tiga.trace.node import Node, Rule, rewrite, topological
 from tiga.types import Relation, Space
 
 
@@ -21,6 +21,10 @@ class Program:
         inputs = set(self.inputs)
         assert all(n in inputs for n in needed if not n.inputs and n.op.name == "input")
         return (*self.inputs, *(n for n in needed if n not in inputs))
+
+    def rewritten(self, rule: Rule) -> "Program":
+        """The program with outputs that a rule rewrites; see `rewrite`."""
+        return Program(self.inputs, tuple(rewrite(self.outputs, rule)))
 
     @cached_property
     def relations(self) -> tuple[Relation, ...]:

@@ -20,7 +20,7 @@ from tiga.errors import InvalidValue
 from tiga.ops.dense import Deferred
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
-from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep
+from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -62,21 +62,14 @@ class DenseExecutable:
     @cached_property
     def constants(self) -> tuple[Node, ...]:
         """Constants that are read as arrays."""
-        reads = {n for step in self.steps for n in _reads(step)} | set(self.outputs)
+        reads = {n for step in self.steps for n in step.reads} | set(self.outputs)
         return tuple(n for n in reads if n.op.name == "constant")
 
     @cached_property
     def _released(self) -> list[list[Node]]:
-        """After which step which values are not read any more."""
-        last: dict[Node, int] = {}
-        for number, step in enumerate(self.steps):
-            last.update(dict.fromkeys(_reads(step), number))
+        """After each step, the values that are read no more."""
         kept = {*self.outputs, *self.program.inputs, *self.constants}
-        released: list[list[Node]] = [[] for _ in self.steps]
-        for node, number in last.items():
-            if node not in kept:
-                released[number].append(node)
-        return released
+        return last_reads(self.steps, kept)
 
     def bound(self, number: int, machine: Gpu | Interpreter) -> BoundKernel:
         """The kernel of a step on a machine."""
@@ -128,12 +121,6 @@ def _called(node: Node, given: list[DeviceArray], room: Room, calls: Sequence[Bo
     if isinstance(node.op, Deferred):
         return calls[node.op.number]([contiguous(array) for array in given], room)
     return call_library(node, given, room)
-
-
-def _reads(step: TensorStep) -> tuple[Node, ...]:
-    if isinstance(step, KernelStep):
-        return tuple(load.node for load in step.loads)
-    return step.node.inputs
 
 
 def filled(node: Node, room: Room) -> DeviceArray:

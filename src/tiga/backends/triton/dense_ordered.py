@@ -17,7 +17,7 @@ from tiga.backends.triton.writer import KernelSource, Parameter, pointer_type
 from tiga.ops.dense import Dense
 from tiga.ops.feature import permute
 from tiga.runtime.device_array import DeviceArray
-from tiga.trace.node import Node, rewrite
+from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import DType, Type
 
@@ -40,7 +40,7 @@ class OrderedSum(Dense):
 
 def in_order(program: Program) -> Program:
     """An equal program whose sums add element after element."""
-    return Program(program.inputs, tuple(rewrite(program.outputs, _rule)))
+    return program.rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
