@@ -8,7 +8,7 @@ pytest.importorskip("torch_mlir")
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
 from tiga.errors import UnsupportedByBackend  # noqa: E402
-from tiga.frontends.torch import callee, library, unit  # noqa: E402
+from tiga.frontends.torch import library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
@@ -38,15 +38,6 @@ def reference(kernel, x, w, src, dst):
     total = torch.zeros(NODES, device=x.device).index_add(0, dst, p)
     message = (p / total[dst])[:, None] * x[src] * w[:, None]
     return torch.zeros(NODES, WIDTH, device=x.device).index_add(0, dst, message)
-
-
-@pytest.fixture
-def where(monkeypatch):
-    """The device; the interpreter's CPU tensors take the way of a GPU's."""
-    if harness.device().type == "cpu":
-        monkeypatch.setattr(unit, "on_gpu", lambda graph: True)
-        monkeypatch.setattr(callee, "on_gpu", lambda graph: True)
-    return harness.device()
 
 
 def test_attention_and_its_derivatives(where):

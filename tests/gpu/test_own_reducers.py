@@ -7,21 +7,11 @@ pytest.importorskip("torch_mlir")
 
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
-from tiga.frontends.torch import callee, unit  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
 )
 NODES, EDGES, WIDTH = 12, 50, 3
-
-
-@pytest.fixture
-def where(monkeypatch):
-    """The device; the interpreter's CPU tensors take the way of a GPU's."""
-    if harness.device().type == "cpu":
-        monkeypatch.setattr(unit, "on_gpu", lambda graph: True)
-        monkeypatch.setattr(callee, "on_gpu", lambda graph: True)
-    return harness.device()
 
 
 class Fading(tg.Reducer):

@@ -14,11 +14,14 @@ pytest.importorskip("torch_mlir")
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
 from tiga.errors import InvalidFile, OutOfBudget  # noqa: E402
-from tiga.frontends.torch import forecast, paged, paged_gpu, unit  # noqa: E402
+from tiga.frontends.torch import paged_gpu  # noqa: E402
 
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
+    ),
+    pytest.mark.usefixtures("where"),
+]
 NODES, WIDTH = 80, 4
 
 
@@ -60,17 +63,6 @@ class Deviation(tg.MessagePassing):
 
     def edge(self, src: Any, dst: Any, edge: Any) -> Any:
         return src.x * edge.w[:, None]
-
-
-@pytest.fixture(autouse=True)
-def where(monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """The device; the interpreter's CPU tensors take the way of a GPU's."""
-    found = harness.device()
-    if found.type == "cpu":
-        monkeypatch.setattr(unit, "on_gpu", lambda device: True)
-        monkeypatch.setattr(paged, "on_gpu", lambda device: True)
-        monkeypatch.setattr(forecast, "on_gpu", lambda device: True)
-    return found
 
 
 def degrees(rng: np.random.Generator, kind: str) -> np.ndarray:

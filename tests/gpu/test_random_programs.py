@@ -9,20 +9,10 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 
 from tests.gpu import harness  # noqa: E402
 from tests.random_programs import check, drawn  # noqa: E402
-from tiga.frontends.torch import callee, unit  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
 )
-
-
-@pytest.fixture
-def where(monkeypatch):
-    """The device; the interpreter's CPU tensors take the way of a GPU's."""
-    if harness.device().type == "cpu":
-        monkeypatch.setattr(unit, "on_gpu", lambda graph: True)
-        monkeypatch.setattr(callee, "on_gpu", lambda graph: True)
-    return harness.device()
 
 
 @pytest.mark.timeout(300)
