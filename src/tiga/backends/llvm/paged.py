@@ -75,6 +75,14 @@ class PagedRun:
         self.scratch.append(block)
         return block.ctypes.data
 
+    def provide(self, nodes: Iterable[Node]) -> None:
+        """Have places for values that one step stores for later ones."""
+        for node in nodes:
+            if node.type.space == GLOBAL:
+                self.addresses[node] = self.allocate(node.type.row_bytes)
+            else:
+                self.homes[node] = self.paging.allocate(node, self.extents[node.type.space])
+
     @property
     def steps(self) -> Steps:
         """What cuts steps into pages."""
@@ -222,6 +230,30 @@ def run_paged(
         UnsupportedByBackend: the program holds something that needs all of a set in memory.
     """
     sizes = {GLOBAL: 1, **extents}
+    addresses, homes, repeated = _places(executable, inputs, outputs)
+    bound = dict(zip(executable.relations, graphs, strict=False))
+    arenas = Arenas(paging.charge)
+    with Helpers() as helpers:
+        pipeline = Pipeline(arenas, paging.limits.depth, helpers)
+        plan = PagePlan(paging.limits.nbytes)
+        run = PagedRun(bound, sizes, addresses, homes, threads, matmul, paging, pipeline, plan)
+        run.provide(executable.plan.intermediates)
+        try:
+            for step in executable.steps:
+                run.execute(step)
+            for node, value in repeated:
+                _copy(node, value, run)
+        finally:
+            arenas.close()
+    executable.extents, executable.pages = sizes, run.plan
+    return run.plan
+
+
+def _places(
+    executable: Executable, inputs: Sequence["Rows | int"], outputs: Sequence["Rows | int"]
+) -> tuple[dict[Node, int], dict[Node, Rows], list[tuple[Node, Any]]]:
+    """Where values lie, global ones and others; and where outputs are copied to that are inputs, or
+    the same values as other outputs."""
     addresses: dict[Node, int] = {}
     homes: dict[Node, Rows] = {}
     repeated = []
@@ -231,26 +263,7 @@ def run_paged(
         known: dict[Node, Any] = addresses if node.type.space == GLOBAL else homes
         if known.setdefault(node, value) != value:
             repeated.append((node, value))
-    bound = dict(zip(executable.relations, graphs, strict=False))
-    arenas = Arenas(paging.charge)
-    with Helpers() as helpers:
-        pipeline = Pipeline(arenas, paging.limits.depth, helpers)
-        plan = PagePlan(paging.limits.nbytes)
-        run = PagedRun(bound, sizes, addresses, homes, threads, matmul, paging, pipeline, plan)
-        for node in executable.plan.intermediates:
-            if node.type.space == GLOBAL:
-                addresses[node] = run.allocate(node.type.row_bytes)
-            else:
-                homes[node] = paging.allocate(node, sizes[node.type.space])
-        try:
-            for step in executable.steps:
-                run.execute(step)
-            for node, value in repeated:  # an input, or the same value as another output
-                _copy(node, value, run)
-        finally:
-            arenas.close()
-    executable.extents, executable.pages = sizes, run.plan
-    return run.plan
+    return addresses, homes, repeated
 
 
 def _copy(node: Node, value: Any, run: PagedRun) -> None:
