@@ -152,20 +152,23 @@ class Prices:
         if costs.numbered:
             numbered, held, taken, more = self._numbered(edges, reach)
             nbytes, read, seeks = nbytes + held, read + taken, seeks + more
-        elif self.stage.walk.edge_id is not None and self.stage.edge_arrays:
-            nbytes += edges * word
         if self.stage.walk.edge_id is not None and self.stage.edge_arrays:
+            nbytes += 0 if costs.numbered else edges * word
             read += real * word
-        written = rows * costs.written_rows + real * costs.written_edges
-        if costs.stores_numbers:
-            again, stored = 0, real * costs.kept
-            if not self.collects:
-                again, stored = _storing(reach, real, costs.stores_numbers)
-            read, written = read + again, written + stored
-        nbytes += slack(nbytes, costs.arrays)
+        again, written = self._written(rows, real, reach)
+        read, nbytes = read + again, nbytes + slack(nbytes, costs.arrays)
         return replace(span, others_whole=others, edges_whole=numbered,
                        window=reach.window, numbers=reach.numbers, nbytes=nbytes,
                        read=read, written=written, seeks=seeks)  # fmt: skip
+
+    def _written(self, rows: int, edges: int, reach: Reach) -> tuple[int, int]:
+        """Bytes that storing results reads and writes."""
+        costs = self.costs
+        plain = rows * costs.written_rows + edges * costs.written_edges
+        if self.collects or not costs.stores_numbers:
+            return 0, plain + edges * costs.kept * bool(costs.stores_numbers)
+        again, stored = _storing(reach, edges, costs.stores_numbers)
+        return again, plain + stored
 
     def _taken(self, span: Span, reach: Reach, sure: bool) -> tuple[bool, int, int, int]:
         """Whether the window of the other ends is taken whole, bytes it takes, bytes read and

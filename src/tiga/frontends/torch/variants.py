@@ -90,6 +90,14 @@ class State:
     def __deepcopy__(self, memo: Any) -> None:
         return None
 
+    def serving(self, key: Any, params: Mapping[str, Any]) -> Variant | None:
+        """A variant that serves a call now, if there is one."""
+        for variant in self.variants.get(key, ()):
+            if variant.fits(params):
+                self.hits += 1
+                return variant
+        return None
+
     def all(self) -> list[Variant]:
         """Every variant, oldest first."""
         return [v for found in list(self.variants.values()) for v in found]
@@ -160,15 +168,13 @@ def find_variant(
     state: State, kernel: MessagePassing, key: Any, fields: Any, params: Mapping[str, Any]
 ) -> Variant:
     """The same, of a call with this signature."""
-    for variant in state.variants.get(key, ()):
-        if variant.fits(params):
-            state.hits += 1
-            return variant
+    found = state.serving(key, params)
+    if found is not None:
+        return found
     with state.lock:
-        for variant in state.variants.get(key, ()):
-            if variant.fits(params):
-                state.hits += 1
-                return variant
+        found = state.serving(key, params)
+        if found is not None:
+            return found
         state.misses += 1
         variant = _make(Request(kernel, fields, params))
         state.variants[key] = [variant, *state.variants.get(key, ())]
