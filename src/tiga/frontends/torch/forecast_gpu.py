@@ -53,11 +53,11 @@ def _planned(
     sizes, before = stored_sizes(executable, extents), held.get("device", 0)
     placement = Placement(graph, device, Needs(executable), sizes, keeps, before)
     own = set(executable.plan.outputs)
+    spilled = {n: sizes[n] for n in sizes if n not in placement.resident}
     homes: dict[Node, Any] = {
-        node: PlannedRows.of(extents[node.type.space], node.type.row_bytes,
-                             node not in placement.resident and nbytes > 0)
-        for node, nbytes in sizes.items()
-    }  # fmt: skip
+        n: PlannedRows.of(extents[n.type.space], n.type.row_bytes, spilled.get(n, 0) > 0)
+        for n in sizes
+    }
     results = {n: sizes[n] for n in sizes if n in placement.resident}
     kept = sum(nbytes for node, nbytes in results.items() if node in own)
     placement.held += kept
@@ -65,19 +65,24 @@ def _planned(
     whole = placement.to_load(given)
     read = sum(nbytes for node, nbytes in whole.items() if given[node].in_file)
     homes |= given | {n: PlannedRows.of(given[n].count, given[n].row_bytes, False) for n in whole}
-    stored = sum(results.values()) + sum(whole.values())
-    placement.held = before + stored
+    placement.held = before + sum(results.values()) + sum(whole.values())
     paging = placement.paging(executable, extents)
     plan = PagePlan(paging.device)
     plan.whole(sum(whole.values()), read)
     forecast(executable, paging.steps(homes, {}), plan)
-    pinned = max(plan.staged, min(2 * PIECE, placement.pinned) if whole else 0)
-    live = {tier: account.live for tier, account in placement.scope.accounts.items()}
-    spilled = sum(nbytes for node, nbytes in sizes.items() if node not in placement.resident)
-    peak = {
-        "device": live["device"] + before + stored + plan.peak,
-        "host-pinned": live["host-pinned"] + pinned,
-        "nvme": live["nvme"] + held.get("nvme", 0) + spilled,
-    }
+    on_disk = held.get("nvme", 0) + sum(spilled.values())
+    peak = _peak(placement, plan, min(2 * PIECE, placement.pinned) if whole else 0, on_disk)
     outputs = [None if n.type.space == GLOBAL else homes[n] for n in executable.plan.outputs]
     return plan, peak, outputs, kept
+
+
+def _peak(
+    placement: Placement, plan: PagePlan, loading: int, on_disk: int
+) -> dict[str, int]:  # fmt: skip
+    """The most bytes in use, by tier; `loading` bytes are pinned to copy inputs whole."""
+    live = {tier: account.live for tier, account in placement.scope.accounts.items()}
+    return {
+        "device": live["device"] + placement.held + plan.peak,
+        "host-pinned": live["host-pinned"] + max(plan.staged, loading),
+        "nvme": live["nvme"] + on_disk,
+    }
