@@ -78,3 +78,5 @@ def test_versions_of_the_standard_that_are_not_there_are_refused() -> None:
     assert x.to_device("cpu") is x
     with pytest.raises(ValueError, match="stream"):
         x.to_device("cpu", stream=1)
+    with pytest.raises(errors.InvalidValue, match=r"no stream on the CPU, got 1 .*test_errors"):
+        x.__dlpack__(stream=1)

@@ -208,7 +208,7 @@ def _dlpack(
             array, stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
     if stream is not None:
-        raise ValueError("__dlpack__: the CPU has no streams")
+        raise InvalidValue(f"__dlpack__: expected no stream on the CPU, got {stream!r} ({here()}).")
     return capsule(x.numpy(), max_version=max_version, dl_device=dl_device, copy=copy)
 
 

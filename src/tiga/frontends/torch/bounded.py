@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tiga.errors import Unfusable
+from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.blocks import (
     Block,
@@ -174,7 +174,7 @@ class _Refused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        raise RuntimeError(
+        raise UnsupportedByBackend(
             "a call that runs through torch in destination blocks has no second derivative; "
             "`explain()` names the op that keeps it from being fused."
         )
