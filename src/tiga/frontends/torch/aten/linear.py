@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from string import ascii_letters
 
 from tiga.frontends.torch.aten.arithmetic import scaled
 from tiga.frontends.torch.aten.table import (
@@ -116,7 +117,7 @@ def outer(call: Call, a: Node, b: Node) -> Node:
 
 
 def _parse(call: Call, equation: str, terms: Sequence[Node]) -> tuple[list[str], str]:
-    equation = equation.replace(" ", "")
+    equation = _spelled_out(equation.replace(" ", ""), terms)
     left, arrow, right = equation.partition("->")
     inputs = left.split(",")
     if "." in equation or len(inputs) != len(terms):
@@ -132,6 +133,27 @@ def _parse(call: Call, equation: str, terms: Sequence[Node]) -> tuple[list[str],
                 f"einsum {equation!r}: {letters!r} doesn't fit {torch_shape(term)}, which includes"
             )
     return inputs, right
+
+
+def _spelled_out(equation: str, terms: Sequence[Node]) -> str:
+    """An equation with letters for the axes that each `...` stands for, the last ones the same."""
+    left, arrow, right = equation.partition("->")
+    inputs = left.split(",")
+    if "..." not in left or len(inputs) != len(terms):
+        return equation
+    free = [c for c in ascii_letters if c not in equation]
+    extra = [
+        max(0, rank(x) - len(s) + 3) if "..." in s else 0
+        for s, x in zip(inputs, terms, strict=True)
+    ]
+    letters = "".join(free[: max(extra)])
+    named = [
+        s.replace("...", letters[len(letters) - n :]) for s, n in zip(inputs, extra, strict=True)
+    ]
+    if not arrow:
+        once = sorted(c for c in set(left) - set(".,") if left.count(c) == 1)
+        right = "..." + "".join(once)
+    return ",".join(named) + "->" + right.replace("...", letters)
 
 
 def _without_entities(
@@ -176,6 +198,8 @@ def _einsum_contract(x: Node, left: str, w: Node, matrix: str, right: str) -> No
     kept = "".join(c for c in left if c not in inner)
     x, w = _arranged(x, left, kept + inner), _arranged(w, matrix, inner + outer)
     lead = x.type.shape[: len(kept)]
+    if x.type.shape[len(kept) :] != w.type.shape[: len(inner)]:
+        return None  # an extent of 1 stands for any other
     width = math.prod(x.type.shape[len(kept) :])
     columns = w.type.shape[len(inner) :]
     flat = contract(reshape(x, (*lead, width)), reshape(w, (width, math.prod(columns))))
