@@ -20,6 +20,9 @@ NATIVE_TESTS ?= tests/native tests/memory tests/docs --ignore=tests/memory/test_
 # Tests that compile hundreds of kernels are for `make test`.
 QUICK := $(foreach name,torch_ pyg arithmetic exactness triton_kernels,--ignore-glob='*/unit/test_$(name)*')
 
+# Tests that compare texts beside those of tests/golden.
+GOLDEN := $(foreach name,kernels scans segments,tests/unit/test_triton_$(name).py) tests/native/test_gpu_kernels.py
+
 .DEFAULT_GOAL := help
 .PHONY: help demo gpu gpu-bench test test-all test-native check format bench golden docs doctor clean
 
@@ -87,7 +90,7 @@ gpu-bench: $(VENV)/.test ## measure on this machine's GPU against cuSPARSE and t
 	$(RUN) -m benchmarks.gpu_limits
 
 golden: $(VENV)/.test ## rewrite the golden kernel texts after a wanted change; read the diff
-	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden tests/unit/test_triton_kernels.py tests/unit/test_triton_segments.py $(PYTEST_ARGS)
+	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden $(GOLDEN) $(PYTEST_ARGS)
 
 docs: $(VENV)/.docs ## build the pages of docs/ into build/site
 	$(BIN)/mkdocs build --strict

@@ -6,24 +6,16 @@ A change of a kernel shows here as a diff to read. `make golden` rewrites the fi
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.golden.programs import PROGRAMS, text
-
-FOLDER = Path(__file__).parent
-UPDATE = "TIGA_GOLDEN_UPDATE" in os.environ
+from tests.golden.stored import FOLDER, UPDATE, require_stored
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_text_of_kernels(name):
-    stored = FOLDER / f"{name}.mlir"
-    written = text(name)
-    if UPDATE:
-        stored.write_text(written)
-    assert stored.exists(), f"{stored.name} is missing: run `make golden` and read what it writes"
-    assert written == stored.read_text(), "a kernel changed: if it should, run `make golden`"
+    require_stored(f"{name}.mlir", text(name))
 
 
 def test_every_file_has_a_program():

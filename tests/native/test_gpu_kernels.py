@@ -1,17 +1,15 @@
 """Kernels of native tensors without a GPU: interpreted for numbers, compiled to PTX, their text."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("triton")
 
 import tiga as tg
+from tests.golden.stored import require_stored
+from tests.interpreted import run_interpreted
 from tiga import errors
 from tiga.backends.triton import index_kernels as ik
 from tiga.backends.triton.compiled import compile_kernel, is_interpreted
@@ -31,22 +29,13 @@ from tiga.passes.tensor_spec import KernelStep
 from tiga.runtime.driver import has_gpu
 from tiga.types import bfloat16, complex64, float16, float32, float64, int8, int32, uint8
 
-ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "triton"
-
 
 def test_the_interpreter_agrees_with_the_cpu() -> None:
-    """Triton decides at its import whether it interprets: a process of its own. `make test` runs
-    this with torch and without, which do half of it each."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    """`make test` runs this with torch and without, which do half of it each."""
     with_torch = ("index_arrays", "native_library", "native_order", "native_spill")
     without = ("native_numbers", "native_tensors", "native_messages")
     names = with_torch if find_spec("torch") else without
-    files = [f"tests/gpu/test_{name}.py" for name in names]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout
+    run_interpreted(*(f"tests/gpu/test_{name}.py" for name in names))
 
 
 PROGRAMS: dict[str, Callable[[], tg.Tensor]] = {
@@ -124,12 +113,8 @@ def test_standing_kernels_compile(source: KernelSource) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_text_of_kernels(name: str) -> None:
-    """The text is what users read; a change must be meant (TIGA_GOLDEN_UPDATE=1 rewrites)."""
     code = "\n".join(f"# {s.tile.warps} warps\n{s.text}" for s in sources(name))
-    path = GOLDEN / f"tensor_{name}.py.txt"
-    if os.environ.get("TIGA_GOLDEN_UPDATE"):
-        path.write_text(code, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == code
+    require_stored(f"triton/tensor_{name}.py.txt", code)
 
 
 def step_of(tensor: tg.Tensor) -> KernelStep:

@@ -1,16 +1,14 @@
 """Kernels without a GPU: interpreted for numbers, compiled to PTX, and their text."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("triton")
 
+from tests.golden.stored import require_stored
 from tests.gpu import harness, programs
+from tests.interpreted import run_interpreted
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.executable import compile_program
@@ -25,22 +23,15 @@ from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type, float32, float64
 
-ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "triton"
 SHOWN = ("softmax", "weighted_sum", "weighted_numbers", "edge_network", "total")
 
 
 def test_the_interpreter_agrees_with_the_oracle():
-    """Triton decides at its import whether it interprets: a process of its own."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
     sample = (
         "test_programs and split and float32 and (softmax or numbers or registers or total)"
         " or test_attention or test_second and Max"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "tests/gpu", "-k", sample]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout
+    run_interpreted("tests/gpu", "-k", sample)
 
 
 @pytest.mark.parametrize("capability", [80, 90])
@@ -75,13 +66,8 @@ def test_products_and_sums_are_not_fused():
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_text_of_kernels(name):
-    """The text is what users read; a change must be meant (TIGA_GOLDEN_UPDATE=1 rewrites)."""
     code = compile_program(programs.MAKERS[name](float32).program).code()
-    path = GOLDEN / f"{name}.py.txt"
-    if os.environ.get("TIGA_GOLDEN_UPDATE"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(code)
-    assert path.read_text() == code
+    require_stored(f"triton/{name}.py.txt", code)
 
 
 def test_values_too_wide_for_registers_are_refused():

@@ -1,8 +1,5 @@
 """Pages of a graph in a file on a GPU, without a GPU: facts, work lists, and the interpreter."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 import tiga as tg  # noqa: E402
+from tests.interpreted import run_interpreted  # noqa: E402
 from tiga.backends.triton.paged_edge_lists import edge_list  # noqa: E402
 from tiga.backends.triton.paged_facts import Neighbours, walk_facts  # noqa: E402
 from tiga.backends.triton.paged_lists import Launches, work_list  # noqa: E402
@@ -21,7 +19,6 @@ from tiga.errors import InvalidValue  # noqa: E402
 from tiga.runtime.arena import Arena  # noqa: E402
 from tiga.runtime.cuda import torch_platform  # noqa: E402
 
-ROOT = Path(__file__).parents[2]
 TILE = 8
 
 
@@ -106,10 +103,5 @@ def test_the_device_of_a_graph_in_a_file(tmp_path: Path) -> None:
 
 
 def test_pages_give_the_bits_of_memory_under_the_interpreter() -> None:
-    """Triton decides at its import whether it interprets: a process of its own."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
     sample = "files and Difference or tiles or told and 16KiB or damage"
-    command = [sys.executable, "-m", "pytest", "-q", "tests/gpu/test_pages.py", "-k", sample]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout
+    run_interpreted("tests/gpu/test_pages.py", "-k", sample)

@@ -1,23 +1,17 @@
 """Kernels of folds in edge order without a GPU: interpreted, compiled to PTX, and their text."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("triton")
 
+from tests.golden.stored import require_stored
 from tests.gpu import harness
 from tests.gpu.test_scans import CASES, case
+from tests.interpreted import run_interpreted
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.executable import Executable, compile_program
 from tiga.trace.derivatives import gradient, training
 from tiga.types import float32
-
-ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "triton" / "scans.py.txt"
 
 
 def walks(name, shape) -> tuple[Executable, Executable]:
@@ -29,14 +23,9 @@ def walks(name, shape) -> tuple[Executable, Executable]:
 
 
 def test_the_interpreter_agrees_with_the_oracle():
-    """Triton decides at its import whether it interprets: a process of its own."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
     sample = "(masked and short and decay and not 70) or (affine and all and middle) or two_deriv"
     files = [f"tests/gpu/{name}.py" for name in ("test_scans", "test_own_reducers")]
-    command = [sys.executable, "-m", "pytest", "-q", *files, "-k", sample]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert " passed" in done.stdout
+    run_interpreted(*files, "-k", sample)
 
 
 @pytest.mark.parametrize("capability", [80, 90])
@@ -70,9 +59,6 @@ def test_long_rows_of_a_reducer_that_joins_are_split():
 
 
 def test_text_of_kernels():
-    """The text is what users read; a change must be meant (TIGA_GOLDEN_UPDATE=1 rewrites)."""
     code = "\n\n".join(executable.code() for executable in walks("decay", (3,)))
     code += "\n\n" + walks("affine", ())[0].code()
-    if os.environ.get("TIGA_GOLDEN_UPDATE"):
-        GOLDEN.write_text(code)
-    assert GOLDEN.read_text() == code
+    require_stored("triton/scans.py.txt", code)

@@ -1,14 +1,13 @@
 """Tiles of consecutive edges without a GPU: which graphs get them, their text, and PTX."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from tests.golden.stored import require_stored
 from tests.gpu import programs  # noqa: E402
 from tiga.backends.triton.choice import choose, cost, edge_tile  # noqa: E402
 from tiga.backends.triton.compiled import compile_kernel  # noqa: E402
@@ -23,7 +22,6 @@ from tiga.runtime.cuda import torch_platform  # noqa: E402
 from tiga.types import float32  # noqa: E402
 
 CPU = torch_platform(torch.device("cpu"))
-GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "triton" / "segments.py.txt"
 
 
 def step() -> RowStep:
@@ -92,6 +90,4 @@ def test_kernels_compile_without_a_gpu(capability):
 
 def test_text_of_kernels():
     code = "\n\n".join(f"# {s.name}: {s.tile}\n{s.text}" for s in sources())
-    if os.environ.get("TIGA_GOLDEN_UPDATE"):
-        GOLDEN.write_text(code)
-    assert GOLDEN.read_text() == code
+    require_stored("triton/segments.py.txt", code)
