@@ -6,7 +6,7 @@ closed. What is read outside of a kernel, and outputs, are its stores.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tiga.passes.tensor_axes import columns_after
@@ -47,19 +47,24 @@ def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
     """Which numbers of columns the nodes on a domain of this size ask for."""
     votes: Counter = Counter()
     for node in nodes:
-        reduces = is_reduction(node, target) and node.type.size > 1
-        if reduces and node.inputs[0].type.size == size:
-            shape, axes = node.inputs[0].type.shape, node.op.axes
-            for columns in (suffix(shape, axes), _inner(shape, axes, target)):
-                if columns is not None:
-                    votes[columns] += 2
-        elif (asked := _asked(node, target)) and node.type.size == size:
-            votes[asked] += 2
-        elif node.op.name == "broadcast" and node.type.size == size:
-            source = node.inputs[0].type
-            if source.size > 1:
-                votes[moving_columns(source.shape, node.type.shape)] += 1
+        for columns in _wishes(node, size, target):
+            votes[columns] += 1 if node.op.name == "broadcast" else 2
     return votes
+
+
+def _wishes(node: Node, size: int, target: Target) -> Iterator[int]:
+    """The numbers of columns that a node on a domain of this size asks for."""
+    if is_reduction(node, target):
+        source = node.inputs[0].type
+        if node.type.size > 1 and source.size == size:
+            found = suffix(source.shape, node.op.axes), _inner(source.shape, node.op.axes, target)
+            yield from (columns for columns in found if columns is not None)
+    elif node.type.size != size:
+        return
+    elif asked := _asked(node, target):
+        yield asked
+    elif node.op.name == "broadcast" and node.inputs[0].type.size > 1:
+        yield moving_columns(node.inputs[0].type.shape, node.type.shape)
 
 
 def _asked(node: Node, target: Target) -> int | None:
