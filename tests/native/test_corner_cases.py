@@ -117,6 +117,7 @@ def test_numbers_become_bools(backend: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert tg.logical_or(float("nan"), x).tolist() == [True, True, True]
     assert tg.logical_xor(x, 1j).tolist() == [True, False, False]
     assert tg.where(x > 1, 0.25, x).astype(tg.bool).tolist() == [False, True, True]
+    assert tg.tensor([True, False]).fill_(3).tolist() == [True, True]
     assert tg.where(x > 1, 2.75, -1.5).astype(tg.int8).tolist() == [-1, -1, 2]
 
 
@@ -138,6 +139,14 @@ MISTAKES = {
     "large mask": lambda: tg.masked_fill(X[0], X > 0, 0.0),
     "complex floor": lambda: tg.floor(X * 1j),
     "complex gelu": lambda: tg.gelu(X * 1j),
+    "dtype that is an array": lambda: tg.zeros(2, dtype=np.ones(2)),
+    "imaginary integer": lambda: tg.zeros(2, dtype=tg.int32).fill_(1j),
+    "sorted matrix": lambda: tg.searchsorted(X, 1.0),
+    "array as extent": lambda: tg.ones(np.ones(2)),
+    "other extents": lambda: tg.layer_norm(X, (7,)),
+    "no extents": lambda: tg.rms_norm(X, -1.0),
+    "integers": lambda: tg.rms_norm(tg.arange(3), (3,)),
+    "ragged positions": lambda: tg.take(X, [[0], [0, 1]], axis=0),
     "array as axis": lambda: tg.sum(X, axis=np.ones(2)),
 }
 

@@ -68,6 +68,8 @@ def constant(value: float | int | bool | complex, type: Type) -> Node:
         return Constant(f"{float(rounded.real).hex()},{float(rounded.imag).hex()}", type)()
     if type.dtype.kind == "f":
         return Constant(float(np.asarray(value, type.dtype.numpy)).hex(), type)()
+    if type.dtype.kind == "b":
+        return Constant(str(int(value != 0)), type)()
     assert not isinstance(value, complex), f"{value} as {type}"
     return Constant(str(int(value)), type)()
 

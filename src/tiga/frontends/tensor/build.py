@@ -55,6 +55,8 @@ def _real(value: Any) -> float:
 
 
 def _check_range(value: Any, dtype: DType) -> None:
+    if not isinstance(value, (int, float)):
+        raise InvalidType(f"{value!r} is no value of {dtype} ({here()}).")
     low, high = _limits(dtype)
     if not low <= value <= high:
         raise InvalidValue(

@@ -19,6 +19,7 @@ from tiga.frontends.tensor.creation import from_numpy, zeros
 from tiga.frontends.tensor.grids import arange
 from tiga.frontends.tensor.indexing import take
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.losses import last_axes
 from tiga.types import bool_, int64
 
 
@@ -165,8 +166,9 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     """x over the root of the mean of its squares over the last axes, times `weight`; `eps` is
     added to the mean (by default the dtype's smallest step from 1)."""
     tensor = as_tensor(x)
-    count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-    axes = tuple(range(-count, 0))
+    if tensor.dtype.kind != "f":
+        raise InvalidType(f"rms_norm expected floats, got {tensor.dtype} ({here()}).")
+    axes = last_axes(tensor, normalized_shape)
     wide = s.astype(tensor, tensor.dtype.compute, copy=False)
     step = float(np.finfo(wide.dtype.numpy).eps) if eps is None else eps
     scaled = wide * e.rsqrt(r.mean(wide * wide, axis=axes, keepdims=True) + step)

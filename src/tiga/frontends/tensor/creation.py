@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import SCALARS, number, takes_tensor
+from tiga.frontends.tensor.build import SCALARS, integer, number, takes_tensor
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import (
@@ -26,12 +26,7 @@ Extent = int | Sequence[int]
 
 def _shape(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    for extent in extents:
-        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
-            raise InvalidType(f"shape= expected integers, got {shape!r} ({here()}).")
-        if int(extent) < 0:
-            raise InvalidValue(f"shape= expected extents of at least 0, got {shape!r} ({here()}).")
-    return tuple(int(extent) for extent in extents)
+    return tuple(integer(extent, "shape=", 0) for extent in extents)
 
 
 def _room(shape: Any, dtype: DType) -> tuple[int, ...]:

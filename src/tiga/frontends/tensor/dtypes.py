@@ -113,7 +113,7 @@ def check_dtype(dtype: Any) -> DType:
     if isinstance(dtype, DType):
         return dtype
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-    if dtype in (bool, int, float, complex):
+    if any(dtype is kind for kind in (bool, int, float, complex)):
         return scalar_dtype(dtype())
     if name not in ALL:
         raise InvalidType(

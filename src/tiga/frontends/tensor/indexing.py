@@ -197,7 +197,11 @@ def _check_bounds(index: Tensor, extent: int) -> None:
 
 
 def _index_tensor(indices: Any) -> Tensor:
-    tensor = as_tensor(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices)
+    try:
+        given = np.asarray(indices) if isinstance(indices, (list, tuple)) else indices
+    except ValueError as error:
+        raise InvalidType(f"indices expected integers: {error} ({here()}).") from None
+    tensor = as_tensor(given)
     if tensor.dtype.kind not in "iu":
         raise InvalidType(f"indices expected integers, got {tensor.dtype} ({here()}).")
     return tensor

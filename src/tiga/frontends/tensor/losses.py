@@ -24,6 +24,18 @@ def _wide(x: Any) -> tuple[Tensor, Any]:
     return s.astype(tensor, dtype.compute, copy=False), dtype
 
 
+def last_axes(x: Tensor, shape: Any) -> tuple[int, ...]:
+    """The axes whose extents are `shape`, the last ones; None is the last axis."""
+    given = x.shape[-1:] if shape is None else shape
+    extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if not extents or extents != x.shape[-len(extents) :]:
+        raise InvalidValue(
+            f"normalized_shape= expected the last extents of shape {x.shape}, got {shape!r} "
+            f"({here()})."
+        )
+    return tuple(range(-len(extents), 0))
+
+
 def _reduce(loss: Tensor, reduction: str, dtype: Any) -> Tensor:
     if reduction not in _REDUCTIONS:
         raise InvalidValue(
@@ -50,10 +62,7 @@ def layer_norm(
         [[-1.0, 1.0]]
     """
     wide, dtype = _wide(x)
-    count = 1 if normalized_shape is None or isinstance(normalized_shape, int) else len(
-        normalized_shape
-    )  # fmt: skip
-    axes = tuple(range(-count, 0))
+    axes = last_axes(wide, normalized_shape)
     centred = wide - r.mean(wide, axis=axes, keepdims=True)
     variance = r.mean(centred * centred, axis=axes, keepdims=True)
     value = centred * e.rsqrt(variance + eps)

@@ -88,6 +88,8 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     if side not in ("left", "right"):
         raise InvalidValue(f"side= expected 'left' or 'right', got {side!r} ({here()}).")
     x, values = as_tensor(x1), as_tensor(x2)
+    if x.ndim != 1:
+        raise InvalidValue(f"searchsorted expected sorted x1 of one axis, got {x.ndim} ({here()}).")
     x = x if sorter is None else take(x, sorter, axis=0)
     return result(apply(SearchSorted(int(side == "right")), x._node, values._node))
 
