@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from tests.golden.stored import require_stored
+from tests.golden.stored import require_stored  # noqa: E402
 from tests.gpu import programs  # noqa: E402
 from tiga.backends.triton.choice import choose, cost, edge_tile  # noqa: E402
 from tiga.backends.triton.compiled import compile_kernel  # noqa: E402
