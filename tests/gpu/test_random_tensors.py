@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 some = settings(suppress_health_check=list(HealthCheck), deadline=None)
 
 
-@settings(some, max_examples=12)
+@settings(some, max_examples=8)
 @drawn
 def test_random_expressions(**expression: Any) -> None:
     check(**expression, device="cuda")

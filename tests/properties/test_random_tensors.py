@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tiga as tg
+from tests.interpreted import run_interpreted
 from tests.random_tensors import check, drawn
 
 some = settings(suppress_health_check=list(HealthCheck), deadline=None)
@@ -22,7 +23,7 @@ def test_random_expressions(**expression: Any) -> None:
         check(**expression)
 
 
-@settings(some, max_examples=6)
+@settings(some, max_examples=5)
 @drawn
 def test_random_kernels(**expression: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -38,6 +39,12 @@ def test_many_random_kernels(**expression: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIGA_TENSOR_BACKEND", "native")
         check(**expression)
+
+
+def test_random_kernels_of_a_gpu() -> None:
+    """Interpreted."""
+    pytest.importorskip("triton")
+    run_interpreted("-m", "not slow", "tests/gpu/test_random_tensors.py")
 
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32",
