@@ -242,6 +242,32 @@ def test_products_of_node_values(uneven: Any, where: Any) -> None:
     check(run, uneven, where, "24KiB")
 
 
+class Bent(tg.MessagePassing, torch.nn.Module):
+    """Products of node values whose matrix is differentiated twice: outer sums over nodes."""
+
+    reducer = tg.var()
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.matrix = torch.nn.Parameter(torch.randn(16, 16))
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return torch.sigmoid(torch.cat([dst.x] * 4, -1)) @ self.matrix
+
+
+def test_outer_sums_over_nodes(uneven: Any, where: Any) -> None:
+    kernel = Bent().to(where)
+
+    def run(graph: Any, given: list[Any]) -> list[Any]:
+        out = kernel(graph=graph, ndata={"x": given[0]}, edge={"w": given[1]})
+        leaves = [given[0], kernel.matrix]
+        first = torch.autograd.grad(out.sum().cpu(), leaves, create_graph=True)
+        return [*first, *torch.autograd.grad(sum((g**2).sum().cpu() for g in first), leaves)]
+
+    check(run, uneven, where, None)
+
+
 class Mixed(tg.MessagePassing, torch.nn.Module):
     """A product of edge values: its matrix's gradient is a sum over all edges."""
 

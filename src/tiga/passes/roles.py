@@ -45,8 +45,9 @@ def roles_of(program: RowProgram) -> Roles:
 def _goals(program: RowProgram) -> Iterator[tuple[Node, str]]:
     for node in (*program.stores, *(n.inputs[0] for n in program.totals)):
         yield node, ROW
+    entity = ROW if program.relation is None else EDGE  # of outer sums, say
     for phase in program.phases:
-        yield from ((node, EDGE) for node in phase.edge_values)
+        yield from ((node, entity) for node in phase.edge_values)
         yield from ((node, ROW) for node in phase.reductions)
         yield from ((scan.initial, ROW) for scan in phase.scans)
 
