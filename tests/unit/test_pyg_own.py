@@ -240,6 +240,15 @@ def test_hooks_and_explanations():
         fused(nodes(), edges())
 
 
+def test_a_forward_assigned_to_a_layer():
+    conv = gnn.SAGEConv(F, 6)
+    conv.forward = lambda x, edge_index: x
+    with pytest.raises(InvalidType, match="Give a subclass"):
+        pyg.compile(conv)
+    twice = pyg.compile(pyg.compile(gnn.SAGEConv(F, 6)))
+    assert twice(nodes(), edges()).shape == (N, 6)
+
+
 def test_what_is_no_layer_and_no_edge_index():
     with pytest.raises(InvalidType, match="got int"):
         pyg.compile(3)

@@ -49,8 +49,8 @@ def compile(conv: torch.nn.Module) -> Any:
     kernels fuse.
 
     Raises:
-        InvalidType: `conv` is no module or holds no layer; a call passes a sparse matrix instead
-            of an `edge_index`.
+        InvalidType: `conv` is no module or holds no layer; a layer has a `forward` of its own
+            beside its class's; a call passes a sparse matrix instead of an `edge_index`.
         Unfusable: `message`, `aggregate` or `edge_update` do what no kernel can: at the first
             call, with the reason.
 
@@ -86,6 +86,11 @@ def _compiled(module: Any, layer: type, graphs: "Topologies", copies: dict[int, 
         for name, child in module._modules.items()
     }
     if isinstance(module, layer):
+        if "forward" in state and not isinstance(state["forward"], Forward):
+            raise InvalidType(
+                f"pyg.compile: `forward` was assigned to a {type(module).__name__}, and what it "
+                f"calls is that layer, not the copy. Give a subclass this `forward`."
+            )
         state["edge_updater"] = EdgeUpdater(result)
         state["forward"] = Forward(result, Propagate(result, graphs))
         state["propagate"] = state["forward"].propagate
