@@ -24,12 +24,14 @@ SLACK = 64 * ALIGNMENT
 class Costs:
     """Bytes that a page stages, and of those, what is read from files and written to them: per
     row, per row of the other end (`others` where a window is taken, `picked` where rows are), and
-    per edge, by position and by number."""
+    per edge, by position and by number. `joined` is per edge by position where several ranges of
+    edges are staged side by side: those in memory too."""
 
     rows: int
     others: int
     picked: int
     edges: int
+    joined: int
     numbered: int
     picked_edges: int
     read_rows: int
@@ -66,13 +68,15 @@ def costs_of(stage: Stage) -> Costs:
     reads = tuple(n for n in stage.edge_arrays if n not in stage.edge_stores)
     numbered = stage.walk.edge_id is not None
     edge_bytes = staged(stage.edge_arrays)
+    every_edge = sum(stage.homes[n].row_bytes for n in stage.edge_arrays)
     return Costs(
         rows=staged(roles.rows) + staged(stores) + WORD * len(roles.row_degrees) + stage.row_list,
         others=staged(others) + degrees,
         picked=every + degrees,
         edges=stage.edge_list + (0 if numbered else edge_bytes),
+        joined=stage.edge_list + (0 if numbered else every_edge),
         numbered=edge_bytes if numbered else 0,
-        picked_edges=sum(stage.homes[n].row_bytes for n in stage.edge_arrays),
+        picked_edges=every_edge,
         read_rows=from_file(roles.rows) + WORD * len(roles.row_degrees),
         read_others=from_file(others) + degrees,
         read_edges=0 if numbered else from_file(reads),
@@ -141,7 +145,7 @@ class Prices:
             SLACK
             + self.stage.page_list
             + (rows + 1) * (WORD + costs.rows)
-            + edges * (word + costs.edges)
+            + edges * (word + (costs.edges if len(span.parts) == 1 else costs.joined))
         )
         read = (rows + 1) * (WORD + costs.read_rows) + real * (word + costs.read_edges)
         others = numbered = True
