@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.dense import build
-from tiga.backends.llvm.dense_adds import add_at, build_adds, compile_adds, form_of
-from tiga.backends.llvm.dense_run import Bound, Template, bind, run_kernel, template
+from tiga.backends.llvm.dense.adds import add_at, build_adds, compile_adds, form_of
+from tiga.backends.llvm.dense.kernel import build
+from tiga.backends.llvm.dense.run import Bound, Template, bind, run_kernel, template
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue

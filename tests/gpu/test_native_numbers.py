@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tiga as tg
-from tiga.backends.triton.dense_executable import compile_dense
-from tiga.backends.triton.dense_values import GPU
+from tiga.backends.triton.dense.executable import compile_dense
+from tiga.backends.triton.dense.values import GPU
 from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.placement import room, to_gpu, to_host
 from tiga.ops.base import REGISTRY, Pointwise

@@ -136,7 +136,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_new_extent_or_number_needs_no_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tiga.backends.llvm.dense_run import compile_spec
+    from tiga.backends.llvm.dense.run import compile_spec
 
     monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
 

@@ -13,16 +13,16 @@ from tests.interpreted import run_interpreted
 from tiga import errors
 from tiga.backends.triton import index_kernels as ik
 from tiga.backends.triton.compiled import compile_kernel, is_interpreted
-from tiga.backends.triton.dense_adds import add_rows
-from tiga.backends.triton.dense_combine import combination, combine
-from tiga.backends.triton.dense_executable import compile_dense
-from tiga.backends.triton.dense_form import decompose
-from tiga.backends.triton.dense_matmul import ProductTile, product
-from tiga.backends.triton.dense_moves import pick, strided_copy
-from tiga.backends.triton.dense_outer import outer_pieces
-from tiga.backends.triton.dense_rows import arg_extremum, argsort, running_sum
-from tiga.backends.triton.dense_run import sources_of
-from tiga.backends.triton.dense_sort import search, sort_keys
+from tiga.backends.triton.dense.adds import add_rows
+from tiga.backends.triton.dense.combine import combination, combine
+from tiga.backends.triton.dense.executable import compile_dense
+from tiga.backends.triton.dense.form import decompose
+from tiga.backends.triton.dense.matmul import ProductTile, product
+from tiga.backends.triton.dense.moves import pick, strided_copy
+from tiga.backends.triton.dense.outer import outer_pieces
+from tiga.backends.triton.dense.rows import arg_extremum, argsort, running_sum
+from tiga.backends.triton.dense.run import sources_of
+from tiga.backends.triton.dense.sort import search, sort_keys
 from tiga.backends.triton.writer import KernelSource
 from tiga.frontends.tensor.program import program_of
 from tiga.passes.tensor_spec import KernelStep

@@ -11,9 +11,9 @@ pytest.importorskip("triton")
 
 import tiga as tg  # noqa: E402
 from tests.interpreted import run_interpreted  # noqa: E402
-from tiga.backends.triton.paged_edge_lists import edge_list  # noqa: E402
-from tiga.backends.triton.paged_facts import Neighbours, walk_facts  # noqa: E402
-from tiga.backends.triton.paged_lists import Launches, work_list  # noqa: E402
+from tiga.backends.triton.paged.edge_lists import edge_list  # noqa: E402
+from tiga.backends.triton.paged.facts import Neighbours, walk_facts  # noqa: E402
+from tiga.backends.triton.paged.lists import Launches, work_list  # noqa: E402
 from tiga.backends.triton.topology import CHUNK, device_walk  # noqa: E402
 from tiga.errors import InvalidValue  # noqa: E402
 from tiga.runtime.arena import Arena  # noqa: E402
@@ -37,7 +37,7 @@ def pointers_of(degree: np.ndarray) -> np.ndarray:
 def test_the_facts_of_a_walk_in_a_file(
     side: str, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiga.backends.triton.paged_facts.BLOCK", 37)
+    monkeypatch.setattr("tiga.backends.triton.paged.facts.BLOCK", 37)
     pointers = pointers_of(uneven(rng, 200))
     graph = tg.Graph.from_csr(pointers, rng.integers(0, 90, pointers[-1]), num_src=90)
     opened = tg.Graph.open(graph.save(tmp_path / "g"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.dense_run import Room
+from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
 from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload

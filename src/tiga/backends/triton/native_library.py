@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.dense_adds import add_at
-from tiga.backends.triton.dense_executable import compile_dense
-from tiga.backends.triton.dense_matmul import ProductTile, product
-from tiga.backends.triton.dense_moves import copy_into
-from tiga.backends.triton.dense_outer import outer_sum
-from tiga.backends.triton.dense_run import Room
+from tiga.backends.triton.dense.adds import add_at
+from tiga.backends.triton.dense.executable import compile_dense
+from tiga.backends.triton.dense.matmul import ProductTile, product
+from tiga.backends.triton.dense.moves import copy_into
+from tiga.backends.triton.dense.outer import outer_sum
+from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
 from tiga.ops.feature import is_movement, moved_lanes
 from tiga.ops.leaf import Input

@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from tiga import knobs
-from tiga.backends.triton.dense_executable import DenseExecutable, compile_dense
+from tiga.backends.triton.dense.executable import DenseExecutable, compile_dense
 from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.dense_moves import contiguous, copy_into
+from tiga.backends.triton.dense.moves import contiguous, copy_into
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, from_start, index_array, positions
 from tiga.backends.triton.machine import machine
 from tiga.errors import InvalidIndex, InvalidType

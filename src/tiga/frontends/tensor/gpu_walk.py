@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from tiga.backends.triton.dense_executable import CAPABILITY
-from tiga.backends.triton.dense_run import Room
+from tiga.backends.triton.dense.executable import CAPABILITY
+from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.executable import Executable, compile_program
 from tiga.backends.triton.report import text
 from tiga.errors import UnsupportedByBackend

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.dense_moves import contiguous
+from tiga.backends.triton.dense.moves import contiguous
 from tiga.backends.triton.index_arrays import IndexArray, index_array
 from tiga.backends.triton.machine import machine
 from tiga.frontends.tensor.core import Tensor, wrap

@@ -61,7 +61,7 @@ def generated_code(x: Tensor, stage: str | None = None) -> str:
     from tiga.frontends.tensor.program import program_of
 
     if x.device != CPU and stage != "gf_tensor":
-        from tiga.backends.triton.dense_executable import dense_code
+        from tiga.backends.triton.dense.executable import dense_code
 
         return dense_code(program_of([shown_node(x)]).program, stage or "triton")
     from tiga.tensor_compiler import tensor_code

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.dense_executable import copied
-from tiga.backends.triton.dense_moves import contiguous, copy_into
-from tiga.backends.triton.dense_run import Room
+from tiga.backends.triton.dense.executable import copied
+from tiga.backends.triton.dense.moves import contiguous, copy_into
+from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.machine import machine
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor, give_array

@@ -113,7 +113,7 @@ def _sum(x: Node, axes: Shape, where: str | None) -> Node:
 
 
 def _run_on_gpu(program: Program, arrays: Sequence[Any], index: int) -> tuple[list[Any], str]:
-    from tiga.backends.triton.dense_executable import compile_dense
+    from tiga.backends.triton.dense.executable import compile_dense
     from tiga.frontends.tensor.placement import on_gpu, room
 
     executable = compile_dense(program)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tiga.backends.llvm.paged_steps import Forecast, Steps
+from tiga.backends.llvm.paged.steps import Forecast, Steps
 from tiga.errors import OutOfBudget
 from tiga.frontends.torch.forecast_gpu import planned_on_gpu
 from tiga.frontends.torch.gpu import device_of, on_gpu

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tiga.backends.triton.paged_steps import forecast
+from tiga.backends.triton.paged.steps import forecast
 from tiga.errors import OutOfBudget
 from tiga.frontends.torch.paged_gpu import (
     LESS_AND_LESS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import torch
 
-from tiga.backends.llvm.paged import Limits, Paging, run_paged
+from tiga.backends.llvm.paged.run import Limits, Paging, run_paged
 from tiga.errors import OutOfBudget, UnsupportedByBackend
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.gpu import device_of, on_gpu

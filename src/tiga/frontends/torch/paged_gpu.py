@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tiga.backends.triton.executable import Executable
-from tiga.backends.triton.paged import Paging, run_paged
-from tiga.backends.triton.paged_facts import WalkFacts, walk_facts
-from tiga.backends.triton.paged_link import link_of
-from tiga.backends.triton.paged_memory import PIECE, DeviceRows, HostRows, Loader
+from tiga.backends.triton.paged.facts import WalkFacts, walk_facts
+from tiga.backends.triton.paged.link import link_of
+from tiga.backends.triton.paged.memory import PIECE, DeviceRows, HostRows, Loader
+from tiga.backends.triton.paged.run import Paging, run_paged
 from tiga.errors import InvalidType, OutOfBudget
 from tiga.frontends.dlpack import array_of_torch
 from tiga.frontends.torch.dtypes import torch_dtype

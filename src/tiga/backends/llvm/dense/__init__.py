@@ -1,0 +1,1 @@
+"""Kernels of whole-tensor programs, for native tensors."""

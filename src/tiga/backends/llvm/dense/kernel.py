@@ -1,0 +1,309 @@
+"""Kernels of whole-tensor programs: a task is a batch of rows, or of one row's columns.
+
+Each row is walked once per phase: a phase computes what depends on the row reductions of the
+phases before it. Accumulators have a fixed number of lanes, tasks a fixed extent, and partial
+results of tasks are combined in their order: no result depends on the number of threads.
+"""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, func, llvm
+
+from tiga.backends.llvm.dense import values as dv
+from tiga.backends.llvm.dense.lanes import Row
+from tiga.backends.llvm.dense.phase import Phase
+from tiga.backends.llvm.dense.places import row_position
+from tiga.backends.llvm.dense.slots import slot_names
+from tiga.backends.llvm.dense.values import Value
+from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.memory import element_pointer, i64, register_element
+from tiga.ops.monoid import MONOIDS
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
+from tiga.types import DType
+
+AHEAD_COLUMNS = 8192
+"""Columns up to which a row is asked for before it is read: a few such rows fit a cache."""
+
+Body = Callable[[ir.Value, int, ir.Value | None, Sequence[ir.Value]], Sequence[ir.Value]]
+"""What is done in some columns: the first, how many, which of them, and the values carried."""
+
+_IDENTITY = {"add": "sum", "maximum": "max", "minimum": "min", "mul": "prod"}
+
+
+def build(spec: Spec, name: str = "kernel") -> ir.Module:
+    """The module with the kernel `void name(ptr table, i64 lo, i64 hi)`."""
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            types = [llvm.PointerType.get(), integer(64), integer(64)]
+            function = func.FuncOp(name, (types, []))
+            with ir.InsertionPoint(function.add_entry_block()):
+                table, low, high = function.arguments
+                _Kernel(spec, table).run(low, high)
+                func.ReturnOp([])
+    return module
+
+
+class _Kernel:
+    def __init__(self, spec: Spec, table: ir.Value) -> None:
+        self.spec = spec
+        self.levels = spec.levels
+        self.table = table
+        self.slots = {name: i for i, name in enumerate(slot_names(spec))}
+        self.totals = self.ends(TOTAL)
+        self.scalars: dict[int, Value] = {}
+        self.words = {name: self._word(i) for name, i in self.slots.items()}
+        self.pointers = {
+            name: llvm.inttoptr(llvm.PointerType.get(), self.words[name])
+            for name in self.slots
+            if name[0] in ("load", "store", "fault")
+        }
+        for i, one in enumerate(spec.instructions):
+            if one.kind == SCALAR and one.opcode != "apply":
+                self.scalars[i] = self._scalar(one)
+        self.common = spec.common
+        self.phases = [Phase(self, number) for number in range(max(self.levels, default=0) + 1)]
+        self.scratch = {i: self._allocate(spec.instructions[i]) for i in spec.stashed}
+
+    def _word(self, slot: int) -> ir.Value:
+        return llvm.load(integer(64), element_pointer(self.table, i64(slot), integer(64)))
+
+    def size(self, name: str) -> ir.Value:
+        """One of the first slots of the table."""
+        return self.words["size", name]
+
+    def _scalar(self, one: Instruction) -> Value:
+        if one.opcode == "constant":
+            return dv.filled(dv.number(one.text, one.dtype), one.dtype, 1)
+        if one.opcode == "load":
+            return dv.load(self.pointers["load", int(one.text)], one.dtype, i64(0), 1, None)
+        word = self.words["argument", one.dims]
+        element = register_element(one.dtype)
+        if not one.dtype.is_float:
+            narrow = one.dtype.itemsize * 8 < 64
+            return (arith.trunci(element, word) if narrow else word,)
+        wide = arith.bitcast(ir.F64Type.get(), word)
+        return (wide if element == ir.F64Type.get() else arith.truncf(element, wide),)
+
+    def _allocate(self, one: Instruction) -> ir.Value:
+        """Memory for a row's values of one instruction, on the stack."""
+        element = register_element(one.dtype)
+        count = arith.addi(self.size("columns"), i64(self.spec.lanes))
+        return llvm.alloca(llvm.PointerType.get(), count, element, alignment=64)
+
+    def ends(self, kind: str, phase: int | None = None) -> list[int]:
+        """Reductions of a kind (that take place in a phase)."""
+        found = []
+        for i, one in enumerate(self.spec.instructions):
+            if one.opcode != "reduce" or one.kind != kind:
+                continue
+            source = one.inputs[0]
+            if phase is None or self.levels[source] == phase:
+                found.append(i)
+        return found
+
+    def full_stores(self, phase: int) -> list[int]:
+        """The full values that a phase stores."""
+        found = dict.fromkeys(self.spec.stores)
+        kinds = self.spec.instructions
+        return [i for i in found if kinds[i].kind == FULL and self.levels[i] == phase]
+
+    def source(self, i: int) -> Instruction:
+        """What a reduction reduces."""
+        return self.spec.instructions[self.spec.instructions[i].inputs[0]]
+
+    def identity(self, i: int, lanes: int) -> Value:
+        """The value that a reduction starts from."""
+        one = self.spec.instructions[i]
+        monoid = MONOIDS[_IDENTITY[one.text]]
+        number = monoid.identity_value if one.dtype.is_complex else monoid.identity(one.dtype)
+        return dv.filled(number, one.dtype, lanes)
+
+    # tasks
+
+    def run(self, low: ir.Value, high: ir.Value) -> None:
+        """The loop over tasks."""
+
+        def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self._task(position)
+            return carried
+
+        loop(low, high, 1, [], task)
+
+    def _task(self, task: ir.Value) -> None:
+        tiles = self.size("tiles")
+        batch, tile = arith.divui(task, tiles), arith.remui(task, tiles)
+        first = arith.muli(batch, self.size("batch"))
+        last = arith.minui(arith.addi(first, self.size("batch")), self.size("rows"))
+        self.low = arith.muli(tile, self.size("tile"))
+        self.high = arith.minui(arith.addi(self.low, self.size("tile")), self.size("columns"))
+        self.whole = self._whole()
+        self.partial_row = arith.muli(batch, self.size("columns"))
+        for i in self.ends(COLUMN):
+            self._clear(i)
+        widths = [self._total_lanes(i) for i in self.totals]
+        start = [self.identity(i, w) for i, w in zip(self.totals, widths, strict=True)]
+
+        ended = self._totals(self._rows(first, last, dv.flat(start)))
+        for i, value, width in zip(self.totals, ended, widths, strict=True):
+            one = self.spec.instructions[i]
+            result = dv.across_lanes(one.text, one.dtype, value, width)
+            self._store_at(i, result, task)
+
+    def _whole(self) -> ir.Value:
+        """Where the last full group of lanes of the task ends."""
+        lanes = i64(self.spec.lanes)
+        count = arith.subi(self.high, self.low)
+        return arith.addi(self.low, arith.muli(arith.divui(count, lanes), lanes))
+
+    def _total_lanes(self, i: int) -> int:
+        return self.spec.lanes if self.source(i).kind == FULL else 1
+
+    def _totals(self, values: Sequence[ir.Value]) -> list[Value]:
+        return dv.grouped(values, [self.spec.instructions[i].dtype for i in self.totals])
+
+    def _store_at(self, i: int, value: Value, element: ir.Value) -> None:
+        for place, stored in enumerate(self.spec.stores):
+            if stored == i:
+                base, dtype = self.pointers["store", place], self.partial(i)
+                dv.store(base, dtype, value, element, 1, None)
+
+    def partial(self, i: int) -> DType:
+        """The type in which an instruction's result is stored: partial ones do not round."""
+        one = self.spec.instructions[i]
+        return one.dtype.compute if one.kind in (COLUMN, TOTAL) else one.dtype
+
+    def _clear(self, i: int) -> None:
+        """Start the task's part of a reduction over rows."""
+
+        def body(
+            column: ir.Value, lanes: int, mask: ir.Value | None, carried: Sequence[ir.Value]
+        ) -> Sequence[ir.Value]:
+            self.store_lanes(i, self.identity(i, lanes), arith.addi(self.partial_row, column),
+                              lanes, mask)  # fmt: skip
+            return carried
+
+        self.over_columns(body, [])
+
+    def store_lanes(
+        self, i: int, value: Value, offset: ir.Value, lanes: int, mask: ir.Value | None
+    ) -> None:
+        for place, stored in enumerate(self.spec.stores):
+            if stored == i:
+                base = self.pointers["store", place]
+                full = self.spec.instructions[i].kind == FULL
+                streaming = full and self.spec.streaming
+                dv.store(base, self.partial(i), value, offset, lanes, mask, streaming)
+
+    # columns
+
+    def over_columns(self, body: Body, carried: Sequence[ir.Value]) -> list[ir.Value]:
+        """Run `body(column, lanes, mask, carried)` over the task's columns."""
+        lanes = self.spec.lanes
+
+        def whole(column: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            if self.spec.backwards:
+                column = arith.subi(arith.addi(self.low, self.whole), column)
+                column = arith.subi(column, i64(lanes))
+            return body(column, lanes, None, values)
+
+        def rest(column: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            mask = dv.first_lanes(arith.subi(self.high, column), lanes)
+            return body(column, lanes, mask, values)
+
+        parts = [(self.low, self.whole, whole)]
+        if lanes > 1:
+            parts.append((self.whole, self.high, rest))
+        ended = list(carried)
+        for low, high, part in reversed(parts) if self.spec.backwards else parts:
+            ended = loop(low, high, lanes, ended, part)
+        return ended
+
+    # rows
+
+    def _rows(
+        self, first: ir.Value, last: ir.Value, carried: Sequence[ir.Value]
+    ) -> Sequence[ir.Value]:
+        """The loop over rows: `spec.block` of them together, while there are so many."""
+
+        def together(count: int) -> Callable[..., Sequence[ir.Value]]:
+            return lambda at, values: dv.flat(self._block(at, count, self._totals(values)))
+
+        count = self.spec.block
+        if count > 1:
+            blocks = arith.divui(arith.subi(last, first), i64(count))
+            whole = arith.addi(first, arith.muli(blocks, i64(count)))
+            carried = loop(first, whole, count, carried, together(count))
+            first = whole
+        return loop(first, last, 1, carried, together(1))
+
+    def _block(self, position: ir.Value, count: int, totals: list[Value]) -> list[Value]:
+        rows = [Row(position if k == 0 else arith.addi(position, i64(k))) for k in range(count)]
+        current = dict(zip(self.totals, totals, strict=True))
+        for row in rows:
+            self._locate(row, count)
+        for phase in self.phases:
+            phase.run(rows, current)
+        for row in rows:
+            self._end(row, current)
+        return [current[i] for i in self.totals]
+
+    def _end(self, row: Row, totals: dict[int, Value]) -> None:
+        """Store a row's values, and combine them with reductions over rows."""
+        for i in self.totals:
+            if self.source(i).kind == ROW:
+                one = self.spec.instructions[i]
+                value = self.row_value(row, one.inputs[0])
+                totals[i] = dv.combine(one.text, one.dtype, totals[i], value)
+        for i in dict.fromkeys(self.spec.stores):
+            if self.spec.instructions[i].kind == ROW:
+                self._store_at(i, self.row_value(row, i), row.index)
+
+    def _locate(self, row: Row, count: int) -> None:
+        """Where every load starts in this row, and in the one `count` later, if rows are so short
+        that it stays in a cache until then."""
+        for one in self.spec.instructions:
+            if one.opcode in ("load", "gather") and one.kind != SCALAR:
+                row.starts[int(one.text)] = self._start(one, row.index)
+        short = arith.cmpi(arith.CmpIPredicate.slt, self.size("columns"), i64(AHEAD_COLUMNS))
+        later = arith.select(short, arith.addi(row.index, i64(count)), row.index)
+        for phase in self.phases:
+            for i in self.spec.ahead(phase.number):
+                row.ahead[i] = self._start(self.spec.instructions[i], later)
+
+    def _start(self, one: Instruction, row: ir.Value) -> ir.Value:
+        number, rest, total = int(one.text), row, i64(0)
+        for dim in range(one.dims):
+            step = self.words["step", number, dim]
+            place = rest
+            if dim + 1 < one.dims:
+                extent = self.words["extent", number, dim]
+                place, rest = arith.remui(rest, extent), arith.divui(rest, extent)
+            total = arith.addi(total, arith.muli(place, step))
+        return total
+
+    def row_value(self, row: Row, i: int) -> Value:
+        """A row or scalar value, made at the insertion point if it is not there yet."""
+        if i in self.scalars:
+            return self.scalars[i]
+        if i not in row.values:
+            one = self.spec.instructions[i]
+            if one.opcode == "load":
+                base = self.pointers["load", int(one.text)]
+                row.values[i] = dv.load(base, one.dtype, row.starts[int(one.text)], 1, None)
+            elif one.opcode == "position":
+                row.values[i] = row_position(self, row, one)
+            else:
+                assert one.op is not None, f"{one} is not known yet"
+                args = [self.row_value(row, j) for j in one.inputs]
+                row.values[i] = dv.apply(one.op, one.dtype, self.dtypes(one), args)
+        return row.values[i]
+
+    def first_use(self, i: int) -> int:
+        """The first phase that needs a full value."""
+        return next(phase.number for phase in self.phases if i in phase.full)
+
+    def dtypes(self, one: Instruction) -> list[DType]:
+        return [self.spec.instructions[j].dtype for j in one.inputs]

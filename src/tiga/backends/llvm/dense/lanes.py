@@ -1,0 +1,120 @@
+"""Full values of a whole-tensor kernel at a run of columns, computed as they are asked for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from tiga.backends.llvm.dense import places, scans
+from tiga.backends.llvm.dense import values as dv
+from tiga.backends.llvm.dense.values import Value
+from tiga.passes.tensor_spec import ROW, SCALAR, Instruction
+
+
+@dataclass
+class Row:
+    """One row while code for it is made: where loads start, its row values, and where
+    gathers read that have one position for all of it."""
+
+    index: ir.Value
+    starts: dict[int, ir.Value] = field(default_factory=dict)
+    ahead: dict[int, ir.Value] = field(default_factory=dict)
+    """Where loads start in the row that is asked for ahead of time."""
+    values: dict[int, Value] = field(default_factory=dict)
+    picks: dict[int, ir.Value] = field(default_factory=dict)
+
+
+@dataclass
+class Lanes:
+    """Full values at a run of columns; `common` are those that all rows share, `carries` what
+    scans carry to the next columns."""
+
+    kernel: Any
+    row: Row
+    column: ir.Value
+    lanes: int
+    mask: ir.Value | None
+    phase: int
+    common: dict[int, Value]
+    values: dict[int, Value] = field(default_factory=dict)
+    carries: dict[int, Value] = field(default_factory=dict)
+
+    def value(self, i: int) -> Value:
+        """One instruction's lanes."""
+        known = self.common if i in self.kernel.common else self.values
+        if i not in known:
+            known[i] = self._make(i)
+        return known[i]
+
+    def _make(self, i: int) -> Value:
+        kernel = self.kernel
+        one = kernel.spec.instructions[i]
+        if one.kind in (ROW, SCALAR):
+            return dv.spread(kernel.row_value(self.row, i), self.lanes)
+        if one.opcode == "spread":
+            return self.value(one.inputs[0])
+        if one.opcode == "load":
+            return self._load(one)
+        if one.opcode in _MAKERS:
+            return _MAKERS[one.opcode](self, i)
+        if i in kernel.scratch and self._kept(i):
+            return self._scratch(i, one)
+        args = [self.value(j) for j in one.inputs]
+        made = dv.apply(one.op, one.dtype, kernel.dtypes(one), args)
+        if i in kernel.scratch:
+            dv.store(kernel.scratch[i], one.dtype.compute, made, self.column, self.lanes, None)
+        return made
+
+    def _kept(self, i: int) -> bool:
+        """Whether an earlier phase computed the value already."""
+        return self.phase > self.kernel.first_use(i)
+
+    def _scratch(self, i: int, one: Instruction) -> Value:
+        return dv.load(self.kernel.scratch[i], one.dtype.compute, self.column, self.lanes, None)
+
+    def _load(self, one: Instruction) -> Value:
+        kernel, number = self.kernel, int(one.text)
+        base, start = kernel.pointers["load", number], self.row.starts[number]
+        if not one.moves:
+            return dv.spread(dv.load(base, one.dtype, start, 1, None), self.lanes)
+        return dv.load(base, one.dtype, arith.addi(start, self.column), self.lanes, self.mask)
+
+    def look_ahead(self) -> None:
+        """Ask for what a later row has in these columns."""
+        kernel = self.kernel
+        for i in kernel.spec.ahead(self.phase):
+            one = kernel.spec.instructions[i]
+            base, start = kernel.pointers["load", int(one.text)], self.row.ahead[i]
+            dv.prefetch(base, one.dtype, arith.addi(start, self.column), self.lanes)
+
+    def reduced(self, i: int, state: Value) -> Value:
+        """A reduction's accumulator with these lanes."""
+        one = self.kernel.spec.instructions[i]
+        joined = dv.combine(one.text, one.dtype, state, self.value(one.inputs[0]))
+        return joined if self.mask is None else dv.choose(self.mask, joined, state)
+
+
+def add_to_column(rows: Sequence[Lanes], i: int) -> None:
+    """Combine these lanes of some rows, in their order, with the task's part of a reduction over
+    rows."""
+    first = rows[0]
+    kernel, mask = first.kernel, first.mask
+    one = kernel.spec.instructions[i]
+    offset = arith.addi(kernel.partial_row, first.column)
+    base = next(
+        kernel.pointers["store", place]
+        for place, stored in enumerate(kernel.spec.stores) if stored == i
+    )  # fmt: skip
+    value = dv.load(base, kernel.partial(i), offset, first.lanes, mask)
+    for row in rows:
+        value = dv.combine(one.text, one.dtype, value, row.value(one.inputs[0]))
+    kernel.store_lanes(i, value, offset, first.lanes, mask)
+
+
+_MAKERS: dict[str, Callable[[Lanes, int], Value]] = {
+    "gather": places.gathered,
+    "position": lambda lanes, i: places.lane_positions(lanes),
+    "scan": scans.value,
+}

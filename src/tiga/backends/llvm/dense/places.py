@@ -1,0 +1,105 @@
+"""Elements that whole-tensor kernels read at positions which are values, and positions themselves.
+
+A position is compared with the extent before anything is read: one that does not exist reads
+element 0 instead and is noted in the kernel's table of faults, which whoever ran it looks at.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch_mlir import ir
+from torch_mlir.dialects import arith, llvm, scf, vector
+
+from tiga.backends.llvm.dense import values as dv
+from tiga.backends.llvm.dense.values import Value
+from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.memory import element_pointer, i64, splat
+from tiga.passes.tensor_spec import FULL, Instruction
+
+if TYPE_CHECKING:
+    from tiga.backends.llvm.dense.lanes import Lanes, Row
+
+
+def row_position(kernel: Any, row: "Row", one: Instruction) -> Value:
+    """The position of a row along an axis."""
+    step, extent = (kernel.scalars[i][0] for i in one.inputs)
+    return (arith.remui(arith.divui(row.index, step), extent),)
+
+
+def lane_positions(lanes: "Lanes") -> Value:
+    """The columns themselves."""
+    return (_lane_columns(lanes.column, lanes.lanes),)
+
+
+def _lane_columns(column: ir.Value, lanes: int) -> ir.Value:
+    if lanes == 1:
+        return column
+    type_ = ir.VectorType.get([lanes], integer(64))
+    numbers = ir.DenseElementsAttr.get(np.arange(lanes, dtype=np.int64), type=type_)
+    return arith.addi(splat(column, lanes), arith.constant(type_, numbers))
+
+
+def _checked(kernel: Any, i: int, position: ir.Value, mask: ir.Value | None) -> ir.Value:
+    """A position below the extent, counted from the end if it was negative; 0 in place of those
+    that do not exist, which are noted."""
+    one = kernel.spec.instructions[i]
+    lanes = position.type.shape[0] if isinstance(position.type, ir.VectorType) else 1
+    bound, zero = (dv.spread((x,), lanes)[0] for x in (kernel.scalars[one.inputs[1]][0], i64(0)))
+    negative = arith.cmpi(arith.CmpIPredicate.slt, position, zero)
+    there = arith.select(negative, arith.addi(position, bound), position)
+    missing = arith.cmpi(arith.CmpIPredicate.uge, there, bound)
+    safe = arith.select(missing, zero, there)
+    if mask is not None:
+        missing = arith.andi(missing, mask)
+    _note(kernel, i, position, missing)
+    return safe
+
+
+def _note(kernel: Any, i: int, position: ir.Value, missing: ir.Value) -> None:
+    vectors = isinstance(position.type, ir.VectorType)
+    some = vector.reduction(integer(1), vector.CombiningKind.OR, missing) if vectors else missing
+    branch = scf.IfOp(some)
+    with ir.InsertionPoint(branch.then_block):
+        if vectors:
+            # Of those that are missing, one that is negative or large.
+            zero = splat(i64(0), position.type.shape[0])
+            worst = arith.select(missing, position, zero)
+            position = vector.reduction(integer(64), vector.CombiningKind.MAXUI, worst)
+        number = kernel.spec.of("gather").index(i)
+        place = element_pointer(kernel.pointers["fault",], i64(2 * number), integer(64))
+        llvm.store(i64(1), place)
+        after = element_pointer(kernel.pointers["fault",], i64(2 * number + 1), integer(64))
+        llvm.store(position, after)
+        scf.yield_([])
+
+
+def pick_row(kernel: Any, row: "Row", i: int) -> None:
+    """Where a gather reads in this row, if the row has one position."""
+    one = kernel.spec.instructions[i]
+    if kernel.spec.instructions[one.inputs[0]].kind == FULL or i in row.picks:
+        return
+    (position,) = kernel.row_value(row, one.inputs[0])
+    (scale,) = kernel.scalars[one.inputs[2]]
+    offset = arith.muli(_checked(kernel, i, position, None), scale)
+    row.picks[i] = arith.addi(row.starts[int(one.text)], offset)
+
+
+def gathered(lanes: "Lanes", i: int) -> Value:
+    """A gather's lanes."""
+    kernel = lanes.kernel
+    one = kernel.spec.instructions[i]
+    base, count = kernel.pointers["load", int(one.text)], lanes.lanes
+    if i in lanes.row.picks:
+        start = lanes.row.picks[i]
+        if not one.moves:
+            return dv.spread(dv.load(base, one.dtype, start, 1, None), count)
+        return dv.load(base, one.dtype, arith.addi(start, lanes.column), count, lanes.mask)
+    (position,) = lanes.value(one.inputs[0])
+    safe = _checked(kernel, i, position, lanes.mask)
+    (scale,) = dv.spread(kernel.scalars[one.inputs[2]], count)
+    offset = arith.muli(safe, scale)
+    (start,) = dv.spread((lanes.row.starts[int(one.text)],), count)
+    offset = arith.addi(offset, start)
+    if one.moves:
+        offset = arith.addi(offset, _lane_columns(lanes.column, count))
+    return dv.load_at(base, one.dtype, offset, count, lanes.mask)

@@ -1,0 +1,1 @@
+"""Walks over graphs in files: the kernels of whole graphs on one page after another."""

@@ -1,0 +1,259 @@
+"""Launch a row program's kernels on a page."""
+
+import ctypes
+from bisect import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.llvm.executable import RowStep
+from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
+from tiga.backends.llvm.paged.scatters import Sums, group_bounds
+from tiga.backends.llvm.scatters import SCATTER_GROUPS
+from tiga.errors import UnsupportedByBackend
+from tiga.paging.span import LongRow
+from tiga.paging.stage import Page
+from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE, plan_rows
+from tiga.trace.node import Node
+
+PARTS_PER_THREAD = 16
+"""Parts that a page's rows are cut in where no sum over rows depends on it."""
+
+
+@dataclass
+class Pieces:
+    """Partial sums of a step, page after page: those of tasks, then those of split rows."""
+
+    tasks: dict[Node, list[np.ndarray]] = field(default_factory=dict)
+    split: dict[Node, list[np.ndarray]] = field(default_factory=dict)
+
+    def add(self, node: Node, block: np.ndarray, tasks: int) -> None:
+        self.tasks.setdefault(node, []).append(block[:tasks])
+        self.split.setdefault(node, []).append(block[tasks:])
+
+    def whole(self, node: Node) -> np.ndarray:
+        return np.concatenate([*self.tasks[node], *self.split[node]])
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Into how many pieces the rows of a page are cut."""
+
+    tasks: int
+    hubs: int
+    chunks: int
+
+    @property
+    def slots(self) -> dict[Any, int]:
+        return {"num_tasks": self.tasks, "num_hubs": self.hubs, "num_chunks": self.chunks}
+
+
+@dataclass(frozen=True)
+class Split:
+    """The chunks of long rows, in the order of the kernel's slots."""
+
+    hub_rows: np.ndarray
+    hub_ptr: np.ndarray
+    chunk_row: np.ndarray
+    chunk_lo: np.ndarray
+    chunk_hi: np.ndarray
+    chunk_hub: np.ndarray
+
+    @property
+    def addresses(self) -> dict[Any, int]:
+        """Of each array, by the slot of its name."""
+        return {field.name: getattr(self, field.name).ctypes.data for field in fields(self)}
+
+    @staticmethod
+    def of(page: Page) -> "Split":
+        """Those of a page that holds the rows whole."""
+        plan, first = plan_rows(page.row_ptr), page.rows[0]
+        hub = np.repeat(np.arange(len(plan.hub_rows)), np.diff(plan.hub_ptr)).astype(np.int64)
+        return Split(plan.hub_rows + first, plan.hub_ptr, plan.chunk_row + first, plan.chunk_lo,
+                     plan.chunk_hi, hub)  # fmt: skip
+
+    @staticmethod
+    def of_row(row: int, low: int, high: int, chunks: int) -> "Split":
+        """The chunks of one row whose edges are at [low, high); the row has `chunks` in all."""
+        starts = np.arange(low, max(high, low + 1), HUB_CHUNK, dtype=np.int64)
+        ends = np.minimum(starts + HUB_CHUNK, high)
+        rows = np.full(len(starts), row, np.int64)
+        return Split(np.array([row]), np.array([0, chunks]), rows, starts, ends,
+                     np.zeros(len(starts), np.int64))  # fmt: skip
+
+
+NO_SPLIT = Split(*(np.empty(0, np.int64) for _ in fields(Split)))
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Runs one step's kernels; `addresses` are those of global values, `pieces` collects partial
+    sums, `sums` those at the other ends."""
+
+    step: RowStep
+    bits: int
+    threads: int
+    addresses: Mapping[Node, int]
+    pieces: Pieces
+    sums: Sums | None = None
+
+    def page(self, page: Page, tasks: np.ndarray) -> None:
+        """All kernels on a page; `tasks` are boundaries of rows."""
+        program, count = self.step.program, len(tasks) - 1
+        if self.sums is not None:
+            self._scatter(page, tasks, self.sums)
+            return
+        light = page.span.gap > 0
+        split = Split.of(page) if page.max_degree > HUB_DEGREE and not light else NO_SPLIT
+        hubs, chunks = len(split.hub_rows), len(split.chunk_row)
+        sums = {n: _states(n, count + hubs) for n in program.totals}
+        sums |= {n: _states(n, count + chunks) for n in program.outer_sums}
+        states = self.states(hubs, chunks)
+        named = {("partial", n): block.ctypes.data for n, block in sums.items()}
+        named |= {name: block.ctypes.data for name, block in states.items()}
+        table = self.table(page, tasks, split, Counts(count, hubs, chunks), named)
+        variant = self.step.variant(self.bits, HUB_DEGREE if hubs or light else 0)
+        counts = {"rows": count, "chunk": chunks}
+        pointer = ctypes.addressof(table)
+        launches = [
+            Launch(variant.address(n), pointer, counts.get(n, counts.get(n[:5], hubs)))
+            for n in variant.functions
+            if n != "totals"
+        ]
+        launch_sequence(sequence_records(launches), len(launches), self.threads)
+        for node, block in sums.items():
+            self.pieces.add(node, block, count)
+
+    def _scatter(self, page: Page, tasks: np.ndarray, sums: Sums) -> None:
+        """A page of tasks of one group: to the kernel, a quarter of all tasks."""
+        if page.max_degree > HUB_DEGREE:
+            raise UnsupportedByBackend(
+                f"this program adds to sources from a walk over destinations (a gradient of a "
+                f"scan); with a node of more than {HUB_DEGREE} edges it does not run on pages. "
+                "Use `graph.in_memory()`."
+            )
+        program, count = self.step.program, len(tasks) - 1
+        totals = {n: _states(n, count) for n in (*program.totals, *program.outer_sums)}
+        named: dict[Any, int] = {("partial", n): b.ctypes.data for n, b in totals.items()}
+        bounds = group_bounds(sums.tasks)
+        named |= sums.slots(bisect(bounds, page.span.first) - 1)
+        named["num_others"] = sums.others
+        counts = Counts(SCATTER_GROUPS * count, 0, 0)
+        table = self.table(page, tasks, NO_SPLIT, counts, named)
+        address = self.step.variant(self.bits, 0).address("rows")
+        launch(address, ctypes.addressof(table), 1, 1)
+        for node, block in totals.items():
+            self.pieces.add(node, block, count)
+
+    def states(self, hubs: int, chunks: int) -> dict[tuple[str, Node], np.ndarray]:
+        """What is kept of split rows between kernels, by slot."""
+        counts = {"chunk": chunks, "hub": hubs, "carry": chunks}
+        named = (name for name in self.step.slots.names if isinstance(name, tuple))
+        states: list[Any] = [name for name in named if name[0] in counts]
+        return {name: _states(name[1], counts[name[0]]) for name in states}
+
+    def table(
+        self, page: Page, tasks: np.ndarray, split: Split, counts: Counts,
+        states: Mapping[Any, int],
+    ) -> ctypes.Array:  # fmt: skip
+        """The arguments of the kernels for a page."""
+        walks = self.step.program.relation is not None
+        slots: dict[Any, int] = {
+            "row_ptr": page.row_ptr_address if walks else 0,
+            "index": page.index.ctypes.data,
+            "edge_id": 0 if page.edge_id is None else page.edge_id.ctypes.data,
+            "task_ptr": tasks.ctypes.data,
+            "num_rows": page.rows[1],
+            "num_edges": page.span.edges,
+            "max_degree": page.max_degree,
+            **split.addresses,
+            **counts.slots,
+            **{("degree", *key): at for key, at in page.degrees.items()},
+            **states,
+        }
+        addresses: dict[Any, int] = {
+            **self.addresses,
+            **{n: at for n, at in page.addresses.items() if at},
+        }
+        values = [slots.get(n) or addresses.get(n, 0) for n in self.step.slots.names]
+        return (ctypes.c_int64 * len(values))(*values)
+
+    def totals(self) -> None:
+        """Add the pieces of all pages, as the whole graph's would be."""
+        program, slots, pieces = self.step.program, self.step.slots, self.pieces
+        if not slots.pieces:
+            return
+        sums = {n: pieces.whole(n) for n in slots.pieces if n in pieces.tasks}
+        tasks = max((sum(map(len, pieces.tasks[n])) for n in sums), default=0)
+        hubs = max((len(sums[n]) - tasks for n in program.totals if n in sums), default=0)
+        chunks = max((len(sums[n]) - tasks for n in program.outer_sums if n in sums), default=0)
+        named: dict[Any, int] = {**Counts(tasks, hubs, chunks).slots, **self.addresses}
+        named |= {("partial", n): block.ctypes.data for n, block in sums.items()}
+        values = [named.get(name, 0) for name in slots.names]
+        table = (ctypes.c_int64 * len(values))(*values)
+        address = self.step.variant(self.bits, 0).address("totals")
+        launch(address, ctypes.addressof(table), 1, 1)
+
+
+@dataclass
+class RowInParts:
+    """A row whose edges do not fit a page: its chunks' states wait for those of the next pages.
+
+    The same kernels on the same chunks as for a row in memory, so the same bits.
+    """
+
+    launcher: Launcher
+    long: LongRow
+
+    def __post_init__(self) -> None:
+        step, chunks = self.launcher.step, self.long.chunks
+        self.states = self.launcher.states(1, chunks)
+        self.sums = {n: _states(n, 1) for n in step.program.totals}
+        self.sums |= {n: _states(n, chunks) for n in step.program.outer_sums}
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels for split rows, in their order."""
+        variant = self.launcher.step.variant(self.launcher.bits, HUB_DEGREE)
+        return tuple(n for n in variant.functions if n not in ("rows", "totals"))
+
+    def chunks(self, page: Page, kernel: str, first: int) -> None:
+        """A kernel over the chunks of a page, of which `first` is the first one's number."""
+        split = Split.of_row(self.long.row, 0, page.span.edges, self.long.chunks)
+        self._launch(page, kernel, split, len(split.chunk_row), first)
+
+    def whole(self, page: Page, kernel: str) -> None:
+        """A kernel over the row: it combines the states of all chunks, or stores its values."""
+        split = Split.of_row(self.long.row, 0, 0, self.long.chunks)
+        self._launch(page, kernel, split, 1, 0)
+        for node, block in self.sums.items() if kernel == "finish" else ():
+            self.launcher.pieces.add(node, block, 0)
+
+    def _launch(self, page: Page, kernel: str, split: Split, count: int, first: int) -> None:
+        """States by chunk are those from the first chunk on."""
+        launcher, outer = self.launcher, self.launcher.step.program.outer_sums
+        named: dict[Any, int] = {}
+        for node, block in self.sums.items():
+            named["partial", node] = block.ctypes.data + first * block.shape[1] * (node in outer)
+        for name, block in self.states.items():
+            skipped = 0 if name[0] == "hub" else first
+            named[name] = block.ctypes.data + skipped * block.shape[1]
+        tasks, counts = np.array(page.rows, np.int64), Counts(0, 1, self.long.chunks)
+        table = launcher.table(page, tasks, split, counts, named)
+        address = launcher.step.variant(launcher.bits, HUB_DEGREE).address(kernel)
+        records = sequence_records([Launch(address, ctypes.addressof(table), count)])
+        launch_sequence(records, 1, launcher.threads)
+
+
+def _states(node: Node, count: int) -> np.ndarray:
+    """Partial results of a node, `[count, bytes]`."""
+    return np.empty((count, node.type.size * node.type.dtype.compute.itemsize), np.uint8)
+
+
+def even_tasks(rows: tuple[int, int], threads: int) -> np.ndarray:
+    """Boundaries of parts of a page's rows, for rows that do not depend on one another."""
+    low, high = rows
+    count = max(1, min(high - low, PARTS_PER_THREAD * threads))
+    return np.linspace(low, high, count + 1).astype(np.int64)

@@ -1,0 +1,277 @@
+"""Run a plan over a graph in a file: the same kernels on the same tasks, a page of them at a time.
+
+A page holds whole tasks of the walk's fixed decomposition, or rows of which no sum depends on it.
+The kernels number rows, states of split rows and partial sums as they would on the whole graph, so
+the results have the same bits.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.llvm.executable import Executable, ProductStep, RowStep
+from tiga.backends.llvm.library import Matmul, numpy_matmul
+from tiga.backends.llvm.paged.launch import Launcher, Pieces, RowInParts, even_tasks
+from tiga.backends.llvm.paged.products import Products
+from tiga.backends.llvm.paged.scatters import Sums
+from tiga.backends.llvm.paged.steps import Steps, name_of
+from tiga.paging.collected import Collected
+from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
+from tiga.paging.plan import Limits, Planner
+from tiga.paging.span import LongRow, PagePlan, Span
+from tiga.paging.stage import Page, PagedGraph, Stage
+from tiga.passes.rows import LibraryCall
+from tiga.relations.walk import HUB_CHUNK
+from tiga.runtime.pages import FileRows, Rows, copy_rows
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Relation, Space
+
+Allocate = Callable[[Node, int], Rows]
+"""`allocate(node, count)`: rows for a value that one step stores for later ones."""
+
+
+@dataclass(frozen=True)
+class Paging:
+    """How much memory pages may take, where values between steps go, what counts bytes of pages as
+    used (and gives back what takes them back), and files for so many rows of so many bytes."""
+
+    limits: Limits
+    allocate: Allocate
+    charge: Callable[[int], Callable[[], None]]
+    keep: Callable[[int, int], Rows]
+
+
+@dataclass
+class PagedRun:
+    """One execution: global values by address, arrays over entities by where their rows lie."""
+
+    graphs: Mapping[Relation, PagedGraph]
+    extents: Mapping[Space, int]
+    addresses: dict[Node, int]
+    homes: dict[Node, Rows]
+    threads: int
+    matmul: Matmul
+    paging: Paging
+    pipeline: Pipeline
+    plan: PagePlan
+    scratch: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def products(self) -> Products:
+        """What computes dense products."""
+        return Products(
+            self.extents, self.addresses, self.homes, self.paging.limits.nbytes,
+            self.threads, self.matmul, self.pipeline.arenas,
+        )  # fmt: skip
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of scratch that lives as long as the run."""
+        block = np.empty(max(nbytes, 1), np.uint8)
+        self.scratch.append(block)
+        return block.ctypes.data
+
+    def provide(self, nodes: Iterable[Node]) -> None:
+        """Have places for values that one step stores for later ones."""
+        for node in nodes:
+            if node.type.space == GLOBAL:
+                self.addresses[node] = self.allocate(node.type.row_bytes)
+            else:
+                self.homes[node] = self.paging.allocate(node, self.extents[node.type.space])
+
+    @property
+    def steps(self) -> Steps:
+        """What cuts steps into pages."""
+        return Steps(self.graphs, self.extents, self.homes, self.paging.limits)
+
+    def execute(self, step: Any) -> None:
+        if isinstance(step, ProductStep):
+            self._product(step)
+        elif isinstance(step, LibraryCall):
+            self.plan.add(name_of(step), self.products.library_spans(step.node))
+            self.products.library(step.node)
+        elif step.program.relation is None:
+            self._rows(step)
+        else:
+            self._walk(step)
+
+    def _product(self, step: ProductStep) -> None:
+        spans = self.products.spans(step)
+        self.plan.add(name_of(step), spans)
+        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
+        self.products.product(step, spans)
+
+    def _walk(self, step: RowStep) -> None:
+        planner, spans = self.steps.walk(step.program)
+        walk = planner.stage.walk
+        self.plan.add(name_of(step), spans)
+        sums = None
+        if step.program.scatters:
+            sums = Sums.of(step, len(walk.tasks) - 1, planner.stage.others)
+        bits = walk.dtype.itemsize * 8
+        launcher = Launcher(step, bits, self.threads, self.addresses, Pieces(), sums)
+        kept = self._collected(planner)
+        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
+        with self._charged(spans.resident):
+            homes = {**self.homes, **self._held(planner.stage), **kept}
+            planner = replace(planner, stage=replace(planner.stage, homes=homes))
+            self.pipeline.run(WalkPages(planner, launcher).jobs(spans.pages))
+        for collected in kept.values():
+            self.pipeline.arenas.borrow(collected.finish)
+        launcher.totals()
+        if sums is not None:
+            sums.finish(step.variant(bits, 0).address, self.homes, self.threads)
+
+    def _collected(self, planner: Planner) -> dict[Node, Any]:
+        """What keeps values that are stored by number, where the plan says so."""
+        stage, found = planner.stage, dict[Node, Any]()
+        for node in stage.collectable if planner.collects else ():
+            home, dtype, edges = stage.homes[node], stage.walk.dtype, stage.walk.num_edges
+            numbers = self.paging.keep(edges, dtype.itemsize)
+            rows = self.paging.keep(edges, home.row_bytes)
+            found[node] = Collected(home, dtype, numbers, rows)
+        return found
+
+    def _rows(self, step: RowStep) -> None:
+        stage, tasks, spans = self.steps.rows(step.program)
+        self.plan.add(name_of(step), spans)
+        launcher = Launcher(step, 32, self.threads, self.addresses, Pieces())
+
+        def run(span: Span, page: Page) -> None:
+            launcher.page(page, np.ascontiguousarray(tasks[span.first : span.last + 1]))
+
+        pages = (span for span in spans.pages if isinstance(span, Span))
+        jobs = (Job(partial(stage.without_edges, s), partial(run, s), never) for s in pages)
+        self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
+        self.pipeline.run(jobs)
+        launcher.totals()
+
+    def _held(self, stage: Stage) -> dict[Node, Any]:
+        """Arrays in files that the plan has in memory, read."""
+        homes = ((n, home) for n, home in self.homes.items() if isinstance(home, FileRows))
+        return {n: home.loaded() for n, home in homes if not stage.homes[n].in_file}
+
+    @contextmanager
+    def _charged(self, nbytes: int) -> Iterator[None]:
+        """Count bytes as used for the body of a `with`."""
+        uncharge = self.paging.charge(nbytes)
+        try:
+            yield
+        finally:
+            uncharge()
+
+
+@dataclass(frozen=True)
+class WalkPages:
+    """The jobs of a walk."""
+
+    planner: Planner
+    launcher: Launcher
+
+    @property
+    def stage(self) -> Stage:
+        return self.planner.stage
+
+    def jobs(self, spans: Iterable[Span | LongRow]) -> Iterator[Job]:
+        for span in spans:
+            if isinstance(span, LongRow):
+                yield from self._long_row(span)
+            else:
+                yield Job(partial(self.stage.read, span), self._page, partial(self._smaller, span))
+
+    def _page(self, page: Page) -> None:
+        span = page.span
+        tasks = np.ascontiguousarray(self.stage.walk.tasks[span.first : span.last + 1, 0])
+        if self.planner.division.splits:
+            tasks = even_tasks(span.rows, self.launcher.threads)
+        self.launcher.page(page, tasks)
+
+    def _smaller(self, span: Span) -> Iterator[Job]:
+        yield from self.jobs(self.planner.smaller(span))
+
+    def _long_row(self, long: LongRow) -> Iterator[Job]:
+        row = RowInParts(self.launcher, long)
+        for kernel in row.kernels:
+            if not kernel.startswith("chunk"):
+                yield self._end(long.end, partial(row.whole, kernel=kernel))
+                continue
+            first = 0
+            for part in long.parts:
+                run = partial(row.chunks, kernel=kernel, first=first)
+                yield Job(partial(self.stage.read, part), run, never)
+                first += -(-part.edges // HUB_CHUNK)
+
+    def _end(self, span: Span, run: Callable[[Page], None]) -> Job:
+        """A job on a row without its edges."""
+        return Job(partial(self.stage.without_edges, span), run, never)
+
+
+def run_paged(
+    executable: Executable,
+    graphs: Sequence[PagedGraph],
+    inputs: Sequence["Rows | int"],
+    outputs: Sequence["Rows | int"],
+    threads: int,
+    extents: Mapping[Space, int],
+    paging: Paging,
+    matmul: Matmul = numpy_matmul,
+) -> PagePlan:
+    """Compute the outputs; what was read and held.
+
+    `inputs` and `outputs` are rows for values over entities, addresses for global ones. The rest
+    is as for `Executable.run`.
+
+    Raises:
+        OutOfBudget: a page of a single row does not fit.
+        UnsupportedByBackend: the program holds something that needs all of a set in memory.
+    """
+    sizes = {GLOBAL: 1, **extents}
+    addresses, homes, repeated = _places(executable, inputs, outputs)
+    bound = dict(zip(executable.relations, graphs, strict=False))
+    arenas = Arenas(paging.charge)
+    with Helpers() as helpers:
+        pipeline = Pipeline(arenas, paging.limits.depth, helpers)
+        plan = PagePlan(paging.limits.nbytes)
+        run = PagedRun(bound, sizes, addresses, homes, threads, matmul, paging, pipeline, plan)
+        run.provide(executable.plan.intermediates)
+        try:
+            for step in executable.steps:
+                run.execute(step)
+            for node, value in repeated:
+                _copy(node, value, run)
+        finally:
+            arenas.close()
+    executable.extents, executable.pages = sizes, run.plan
+    return run.plan
+
+
+def _places(
+    executable: Executable, inputs: Sequence["Rows | int"], outputs: Sequence["Rows | int"]
+) -> tuple[dict[Node, int], dict[Node, Rows], list[tuple[Node, Any]]]:
+    """Where values lie, global ones and others; and where outputs are copied to that are inputs, or
+    the same values as other outputs."""
+    addresses: dict[Node, int] = {}
+    homes: dict[Node, Rows] = {}
+    repeated = []
+    values = [*zip(executable.plan.inputs, inputs, strict=True)]
+    values += zip(executable.plan.outputs, outputs, strict=True)
+    for node, value in values:
+        known: dict[Node, Any] = addresses if node.type.space == GLOBAL else homes
+        if known.setdefault(node, value) != value:
+            repeated.append((node, value))
+    return addresses, homes, repeated
+
+
+def _copy(node: Node, value: Any, run: PagedRun) -> None:
+    if node.type.space == GLOBAL:
+        if value != run.addresses[node]:
+            ctypes.memmove(value, run.addresses[node], node.type.row_bytes)
+        return
+    copy_rows(run.homes[node], value)
+
+
+__all__ = ["Limits", "PagePlan", "Paging", "run_paged"]

@@ -1,0 +1,102 @@
+"""How each step of a plan goes through pages: what a run follows, and what can be told of one
+before it, as nothing but sizes and places of arrays (and of the graph, its row pointers and a
+sample of its indices) is looked at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.llvm.executable import Executable, ProductStep, joined_tasks, row_tasks
+from tiga.backends.llvm.library import numpy_matmul
+from tiga.backends.llvm.paged.division import division_of
+from tiga.backends.llvm.paged.products import Products
+from tiga.backends.llvm.paged.scatters import sums_bytes
+from tiga.paging.pipeline import Arenas
+from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, plan_walk, row_spans
+from tiga.paging.span import PagePlan, Spans, step_name
+from tiga.paging.stage import PagedGraph, Stage
+from tiga.passes.roles import roles_of
+from tiga.passes.rows import PAGED, LibraryCall, RowProgram
+from tiga.runtime.pages import Rows
+from tiga.trace.node import Node
+from tiga.types import Relation, Space
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The pages of steps over graphs, whose arrays over entities lie in `homes`."""
+
+    graphs: Mapping[Relation, PagedGraph]
+    extents: Mapping[Space, int]
+    homes: Mapping[Node, Rows]
+    limits: Limits
+
+    def walk(self, program: RowProgram) -> tuple[Planner, Spans]:
+        """Those of a walk.
+
+        Raises:
+            OutOfBudget: a page, or the sums at the other ends, do not fit.
+        """
+        assert program.relation is not None
+        program.refuse_large_sums(PAGED)
+        graph = self.graphs[program.relation]
+        walk = graph.walks[program.side]
+        if program.outer_sums:
+            walk = walk.joined(joined_tasks(walk.tasks[:, 0]))
+        stage = Stage(program, roles_of(program), graph, walk, self.homes)
+        sums = sums_bytes(program, stage.others, self.limits.nbytes)
+        limits = replace(self.limits, nbytes=self.limits.nbytes - sums)
+        planner, spans = plan_walk(stage, limits, division_of(program, len(walk.tasks) - 1))
+        return planner, replace(spans, beside=sums, stored=stage.file_bytes)
+
+    def rows(self, program: RowProgram) -> tuple[Stage, np.ndarray, Spans]:
+        """Those of rows without edges, and the tasks of which they are made."""
+        extent, roles = self.extents[program.space], roles_of(program)
+        graph: Any = next(iter(self.graphs.values()), None)
+        walk: Any = None
+        stage = Stage(program, roles, graph, walk, self.homes)
+        tasks, arenas, row = row_tasks(extent), arenas_of(stage, self.limits), RowBytes.of(stage)
+        spans = row_spans(tasks, row, self.limits, arenas)
+        return stage, tasks, replace(spans, stored=extent * row.read)
+
+
+def name_of(step: Any) -> str:
+    """What a step is called in plans."""
+    return "product" if isinstance(step, ProductStep) else step_name(step)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run would do: `homes` has every array over entities of the executable's plan."""
+
+    executable: Executable
+    steps: Steps
+
+    @cached_property
+    def plan(self) -> PagePlan:
+        """The plan of pages.
+
+        Raises:
+            OutOfBudget: as the run would.
+        """
+        plan = PagePlan(self.steps.limits.nbytes)
+        for step in self.executable.steps:
+            plan.add(name_of(step), self._spans(step))
+        return plan
+
+    def _spans(self, step: Any) -> Spans:
+        if isinstance(step, ProductStep | LibraryCall):
+            limit = self.steps.limits
+            products = Products(self.steps.extents, {}, self.steps.homes, limit.nbytes,
+                                limit.threads, numpy_matmul, Arenas(_uncharged))  # fmt: skip
+            return products.of(step)
+        if step.program.relation is None:
+            return self.steps.rows(step.program)[2]
+        return self.steps.walk(step.program)[1]
+
+
+def _uncharged(nbytes: int) -> Any:
+    raise AssertionError("a forecast takes no memory")

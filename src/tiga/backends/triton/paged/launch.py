@@ -1,0 +1,224 @@
+"""Launch the kernels of a row program on pages: the same kernels as in memory, told other places.
+
+Arrays over rows and edges are addressed as if the whole lay where the page's part does, so that
+kernels see the numbers and positions of the whole graph.
+"""
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiga.backends.triton.compiled import ALIGNMENT
+from tiga.backends.triton.launch import RowStep
+from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.loaded import Interpreted, Kernel
+from tiga.backends.triton.paged.facts import WalkFacts
+from tiga.backends.triton.paged.lists import Launches, WorkList
+from tiga.backends.triton.preparation import Shape, adds, loops
+from tiga.backends.triton.scans import BLOCK, KEPT, MARK
+from tiga.backends.triton.split_scans import states_of
+from tiga.passes.carries import kept_scans
+from tiga.passes.rows import RowProgram
+from tiga.runtime.functions import Slots, launcher
+from tiga.runtime.platform import Platform
+from tiga.trace.node import Node
+from tiga.types import DType
+
+State = tuple[str, Node]
+"""Scratch of kernels: its kind, and the value that it holds parts of."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a launch finds what varies from page to page: addresses of arrays, of row pointers (by
+    relation and side), of scratch and of topology (by parameter). The work list lies `offset` bytes
+    before the device's copy of it."""
+
+    work: WorkList
+    arrays: Mapping[Node, int]
+    degrees: Mapping[Any, int] = field(default_factory=dict)
+    states: Mapping[State, int] = field(default_factory=dict)
+    topology: Mapping[str, int] = field(default_factory=dict)
+    offset: int = 0
+
+    def with_states(self, states: Mapping[State, int]) -> "Place":
+        """The same with more scratch."""
+        return replace(self, states={**self.states, **states})
+
+    def named(self, key: str, over: str) -> int:
+        """The address of an array of the topology or the work list."""
+        if key in self.topology:
+            return self.topology[key]
+        return self.work.array(key, over).ctypes.data + self.offset
+
+
+@dataclass(frozen=True)
+class StepKernels:
+    """The kernels of a step on a whole graph; `facts` is None for rows without edges."""
+
+    step: RowStep
+    platform: Platform
+    facts: WalkFacts | None
+    shape: Shape
+    globals: Mapping[Node, int]
+
+    @cached_property
+    def kernels(self) -> tuple[tuple[str, Kernel], ...]:
+        """What each is launched over, in order."""
+        return self.step.variant(self.shape)
+
+    @property
+    def program(self) -> RowProgram:
+        return self.step.program
+
+    @property
+    def tile(self) -> Tile:
+        return self.shape.tile
+
+    @cached_property
+    def overs(self) -> frozenset[str]:
+        """What kernels are launched over."""
+        return frozenset(over for over, _ in self.kernels)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """What the work lists of pages are made for. Sums over all rows take none twice; they have
+        all rows in one page, row 0 as well."""
+        dtype = np.dtype(np.int32 if self.shape.index_bits == 32 else np.int64)
+        return Launches(self.overs, 1 if self.program.has_sums else self.tile.rows, dtype)
+
+    def launch(self, place: Place, only: tuple[str, ...] | None = None) -> None:
+        """All kernels on a page, or those over some kinds of entities."""
+        base, pieces = 0, self.pieces(place.work)
+        for over, kernel in self.kernels:
+            if over == "totals" or (only is not None and over not in only):
+                continue
+            programs = self._programs(over, kernel, place.work)
+            numbers = {"piece_base": base, "num_pieces": pieces}
+            self._launch(over, kernel, programs, place, numbers)
+            base += programs if adds(kernel) else 0
+
+    def totals(self, place: Place) -> None:
+        """Add the pieces of totals."""
+        for over, kernel in self.kernels:
+            if over == "totals":
+                numbers = {"num_pieces": self.pieces(place.work)}
+                self._launch(over, kernel, 1, place, numbers)
+
+    def alone(self, number: int, place: Place) -> None:
+        """One kernel, by its number."""
+        over, kernel = self.kernels[number]
+        self._launch(over, kernel, self._programs(over, kernel, place.work), place, {})
+
+    def pieces(self, work: WorkList) -> int:
+        """The pieces of totals that a page leaves."""
+        return sum(self._programs(o, k, work) for o, k in self.kernels if adds(k))
+
+    def _programs(self, over: str, kernel: Kernel, work: WorkList) -> int:
+        tile = kernel.source.tile
+        tiles = -(-work.counts.get(over, 0) // tile.rows)
+        return min(tiles, tile.groups) if loops(kernel) else tiles
+
+    def _launch(
+        self, over: str, kernel: Kernel, programs: int, place: Place, numbers: Mapping[str, int]
+    ) -> None:
+        if not programs:
+            return
+        known = {"num_items": place.work.counts.get(over, 0), **place.work.numbers, **numbers}
+        arguments = []
+        for parameter in kernel.source.parameters:
+            key = parameter.key
+            named = isinstance(key, str)
+            arguments.append(
+                known[key] if named and key in known else self._address(key, kernel, over, place)
+            )
+        grid = (programs, kernel.source.tile.windows, 1)
+        self._start(kernel, grid, arguments, self._aligned(over, kernel))
+
+    def _address(self, key: Any, kernel: Kernel, over: str, place: Place) -> int:
+        if isinstance(key, str):
+            if key == "tables":
+                return self.platform.address(self.platform.constant(kernel.source.tables))
+            return place.named(key, over)
+        kind, *rest = key
+        if kind == "array":
+            node = rest[0]
+            return self.globals[node] if node in self.globals else place.arrays[node]
+        return place.degrees[tuple(rest)] if kind == "degree" else place.states[key]
+
+    def _aligned(self, over: str, kernel: Kernel) -> tuple[bool, ...]:
+        """Which parameters are told to be aligned: those that are in memory, so that a kernel is
+        compiled to the same code."""
+        return tuple(
+            p.type.startswith("*") and self._is_aligned(over, p.key)
+            for p in kernel.source.parameters
+        )
+
+    def _is_aligned(self, over: str, key: Any) -> bool:
+        """Items of rows that are not split follow the chunks of those that are."""
+        if over != "whole" or not isinstance(key, str) or not key.startswith("item_"):
+            return True
+        assert self.facts is not None
+        width = 4 if key == "item_count" else self.shape.index_bits // 8
+        return self.facts.num_chunks * width % ALIGNMENT == 0
+
+    def _start(
+        self, kernel: Kernel, grid: tuple[int, int, int], arguments: list[int],
+        aligned: tuple[bool, ...],
+    ) -> None:  # fmt: skip
+        platform = self.platform
+        form = kernel.form(platform.index, platform.capability, aligned)
+        if isinstance(form, Interpreted):
+            form.run(grid, arguments)
+            return
+        slots = Slots(0, [*arguments, *(0,) * form.hidden])
+        run = launcher(form.function, grid, slots, range(len(arguments) + form.hidden))
+        run(ctypes.c_void_p(platform.stream()))
+
+    # scratch
+
+    def states(self, work: WorkList) -> Iterator[tuple[State, int, DType]]:
+        """What the chunks of a page's split rows keep: how many numbers of each."""
+        program, chunks, hubs = self.program, work.num_states, work.num_hubs
+        if "hubs" not in self.overs:
+            return
+        for node in (n for phase in program.phases for n in phase.reductions):
+            yield self._state("chunk", node, chunks)
+            if len(program.phases) > 1:
+                yield self._state("hub", node, hubs)
+        for kind, node in states_of(program):
+            yield self._state(kind, node, hubs if kind == "hub" else chunks)
+
+    def row_states(self, chunks: int) -> Iterator[tuple[State, int, DType]]:
+        """What so many chunks of one row keep that are in several pages; they fill their tiles."""
+        filled = (-(-chunks // self.launches.tile) + 1) * self.launches.tile
+        return self.states(WorkList({"hubs": 1}, {}, {"num_chunks": filled}))
+
+    def pieces_states(self, work: WorkList) -> Iterator[tuple[State, int, DType]]:
+        """The pieces of totals."""
+        count = max(self.pieces(work), 1)
+        for node in (*self.program.totals, *self.program.outer_sums):
+            yield self._state("piece", node, count)
+
+    def kept_states(self) -> Iterator[tuple[State, int, DType]]:
+        """What programs keep of scans for the block of edges that each is at."""
+        for scan in kept_scans(self.program):
+            yield self._state(KEPT, scan.before, self.tile.groups * self.tile.rows * BLOCK)
+
+    def marks(self, rows: int, edges: tuple[int, int]) -> Iterator[tuple[State, int, DType]]:
+        """The carries of scans before each block of edges."""
+        for scan in kept_scans(self.program):
+            yield self._state(MARK, scan.before, edges[1] // BLOCK - edges[0] // BLOCK + rows + 1)
+
+    @staticmethod
+    def _state(kind: str, node: Node, count: int) -> tuple[State, int, DType]:
+        return (kind, node), count * node.type.size, node.type.dtype.compute
+
+
+def state_bytes(states: Iterator[tuple[State, int, DType]]) -> int:
+    """Bytes of scratch."""
+    return sum(count * dtype.itemsize for _, count, dtype in states)
