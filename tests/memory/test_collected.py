@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tiga as tg
 from tiga.paging.collected import Collected
@@ -44,12 +43,15 @@ class Scaled(tg.MessagePassing):
         return edge.w * src.x
 
 
-def gradients(graph: Any, x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def gradients(graph: Any, x: Any, w: Any) -> tuple[Any, ...]:
+    import torch
+
     out = Scaled()(graph=graph, src={"x": x}, edge={"w": w})
     return torch.autograd.grad(out, (x, w), torch.ones(()).expand(out.shape))
 
 
 def test_gradients_of_edge_values_that_memory_does_not_hold(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(1)
     ends = rng.integers(0, NODES, (2, EDGES))
     graph = tg.Graph.from_coo(*ends, num_src=NODES, num_dst=NODES)

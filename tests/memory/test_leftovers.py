@@ -8,11 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import tiga as tg
 from tiga.errors import InvalidState
-from tiga.frontends.torch.paged import spilled_tensor
 from tiga.runtime import spill
 from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import Traffic
@@ -162,6 +160,9 @@ def test_a_forked_process_that_frees_a_value_cuts_nothing_off(tmp_path: Path) ->
 
 def test_a_forked_process_keeps_results_that_are_mapped_from_a_file(tmp_path: Path) -> None:
     """Whatever its parent does with them meanwhile; and its writes are its own."""
+    torch = pytest.importorskip("torch")
+    from tiga.frontends.torch.paged import spilled_tensor
+
     traffic, scope = Traffic(), Scope(spill_dir=tmp_path)
     held = [spilled_tensor(scope, traffic, (5000, 4), torch.float32)[0].fill_(1.0)]
     kept, _ = spilled_tensor(scope, traffic, (5000, 4), torch.float32)
