@@ -44,9 +44,10 @@ NATIVE: dict[str, Any] = {
 """The functions of `random_programs`, under their names."""
 
 MORE: dict[str, Pair] = {
-    name: EXPRESSIONS[name]
-    for name in ("sorted", "picked", "running product", "product", "rolled", "spread")
+    name: EXPRESSIONS[name] for name in ("sorted", "running product", "product", "rolled", "spread")
 }
+# One element, so that it broadcasts to any width.
+MORE["picked"] = (lambda x: x[..., tg.tensor([-1])], lambda x: x[..., [-1]])
 TORCH = {**torch_side.UNARY, **torch_side.BINARY, **{name: pair[1] for name, pair in MORE.items()}}
 OURS = {**NATIVE, **{name: pair[0] for name, pair in MORE.items()}}
 UNARY = sorted([*torch_side.UNARY, *MORE])
