@@ -15,8 +15,8 @@ Pair = tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def _filled(native: Any, other: Any) -> Pair:
-    """Functions that need elements along the last axis; they leave tensors without any alone."""
-    return (lambda x: native(x) if x.shape[-1] else x, lambda x: other(x) if x.shape[-1] else x)
+    """Functions that need elements; they leave tensors without any alone."""
+    return (lambda x: x if 0 in x.shape else native(x), lambda x: x if 0 in x.shape else other(x))
 
 
 def _written(x: Any) -> Any:
