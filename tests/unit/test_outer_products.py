@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.test_ir_round_trip import make_input
 from tiga.backends.llvm.node_products import ProductStep
-from tiga.backends.llvm.products import COLUMNS, TILE_EDGES, TILE_ENTITIES
+from tiga.backends.llvm.products import COLUMNS, TILE_EDGES
 from tiga.ops.contract import outer_sum
 from tiga.types import Space, Type, float32
 
@@ -34,13 +34,13 @@ def values(rows, width, seed):
 
 @pytest.mark.parametrize(("inner", "outer"), [(64, COLUMNS), (7, 2 * COLUMNS), (33, COLUMNS + 6)])
 def test_the_sums_are_right_for_any_number_of_rows(inner, outer):
-    for rows in (1, TILE_EDGES + 1, TILE_ENTITIES, 3 * TILE_ENTITIES + 5, 700):
+    for rows in (1, TILE_EDGES + 1, 8 * TILE_EDGES, 24 * TILE_EDGES + 5, 700):
         x, y = values(rows, inner, 0), values(rows, outer, 1)
         expected = x.astype(np.float64).T @ y
         np.testing.assert_allclose(made(x, y), expected, rtol=1e-5, atol=1e-4)
 
 
-def test_rows_in_memory_are_added_in_the_order_of_those_in_a_tile():
+def test_sums_have_one_order_whatever_their_width():
     x, y = values(1000, 10, 2), values(1000, COLUMNS + 6, 3)
     whole = np.ascontiguousarray(y[:, :COLUMNS])
     assert np.array_equal(made(x, whole), made(x, y)[:, :COLUMNS])

@@ -28,10 +28,8 @@ from tiga.backends.llvm.memory import (
     splat,
 )
 from tiga.backends.llvm.products import (
-    COLUMNS,
     FEW_COLUMNS,
     OuterAccumulator,
-    OuterProducts,
     add_pieces,
     column_blocks,
     few_columns,
@@ -193,14 +191,7 @@ class ProductStep:
         inner, outer = self.node.type.shape
         x, y = self.node.inputs
         left, right = frame.array("left", x, inner), frame.array("right", y, outer)
-        pieces = self._pieces(frame)
-        if x.type.dtype == y.type.dtype == pieces.dtype and outer % COLUMNS == 0:
-            products = OuterProducts(pieces, left, right)
-            products.clear(pieces.start(task))
-            products.add_tiles(pieces.start(task), *frame.rows_of(task))
-            return
-        # A tile makes narrow types wide once, and keeps narrow columns together.
-        total = OuterAccumulator.make(self.node, pieces, task, frame.allocate)
+        total = OuterAccumulator.make(self.node, self._pieces(frame), task, frame.allocate)
         total.begin()
 
         def row(entity: ir.Value, carried: Any) -> Any:

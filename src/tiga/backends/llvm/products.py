@@ -27,9 +27,6 @@ FEW_COLUMNS = 4
 TILE_EDGES = 16
 """Edges whose outer products are added at once: the sum is loaded and stored once per tile."""
 
-TILE_ENTITIES = 128
-"""The same for rows in memory, of which a block of columns stays in the nearest cache."""
-
 TILE_ROWS = 4
 """Rows of an outer product held in registers at a time."""
 
@@ -112,90 +109,6 @@ def _block(
 
 
 @dataclass(frozen=True)
-class OuterProducts:
-    """Outer products of rows x [K] of `left` and y [M] of `right`, added to a matrix [K, M] row by
-    row: each element is a sum in their order, however many are added at once."""
-
-    total: Array
-    left: Array
-    right: Array
-
-    def clear(self, start: ir.Value) -> None:
-        """Set the matrix at element `start` to zero."""
-        outer = self.right.row
-        for first, width in column_blocks(outer):
-            zero = constant_of(0, lanes_type(register_element(self.total.dtype), width))
-
-            def clear(
-                row: ir.Value,
-                carried: Sequence[ir.Value],
-                zero: ir.Value = zero,
-                first: int = first,
-            ) -> Sequence[ir.Value]:
-                at = arith.addi(arith.muli(row, i64(outer)), i64(first))
-                self.total.store(zero, arith.addi(start, at))
-                return carried
-
-            loop(i64(0), i64(self.left.row), 1, [], clear)
-
-    def add_tiles(self, start: ir.Value, first: ir.Value, last: ir.Value) -> None:
-        """Add those of rows `first` to `last` - 1, tile by tile."""
-
-        def tile(entity: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            left = arith.subi(last, entity)
-            self.add(start, entity, arith.minsi(i64(TILE_ENTITIES), left))
-            return carried
-
-        loop(first, last, TILE_ENTITIES, [], tile)
-
-    def add(self, start: ir.Value, first: ir.Value, count: ir.Value) -> None:
-        """Add those of `count` rows from `first` to the matrix at element `start`: block of columns
-        by block of columns, so that these stay in the nearest cache."""
-        inner = self.left.row
-        full = inner - inner % TILE_ROWS
-        for block in column_blocks(self.right.row):
-
-            def rows(
-                k: ir.Value, carried: Sequence[ir.Value], block: tuple[int, int] = block
-            ) -> Sequence[ir.Value]:
-                self._add_rows((start, first, count), k, TILE_ROWS, block)
-                return carried
-
-            loop(i64(0), i64(full), TILE_ROWS, [], rows)
-            if inner > full:
-                self._add_rows((start, first, count), i64(full), inner - full, block)
-
-    def _add_rows(
-        self, at: tuple[ir.Value, ...], k: ir.Value, rows: int, block: tuple[int, int]
-    ) -> None:
-        start, entity, count = at
-        first, width = block
-        row = self.right.row
-        offsets = [
-            arith.addi(start, arith.addi(arith.muli(arith.addi(k, i64(r)), i64(row)), i64(first)))
-            for r in range(rows)
-        ]
-        totals = [self.total.load(offset, width) for offset in offsets]
-        last = arith.addi(entity, count)
-        totals = loop(entity, last, 1, totals, self._add_entity(k, first, width))
-        for offset, total in zip(offsets, totals, strict=True):
-            self.total.store(total, offset)
-
-    def _add_entity(self, k: ir.Value, first: int, width: int) -> Step:
-        def step(entity: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
-            y = self.right.load(arith.addi(self.right.start(entity), i64(first)), width)
-            x_at = arith.addi(self.left.start(entity), k)
-            results = []
-            for r, total in enumerate(totals):
-                x = self.left.load(arith.addi(x_at, i64(r)), 1)
-                factors = x if width == 1 else splat(x, width)
-                results.append(ARITHMETIC.fma(factors, y, total))
-            return results
-
-        return step
-
-
-@dataclass(frozen=True)
 class OuterAccumulator:
     """Adds outer products of edge vectors x [..., K] and y [..., M] to a matrix [K, M].
 
@@ -221,15 +134,24 @@ class OuterAccumulator:
         counter = allocate(integer(64), 1)
         return OuterAccumulator(total, piece, inner, outer, left, right, counter)
 
-    @property
-    def products(self) -> OuterProducts:
-        """What adds a tile."""
-        return OuterProducts(self.total, self.left, self.right)
-
     def begin(self) -> None:
         """Clear the piece of the total."""
         llvm.store(i64(0), self.counter)
-        self.products.clear(self.total.start(self.piece))
+        start = self.total.start(self.piece)
+        for first, width in column_blocks(self.outer):
+            zero = constant_of(0, lanes_type(register_element(self.total.dtype), width))
+
+            def clear(
+                row: ir.Value,
+                carried: Sequence[ir.Value],
+                zero: ir.Value = zero,
+                first: int = first,
+            ) -> Sequence[ir.Value]:
+                at = arith.addi(arith.muli(row, i64(self.outer)), i64(first))
+                self.total.store(zero, arith.addi(start, at))
+                return carried
+
+            loop(i64(0), i64(self.inner), 1, [], clear)
 
     def add(self, x: ir.Value, y: ir.Value, lead: int) -> None:
         """Add one edge, `lead` pairs of vectors, to the tile."""
@@ -257,8 +179,44 @@ class OuterAccumulator:
 
     def _flush(self) -> None:
         count = llvm.load(integer(64), self.counter)
-        self.products.add(self.total.start(self.piece), i64(0), count)
+        start = self.total.start(self.piece)
+        full = self.inner - self.inner % TILE_ROWS
+
+        def rows(k: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self._add_rows(start, k, TILE_ROWS, count)
+            return carried
+
+        loop(i64(0), i64(full), TILE_ROWS, [], rows)
+        if self.inner > full:
+            self._add_rows(start, i64(full), self.inner - full, count)
         llvm.store(i64(0), self.counter)
+
+    def _add_rows(self, start: ir.Value, k: ir.Value, rows: int, count: ir.Value) -> None:
+        for first, width in column_blocks(self.outer):
+            offsets = [
+                arith.addi(
+                    start,
+                    arith.addi(arith.muli(arith.addi(k, i64(r)), i64(self.outer)), i64(first)),
+                )
+                for r in range(rows)
+            ]
+            totals = [self.total.load(offset, width) for offset in offsets]
+            totals = loop(i64(0), count, 1, totals, self._add_edge(k, first, width))
+            for offset, total in zip(offsets, totals, strict=True):
+                self.total.store(total, offset)
+
+    def _add_edge(self, k: ir.Value, first: int, width: int) -> Step:
+        def step(edge: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
+            y = self.right.load(arith.addi(self.right.start(edge), i64(first)), width)
+            x_at = arith.addi(self.left.start(edge), k)
+            results = []
+            for r, total in enumerate(totals):
+                x = self.left.load(arith.addi(x_at, i64(r)), 1)
+                factors = x if width == 1 else splat(x, width)
+                results.append(ARITHMETIC.fma(factors, y, total))
+            return results
+
+        return step
 
 
 @dataclass(frozen=True)
