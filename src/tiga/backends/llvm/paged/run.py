@@ -25,8 +25,10 @@ from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits, Planner
 from tiga.paging.span import LongRow, PagePlan, Span
 from tiga.paging.stage import Page, PagedGraph, Stage
+from tiga.paging.walk import WalkJobs
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
+from tiga.runtime.arena import Arena
 from tiga.runtime.pages import FileRows, Rows, copy_rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
@@ -166,32 +168,20 @@ class PagedRun:
 
 
 @dataclass(frozen=True)
-class WalkPages:
-    """The jobs of a walk."""
+class WalkPages(WalkJobs):
+    """The jobs of a walk on the CPU."""
 
-    planner: Planner
     launcher: Launcher
 
-    @property
-    def stage(self) -> Stage:
-        return self.planner.stage
+    def _read(self, span: Span, arena: Arena) -> Page:
+        return self.stage.read(span, arena)
 
-    def jobs(self, spans: Iterable[Span | LongRow]) -> Iterator[Job]:
-        for span in spans:
-            if isinstance(span, LongRow):
-                yield from self._long_row(span)
-            else:
-                yield Job(partial(self.stage.read, span), self._page, partial(self._smaller, span))
-
-    def _page(self, page: Page) -> None:
+    def _run(self, page: Page) -> None:
         span = page.span
         tasks = np.ascontiguousarray(self.stage.walk.tasks[span.first : span.last + 1, 0])
         if self.planner.division.splits:
             tasks = even_tasks(span.rows, self.launcher.threads)
         self.launcher.page(page, tasks)
-
-    def _smaller(self, span: Span) -> Iterator[Job]:
-        yield from self.jobs(self.planner.smaller(span))
 
     def _long_row(self, long: LongRow) -> Iterator[Job]:
         row = RowInParts(self.launcher, long)
@@ -202,7 +192,7 @@ class WalkPages:
             first = 0
             for part in long.parts:
                 run = partial(row.chunks, kernel=kernel, first=first)
-                yield Job(partial(self.stage.read, part), run, never)
+                yield Job(partial(self._read, part), run, never)
                 first += -(-part.edges // HUB_CHUNK)
 
     def _end(self, span: Span, run: Callable[[Page], None]) -> Job:

@@ -15,9 +15,10 @@ from tiga.backends.triton.paged.lists import WorkList, chunk_list, work_list
 from tiga.backends.triton.scans import BLOCK
 from tiga.backends.triton.topology import CHUNK
 from tiga.paging.pipeline import Job, never
-from tiga.paging.plan import Division, Planner
+from tiga.paging.plan import Division
 from tiga.paging.span import LongRow, Span
-from tiga.paging.stage import WORD, Page, Stage
+from tiga.paging.stage import WORD, Page
+from tiga.paging.walk import WalkJobs
 from tiga.passes.carries import kept_scans
 from tiga.trace.node import Node
 from tiga.types import DType
@@ -66,30 +67,13 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class WalkPages:
-    """The jobs of a walk."""
+class WalkPages(WalkJobs):
+    """The jobs of a walk on a GPU."""
 
-    planner: Planner
     kernels: StepKernels
     link: Link
     scratch: Scratch
     launch: Callable[[Place], None]
-
-    @property
-    def stage(self) -> Stage:
-        return self.planner.stage
-
-    def jobs(self, spans: Iterable[Span | LongRow]) -> Iterator[Job]:
-        """Those of these pages, in order."""
-        for span in spans:
-            if isinstance(span, LongRow):
-                yield from self._long_row(span)
-            else:
-                read, smaller = partial(self._read, span), partial(self._smaller, span)
-                yield Job(read, partial(self._run, None), smaller)
-
-    def _smaller(self, span: Span) -> Iterator[Job]:
-        yield from self.jobs(self.planner.smaller(span))
 
     def _read(self, span: Span, arena: Any) -> Loaded:
         arena.begin()
@@ -114,14 +98,14 @@ class WalkPages:
         tiles of edges."""
         return 0 if self.by_tiles else page.span.parts[0][0]
 
-    def _run(self, number: int | None, loaded: Loaded) -> None:
-        """Launch all kernels of a page, or one of them."""
-        self.link.follow(loaded.mark)
-        if number is None:
-            self.launch(loaded.place)
-        else:
-            self.kernels.alone(number, loaded.place)
-        loaded.computed(self.link)
+    def _run(self, page: Loaded) -> None:
+        self._launch(self.launch, page)
+
+    def _launch(self, kernels: Callable[[Place], None], page: Loaded) -> None:
+        """Launch kernels on a page when it is there."""
+        self.link.follow(page.mark)
+        kernels(page.place)
+        page.computed(self.link)
 
     # long rows
 
@@ -131,7 +115,7 @@ class WalkPages:
         states = Scratch(self.scratch.allocate)
         states.add(self.kernels.row_states(chunks))
         for number, (over, _) in enumerate(self.kernels.kernels):
-            run = partial(self._run, number)
+            run = partial(self._launch, partial(self.kernels.alone, number))
             if over == "hubs":
                 yield Job(partial(self._end, long, chunks, states.places), run, never)
             for part in long.parts if over in ("items", "chunks") else ():
