@@ -1,37 +1,19 @@
 """Values through compiled kernels."""
 
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from tiga.frontends.tensor.planned import (
-    Entry,
-    Run,
-    anywhere,
-    bundle_of,
-    graph_calls,
-    keep,
-    places_of,
-)
+from tiga.frontends.tensor.planned import Entry, Run, anywhere, graph_calls, plan_anew
 from tiga.frontends.tensor.recipe import Recipe, structure
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
 
 CACHE: dict[Any, Entry[TensorExecutable]] = {}
 """Compiled expressions by their structure, the oldest first."""
-
-
-def _entry(
-    roots: Sequence[Node], key: Any, order: list[Node], calls: Sequence[int], native: bool,
-    relaxed: bool,
-) -> Entry[TensorExecutable]:  # fmt: skip
-    bundle = bundle_of(roots, order, calls)
-    executable = compile_tensors(bundle.program, native, relaxed)
-    entry = Entry(executable, places_of(bundle, order))
-    keep(CACHE, key, entry)
-    return entry
 
 
 def run_compiled(
@@ -45,9 +27,10 @@ def run_compiled(
     entry = CACHE.get(key)
     hit = entry is not None
     if entry is None:
-        entry = _entry(roots, key, order, calls, native, relaxed)
+        make = partial(compile_tensors, native=native, relaxed=relaxed)
+        entry = plan_anew(CACHE, key, roots, order, calls, make)
     executable = entry.executable
-    given = [order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
+    given = entry.operands(order)
     compile_ms = 0.0 if executable.is_compiled else executable.compile()
     launched = perf_counter()
     arrays = executable.run(given, [order[i].op.compute for i in calls])

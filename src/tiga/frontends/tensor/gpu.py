@@ -1,6 +1,7 @@
 """Values through kernels on a GPU."""
 
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -10,15 +11,7 @@ from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
-from tiga.frontends.tensor.planned import (
-    Entry,
-    Run,
-    anywhere,
-    bundle_of,
-    graph_calls,
-    keep,
-    places_of,
-)
+from tiga.frontends.tensor.planned import Entry, Run, anywhere, graph_calls, plan_anew
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
@@ -57,14 +50,8 @@ class Expression(NamedTuple):
 
     def entry(self, roots: Sequence[Node], key: Any, relaxed: bool) -> Entry[DenseExecutable]:
         """The expression planned anew."""
-        bundle = bundle_of(roots, self.order, self.calls)
-        entry = Entry(compile_dense(bundle.program, relaxed), places_of(bundle, self.order))
-        keep(CACHE, key, entry)
-        return entry
-
-    def operands(self, entry: Entry[DenseExecutable]) -> list[Any]:
-        """The values in memory that it reads."""
-        return [self.order[i].cell.array for i in entry.inputs]  # type: ignore[attr-defined]
+        make = partial(compile_dense, relaxed=relaxed)
+        return plan_anew(CACHE, key, roots, self.order, self.calls, make)
 
 
 def run_on_gpu(
@@ -88,7 +75,7 @@ def run_on_gpu(
     hit = entry is not None
     if entry is None:
         entry = expression.entry(roots, key, relaxed)
-    given = [on_gpu(array, index) for array in expression.operands(entry)]
+    given = [on_gpu(array, index) for array in entry.operands(expression.order)]
     arrays, how = _launched(entry.executable, given, index, expression, len(roots), hit, start)
     return arrays, how._replace(relaxed=relaxed)
 
@@ -101,7 +88,7 @@ def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
     entry = CACHE.get(expression.key)
     if entry is None:
         return None
-    given = expression.operands(entry)
+    given = entry.operands(expression.order)
     if not given or any(array.__class__ is not DeviceArray for array in given):
         return None
     index = given[0].machine.index

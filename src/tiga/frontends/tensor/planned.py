@@ -1,12 +1,13 @@
 """Planned expressions: what is kept of them, and how their runs are told."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tiga.frontends.tensor.program import Bundle, program_of
 from tiga.frontends.tensor.recipe import Recipe, Structure
 from tiga.trace.node import Node
+from tiga.trace.program import Program
 
 MOST_KEPT = 1024
 """Planned expressions that are remembered."""
@@ -29,6 +30,10 @@ class Entry(Generic[E]):
 
     executable: E
     inputs: tuple[int, ...]
+
+    def operands(self, order: Sequence[Node]) -> list[Any]:
+        """The values in memory that it reads, of a walk like the one that was planned."""
+        return [order[place].cell.array for place in self.inputs]  # type: ignore[attr-defined]
 
 
 def places_of(bundle: Bundle, order: Sequence[Node]) -> tuple[int, ...]:
@@ -57,6 +62,17 @@ def bundle_of(roots: Sequence[Node], order: Sequence[Node], calls: Sequence[int]
     program defers it."""
     deferred = {id(order[place]): order[place].op.deferred(n) for n, place in enumerate(calls)}
     return program_of(roots, instead=deferred)
+
+
+def plan_anew(
+    found: dict[Any, Entry[E]], key: Any, roots: Sequence[Node], order: Sequence[Node],
+    calls: Sequence[int], compile: Callable[[Program], E],
+) -> Entry[E]:  # fmt: skip
+    """The plan of an expression, remembered under its key."""
+    bundle = bundle_of(roots, order, calls)
+    entry = Entry(compile(bundle.program), places_of(bundle, order))
+    keep(found, key, entry)
+    return entry
 
 
 class Run(NamedTuple):
