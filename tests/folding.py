@@ -15,16 +15,6 @@ def draw(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-class Send(tg.MessagePassing):
-    """The edge's m, by any reducer."""
-
-    def __init__(self, reducer):
-        self.reducer = reducer
-
-    def edge(self, src, dst, edge):
-        return edge.m
-
-
 class Product(tg.Reducer):
     associative = commutative = True
 

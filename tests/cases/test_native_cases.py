@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tests.sending import Send, SendEdge
 from tiga import autograd as ag
 from tiga import errors
 
@@ -19,21 +20,6 @@ EMPTY = {"sum": 0.0, "mean": 0.0, "max": 0.0, "min": 0.0, "prod": 1.0}
 @pytest.fixture(params=["auto", "native"], autouse=True)
 def _backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIGA_TENSOR_BACKEND", request.param)
-
-
-class Send(tg.MessagePassing):
-    """The source's x, by any reducer."""
-
-    def __init__(self, reducer) -> None:
-        self.reducer = reducer
-
-    def edge(self, src, dst, edge):
-        return src.x
-
-
-class SendEdge(Send):
-    def edge(self, src, dst, edge):
-        return edge.m
 
 
 class Squared(Send):

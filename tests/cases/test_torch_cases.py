@@ -6,26 +6,10 @@ import pytest
 import torch
 
 import tiga as tg
+from tests.sending import Send, SendEdge
 
 REDUCERS = {"sum": tg.sum, "mean": tg.mean, "max": tg.max, "min": tg.min, "prod": tg.prod}
 EMPTY = {"sum": 0.0, "mean": 0.0, "max": 0.0, "min": 0.0, "prod": 1.0}
-
-
-class Send(tg.MessagePassing):
-    """The source's x, by any reducer."""
-
-    def __init__(self, reducer):
-        self.reducer = reducer
-
-    def edge(self, src, dst, edge):
-        return src.x
-
-
-class SendEdge(Send):
-    """The edge's m, by any reducer."""
-
-    def edge(self, src, dst, edge):
-        return edge.m
 
 
 class Weighted(Send):

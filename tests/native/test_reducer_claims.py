@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tests.sending import SendEdge
 from tiga import errors, knobs
 
 SRC = np.array([0, 3, 1, 2, 2, 0, 4, 1, 3, 3, 2])
 DST = np.array([1, 0, 1, 1, 3, 3, 0, 1, 3, 3, 4])
 GRAPH = tg.Graph.from_coo(SRC, DST, num_src=5, num_dst=6)
-
-
-class Send(tg.MessagePassing):
-    def __init__(self, reducer: tg.Reducer) -> None:
-        self.reducer = reducer
-
-    def edge(self, src, dst, edge):
-        return edge.m
 
 
 class Averages(tg.Reducer):
@@ -73,7 +66,7 @@ class Scaled(tg.Reducer):
 
 def sent(reducer: tg.Reducer, dtype: object = tg.float64) -> tg.Tensor:
     m = tg.tensor(np.random.default_rng(0).standard_normal((11, 3))).astype(dtype)
-    return Send(reducer)(graph=GRAPH, edge={"m": m})
+    return SendEdge(reducer)(graph=GRAPH, edge={"m": m})
 
 
 def refusal(reducer: tg.Reducer, dtype: object = tg.float64) -> str:
@@ -137,7 +130,7 @@ def test_long_rows_of_associative_reducers_are_split() -> None:
         def finalize(self, state):
             return state["b"]
 
-    got = Send(Gated())(graph=graph, edge={"m": tg.tensor(factors)}).numpy()
+    got = SendEdge(Gated())(graph=graph, edge={"m": tg.tensor(factors)}).numpy()
     want = 0.0
     for factor in factors[:, 0]:
         want = want * factor + 1.0 - factor * 0.5

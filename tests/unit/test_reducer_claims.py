@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import tiga as tg
-from tests.folding import Send, call, draw
+from tests.folding import call, draw
+from tests.sending import SendEdge
 from tiga import errors, knobs
 
 
@@ -71,7 +72,7 @@ class Biased(Scaled):
 
 def refusal(reducer, dtype=torch.float64):
     with knobs.scope(verify=1), pytest.raises(errors.InvalidValue) as raised:
-        call(Send(reducer))(draw(11, 3, dtype=dtype))
+        call(SendEdge(reducer))(draw(11, 3, dtype=dtype))
     return str(raised.value)
 
 
@@ -99,5 +100,7 @@ def test_an_identity_that_adds_a_little():
 def test_a_lift_that_reads_tensors_is_checked():
     with knobs.scope(verify=1):
         m = draw(11, 3)
-        kernel = Send(Scaled())
-        torch.testing.assert_close(call(kernel)(m), call(Send(tg.sum()))(m * kernel.reducer.gain))
+        kernel = SendEdge(Scaled())
+        torch.testing.assert_close(
+            call(kernel)(m), call(SendEdge(tg.sum()))(m * kernel.reducer.gain)
+        )

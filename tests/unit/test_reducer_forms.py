@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tiga as tg
-from tests.folding import GRAPH, Send, by_rows, call, draw
+from tests.folding import GRAPH, by_rows, call, draw
 from tests.merging import (
     INF,
     Chan,
@@ -23,6 +23,7 @@ from tests.merging import (
     Tempered,
     Welford,
 )
+from tests.sending import SendEdge
 from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input, constant
 from tiga.ops.pointwise import add
@@ -75,19 +76,20 @@ CASES = {
     "tempered": (Attend(Tempered()), attended(0.5), HEADS, SCALED),
     "powers of two": (Attend(PowersOfTwo()), attended(1 / math.log(2)), HEADS, SCALED),
     "guarded": (Attend(Guarded()), attended(), HEADS, SCALED),
-    "logaddexp": (Send(LogSumExp()), logs(-INF), [(11, 3)], ["logsumexp"]),
-    "stable": (Send(Stable()), logs(-1e30), [(11, 3)], ["logsumexp"]),
-    "gap": (Send(Gap()), logs(-1e30), [(11, 3)], ["logsumexp"]),
-    "plain": (Send(Plain()), logs(-INF), [(11, 3)], ["logsumexp"]),
+    "logaddexp": (SendEdge(LogSumExp()), logs(-INF), [(11, 3)], ["logsumexp"]),
+    "stable": (SendEdge(Stable()), logs(-1e30), [(11, 3)], ["logsumexp"]),
+    "gap": (SendEdge(Gap()), logs(-1e30), [(11, 3)], ["logsumexp"]),
+    "plain": (SendEdge(Plain()), logs(-INF), [(11, 3)], ["logsumexp"]),
     "merge": (Attend(Merge()), attended(), HEADS, ["logsumexp", "sum scaled by component 0"]),
     "mean": (
-        Send(RunningMean()), by_rows(lambda m: m.mean(0), MEAN), [(11, 3)],
+        SendEdge(RunningMean()), by_rows(lambda m: m.mean(0), MEAN), [(11, 3)],
         ["sum", "sum scaled by component 0"],
     ),
-    "chan": (Send(Chan()), by_rows(variance, MEAN), [(11, 3)], MOMENTS),
-    "welford": (Send(Welford()), by_rows(variance, MEAN), [(11, 3)], MOMENTS),
+    "chan": (SendEdge(Chan()), by_rows(variance, MEAN), [(11, 3)], MOMENTS),
+    "welford": (SendEdge(Welford()), by_rows(variance, MEAN), [(11, 3)], MOMENTS),
     "mixed": (
-        Send(Mixed()), by_rows(decayed, START), [(11, 3)], ["sum", "prod", "max", "min", ORDERED]
+        SendEdge(Mixed()), by_rows(decayed, START), [(11, 3)],
+        ["sum", "prod", "max", "min", ORDERED],
     ),
 }  # fmt: skip
 
@@ -181,7 +183,7 @@ def test_guards_that_change_values_are_kept(reducer):
     m = torch.full((11, 2), 20.0, dtype=torch.float64)
     m[3] = torch.nan
     m[4] = INF
-    kernel, own = Send(reducer()), reducer()
+    kernel, own = SendEdge(reducer()), reducer()
 
     def folded(rows):
         state = torch.zeros(2, dtype=torch.float64)
@@ -206,7 +208,7 @@ def test_combinations_too_deep_to_read_are_folded():
 
 
 def test_a_weight_that_does_not_compose_is_no_weight():
-    kernel = Send(Crossed())
+    kernel = SendEdge(Crossed())
     call(kernel)(draw(11, 2, 2))
     assert told(kernel) == [ORDERED, "sum", ORDERED]
 

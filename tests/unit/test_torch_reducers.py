@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import tiga as tg
-from tests.folding import DST, GRAPH, ZERO, Gated, Product, Send, by_rows, call, draw, weighted
+from tests.folding import DST, GRAPH, ZERO, Gated, Product, by_rows, call, draw, weighted
+from tests.sending import SendEdge
 from tiga import errors, knobs
 
 
@@ -75,9 +76,9 @@ class Attend(tg.MessagePassing):
 
 
 FOLDS = {
-    "matrices": (Send(MatrixProduct()), by_rows(chained, torch.eye(2).double()), [(11, 2, 2)]),
-    "product": (Send(Product()), by_rows(lambda m: m.prod(0), ZERO + 1), [(11, 3)]),
-    "mean": (Send(Mean()), by_rows(lambda m: m.mean(0), ZERO), [(11, 2)]),
+    "matrices": (SendEdge(MatrixProduct()), by_rows(chained, torch.eye(2).double()), [(11, 2, 2)]),
+    "product": (SendEdge(Product()), by_rows(lambda m: m.prod(0), ZERO + 1), [(11, 3)]),
+    "mean": (SendEdge(Mean()), by_rows(lambda m: m.mean(0), ZERO), [(11, 2)]),
     "softmax": (Attend(), by_rows(weighted, ZERO), [(11,), (11, 3)]),
 }
 
@@ -104,7 +105,7 @@ def test_a_product_with_exact_zeros_to_second_order(zeros):
     m = draw(11)
     m[[0, 2, 3][:zeros]] = 0
     m.requires_grad_()
-    for kernel in (Send(Product()), Send(tg.prod())):
+    for kernel in (SendEdge(Product()), SendEdge(tg.prod())):
         assert torch.autograd.gradcheck(call(kernel), m)
         assert torch.autograd.gradgradcheck(call(kernel), m)
 
@@ -112,7 +113,7 @@ def test_a_product_with_exact_zeros_to_second_order(zeros):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_narrow_messages_fold_in_float32_and_round_once(dtype):
     m = (1 + 0.01 * draw(11, 3)).to(dtype).requires_grad_()
-    y = Send(Mean())(graph=GRAPH, edge={"m": m})
+    y = SendEdge(Mean())(graph=GRAPH, edge={"m": m})
     want = by_rows(lambda m: m.mean(0), torch.zeros(()))(m.float()).to(dtype)
     assert y.dtype == dtype
     torch.testing.assert_close(y, want)
@@ -136,7 +137,7 @@ class Affine(tg.Reducer):
 
 def test_a_step_may_read_tensors_and_numbers_of_its_reducer():
     reducer, m = Affine(), draw(11, 2).requires_grad_()
-    kernel = Send(reducer)
+    kernel = SendEdge(reducer)
 
     def want(m):
         def row(edges):
@@ -163,7 +164,7 @@ def test_a_step_may_read_tensors_and_numbers_of_its_reducer():
 
 def test_methods_of_a_reducer_are_guarded():
     reducer = Product()
-    kernel, m = Send(reducer), draw(11)
+    kernel, m = SendEdge(reducer), draw(11)
     call(kernel)(m)
     reducer.combine = lambda left, right: left + right
     reducer.associative = False
@@ -180,7 +181,7 @@ class Scaled(Product):
 
 @pytest.mark.parametrize("bound", [2**20, 200])
 def test_a_reducer_that_no_program_holds_runs_in_blocks(bound):
-    kernel, m = Send(Scaled()), draw(11, 2).requires_grad_()
+    kernel, m = SendEdge(Scaled()), draw(11, 2).requires_grad_()
     want = by_rows(lambda m: torch.special.i0(m).prod(0), ZERO + 1)
     with knobs.scope(memory_bound=bound):
         got = call(kernel)(m)
@@ -267,9 +268,9 @@ def test_false_claims_are_reported_when_asked_for(reducer, claim):
         knobs.scope(verify=1),
         pytest.raises(errors.InvalidValue, match=rf"reducers\.py:{line}: .*`{claim}`, but"),
     ):
-        call(Send(reducer()))(draw(11))
+        call(SendEdge(reducer()))(draw(11))
     with knobs.scope(verify=0):
-        call(Send(reducer()))(draw(11))
+        call(SendEdge(reducer()))(draw(11))
 
 
 @pytest.mark.parametrize("name", FOLDS)
@@ -317,7 +318,7 @@ class NoCombine(tg.Reducer):
 )
 def test_reducers_that_cannot_be(reducer, text):
     with pytest.raises(errors.InvalidType, match=text):
-        call(Send(reducer()))(draw(11, 2, dtype=torch.float32))
+        call(SendEdge(reducer()))(draw(11, 2, dtype=torch.float32))
 
 
 # several reducers, several outputs, positions

@@ -13,23 +13,23 @@ from tests.folding import (
     ZERO,
     Gated,
     Product,
-    Send,
     by_rows,
     call,
     draw,
     weighted,
 )
+from tests.sending import SendEdge
 from tiga import errors, knobs
 
 
 def test_several_reducers_share_a_walk():
-    kernel = Send(tg.multi(tg.sum(), tg.mean(), tg.max(), tg.min(), tg.std(), tg.argmax()))
+    kernel = SendEdge(tg.multi(tg.sum(), tg.mean(), tg.max(), tg.min(), tg.std(), tg.argmax()))
     m = draw(11, 2).requires_grad_()
     together = call(kernel)(m)
-    alone = [call(Send(r))(m) for r in kernel.reducer.parts]
+    alone = [call(SendEdge(r))(m) for r in kernel.reducer.parts]
     for one, other in zip(together, alone, strict=True):
         assert torch.equal(one, other)
-    named = call(Send(tg.multi(total=tg.sum(), peak=tg.max(), first=Product())))(m)
+    named = call(SendEdge(tg.multi(total=tg.sum(), peak=tg.max(), first=Product())))(m)
     assert list(named) == ["total", "peak", "first"]
     assert torch.equal(named["peak"], alone[2])
     assert torch.autograd.gradcheck(lambda m: call(kernel)(m)[:5], m)
@@ -59,7 +59,7 @@ def kept(m):
 @pytest.mark.parametrize("shape", [(), (2,), (3, 2), (40,)])
 def test_positions_are_numbers_of_edges_as_they_were_given(pick, shape):
     m = torch.round(draw(11, *shape) * 2)
-    got = call(Send(getattr(tg, pick)()))(m)
+    got = call(SendEdge(getattr(tg, pick)()))(m)
     assert got.dtype == torch.int64
     for row, edges in enumerate(ROWS):
         if not edges:
@@ -86,7 +86,7 @@ def test_positions_on_a_graph_in_csr_order_and_masked():
 def test_positions_on_the_bounded_path():
     kernel, m = Gated(), draw(11, 2)
     kernel.reducer = tg.argmax()
-    want = call(Send(tg.argmax()))(torch.special.i0(m))
+    want = call(SendEdge(tg.argmax()))(torch.special.i0(m))
     with knobs.scope(memory_bound=300):
         assert torch.equal(call(kernel)(m), want)
 
@@ -160,4 +160,4 @@ def test_scores_of_the_wrong_rank_are_refused():
     with pytest.raises(errors.InvalidValue, match=r"scores of feature shape \(2, 3\) do not fit"):
         call(Heads())(draw(11, 2, 3), draw(11, 3))
     with pytest.raises(errors.InvalidType, match=r"takes 2: return `self\.reducer"):
-        call(Send(tg.softmax()))(draw(11))
+        call(SendEdge(tg.softmax()))(draw(11))
