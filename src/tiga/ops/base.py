@@ -10,6 +10,7 @@ import numpy as np
 
 from tiga.ops.arithmetic import Arithmetic, Value
 from tiga.trace.node import Node, intern
+from tiga.trace.origin import Origin
 from tiga.types import Type
 
 REGISTRY: dict[str, type["Op"]] = {}
@@ -30,8 +31,28 @@ class Op:
     name: ClassVar[str]
     arity: ClassVar[int | None] = None
     holomorphic: ClassVar[bool] = True
-    numbers_entities: ClassVar[bool] = False
-    """Whether the value tells which entity of its space one is."""
+    origin: ClassVar[Origin] = Origin.OPERANDS
+    table: ClassVar[int | None] = None
+    """The operand that is a matrix or a table, of which every entity reads what it needs."""
+    by_index: ClassVar[bool] = False
+    """Whether an operand tells which rows of a table an entity reads, or adds to."""
+    concatenates: ClassVar[bool] = False
+    """Whether the value is its operands after one another along a feature axis."""
+    stands_alone: ClassVar[bool] = False
+    """Whether it is a step of its own on values of nodes: what it reads serves many of them."""
+    cost: ClassVar[int] = 1
+    """Relative work per element."""
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether the value is the same for every entity, whatever the operands are."""
+        return self.origin in (Origin.NUMBER, Origin.GLOBAL)
+
+    @property
+    def collects(self) -> bool:
+        """Whether the value is made from those of many entities at once, or for many at once."""
+        gathered = (Origin.ROW, Origin.TOTAL, Origin.OUTER)
+        return self.stands_alone or self.origin in gathered
 
     def __init_subclass__(cls, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -87,12 +108,11 @@ class Op:
 class Pointwise(Op):
     """Element by element on operands of one shape, space and dtype; subclasses give `lower`.
 
-    Facts: `exact` says that the result needs no rounding to the operands' 16-bit type;
-    `cost` is relative work per element; `domain` is where samples are drawn from.
+    Facts: `exact` says that the result needs no rounding to the operands' 16-bit type; `domain` is
+    where samples are drawn from.
     """
 
     exact: ClassVar[bool] = False
-    cost: ClassVar[int] = 1
     domain: ClassVar[tuple[float, float]] = (-3.0, 3.0)
 
     def infer(self, *types: Type) -> Type:

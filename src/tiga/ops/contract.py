@@ -7,6 +7,7 @@ import numpy as np
 from tiga.ops.base import Op
 from tiga.ops.feature import permute
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Type
 
 
@@ -15,6 +16,8 @@ class Contract(Op, name="contract"):
     """x [..., K] times a global matrix [K, M]: the same matrix for every entity."""
 
     arity = 2
+    table = 1
+    stands_alone = True
 
     def infer(self, x: Type, matrix: Type) -> Type:
         assert (matrix.space, len(matrix.shape)) == (GLOBAL, 2), f"contract with {matrix}"
@@ -38,6 +41,8 @@ class OuterSum(Op, name="outer_sum"):
     """Sum over entities (and leading feature axes) of x [..., K] times y [..., M]: [K, M]."""
 
     arity = 2
+    origin = Origin.OUTER
+    stands_alone = True
 
     def infer(self, x: Type, y: Type) -> Type:
         assert (x.space, x.shape[:-1], x.dtype) == (y.space, y.shape[:-1], y.dtype), f"{x}, {y}"

@@ -11,6 +11,7 @@ from tiga.ops.message import Topology, degree, gather, reduce
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.pointwise import WINS, cast, div, gt, logical_and, maximum, where
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import Relation, Type, bool_
 
 
@@ -28,6 +29,7 @@ class RowExtremum(Op, name="row_extremum"):
     kind: str
     empty: float
     arity = 2
+    origin = Origin.ROW
 
     def infer(self, m: Type, keep: Type) -> Type:
         assert m.space == self.relation.edge, f"extremum of {m}"

@@ -215,6 +215,8 @@ class Put(Movement, name="put"):
 class Concat(Op, name="concat"):
     """Join operands along one axis."""
 
+    concatenates = True
+
     axis: int
 
     def fold(self, inputs):

@@ -6,6 +6,7 @@ import numpy as np
 
 from tiga.ops.base import Op, Pointwise
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import Type
 
 
@@ -16,6 +17,7 @@ class Input(Op, name="input"):
     label: str
     of: Type
     arity = 0
+    origin = Origin.ARGUMENT
 
     def infer(self) -> Type:
         return self.of
@@ -28,6 +30,7 @@ class Constant(Op, name="constant"):
     text: str
     of: Type
     arity = 0
+    origin = Origin.NUMBER
 
     def infer(self) -> Type:
         return self.of

@@ -8,6 +8,7 @@ import numpy as np
 from tiga.ops.base import Op
 from tiga.ops.pointwise import cast
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Type, int64
 
 
@@ -24,6 +25,8 @@ class Lookup(Op, name="lookup"):
     """
 
     arity = 2
+    table = 0
+    by_index = True
 
     def infer(self, table: Type, index: Type) -> Type:
         assert table.space == GLOBAL, f"lookup in {table}"
@@ -56,6 +59,9 @@ class IndexSum(Op, name="index_sum"):
 
     extent: int
     arity = 2
+    origin = Origin.OUTER
+    by_index = True
+    stands_alone = True
 
     def infer(self, index: Type, y: Type) -> Type:
         assert (index.space, index.dtype) == (y.space, int64), f"index_sum by {index} of {y}"

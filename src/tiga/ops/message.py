@@ -11,6 +11,7 @@ from tiga.ops.leaf import constant, is_constant, ones_like, zeros_like
 from tiga.ops.monoid import MONOIDS, Monoid
 from tiga.ops.pointwise import WINS, cast, div, eq, le, maximum, mul, sub, where
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, DType, Relation, Space, Type, int64
 
 
@@ -28,6 +29,7 @@ class Gather(Linear, name="gather"):
 
     relation: Relation
     side: str
+    origin = Origin.END
 
     def infer(self, x: Type) -> Type:
         assert x.space == self.relation.end(self.side), f"gather {self.side} of {x}"
@@ -56,6 +58,7 @@ class Reduce(Op, name="reduce"):
     side: str
     kind: str
     arity = 1
+    origin = Origin.ROW
 
     @property
     def monoid(self) -> Monoid:
@@ -191,6 +194,7 @@ class Degree(Op, name="degree"):
     side: str
     dtype: DType
     arity = 0
+    origin = Origin.DEGREE
 
     def infer(self) -> Type:
         return Type(self.dtype, (), self.relation.end(self.side))
@@ -205,6 +209,7 @@ class Spread(Linear, name="spread"):
     """A global value given to every entity of a space."""
 
     space: Space
+    origin = Origin.GLOBAL
 
     def infer(self, x: Type) -> Type:
         assert x.space == GLOBAL, f"spread of {x}"
@@ -227,6 +232,8 @@ class Spread(Linear, name="spread"):
 class ReduceAll(Linear, name="reduce_all"):
     """The sum over all entities of a space, in a compute dtype and a fixed order."""
 
+    origin = Origin.TOTAL
+
     def infer(self, x: Type) -> Type:
         assert x.space != GLOBAL, f"reduce_all of {x}"
         assert x.dtype == x.dtype.compute, f"reduce_all of {x}"
@@ -245,7 +252,7 @@ class EdgeIndex(Op, name="edge_index"):
 
     relation: Relation
     arity = 0
-    numbers_entities = True
+    origin = Origin.POSITION
 
     def infer(self) -> Type:
         return Type(int64, (), self.relation.edge)

@@ -10,6 +10,7 @@ from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.ops.message import Topology, degree, gather, reduce
 from tiga.ops.pointwise import cast, div, maximum, mul, sub, where
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import Relation, Type, bool_
 
 
@@ -25,6 +26,7 @@ class SquaredDeviations(Op, name="squared_deviations"):
     relation: Relation
     side: str
     arity = 2
+    origin = Origin.ROW
 
     def infer(self, m: Type, keep: Type) -> Type:
         assert m.space == self.relation.edge, f"deviations of {m}"

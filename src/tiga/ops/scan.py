@@ -22,6 +22,7 @@ from tiga.ops.message import Topology
 from tiga.ops.pointwise import add
 from tiga.trace.autodiff import jvp, vjp
 from tiga.trace.node import Node, rewrite, substitute, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type
 
@@ -209,6 +210,8 @@ def _evaluate(step: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 class ScanBefore(Scan, name="scan_before"):
     """The carry before each edge."""
 
+    origin = Origin.CARRY
+
     def infer(self, initial: Type, *elements: Type) -> Type:
         self._check(initial, elements)
         return initial.with_space(self.relation.edge)
@@ -226,6 +229,8 @@ class ScanBefore(Scan, name="scan_before"):
 @dataclass(frozen=True)
 class ScanAfter(Scan, name="scan_after"):
     """The carry after the last edge of each row; the initial carry for an empty row."""
+
+    origin = Origin.ROW
 
     def infer(self, initial: Type, *elements: Type) -> Type:
         self._check(initial, elements)

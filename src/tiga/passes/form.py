@@ -15,21 +15,18 @@ from tiga.ops.feature import Broadcast, FeatureReduce, Reshape, is_movement
 from tiga.ops.message import gather
 from tiga.ops.scan import Scan
 from tiga.passes.draft import FREE, Draft
-from tiga.passes.rows import ROW_RESULTS, Plan, ScanLoop, Step
+from tiga.passes.rows import Plan, ScanLoop, Step
 from tiga.trace.derivatives import RECOMPUTE_COST
 from tiga.trace.node import Node, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type
 
 REMADE = (Pointwise, Broadcast, Reshape)
 """Ops that are made again without a thought for registers."""
 
-LIBRARY_OPS = ("contract", "outer_sum", "index_sum")
-EDGE_SUMS = ("outer_sum", "index_sum")
-"""Sums over edges into a global value, in pieces."""
-
-TABLES = {"contract": 1, "lookup": 0}
-"""Ops that read a global array as they go, and which operand it is."""
+WALKED = (Origin.ROW, Origin.TOTAL)
+"""Where values off the edges come from that a walk leaves, or adds up."""
 
 MUCH = 4
 """How many times as large a value is to be so that it is read as what it is made of."""
@@ -39,7 +36,7 @@ IN_REGISTERS = 64
 
 
 def _is_library(node: Node) -> bool:
-    if node.op.name in LIBRARY_OPS:
+    if node.op.stands_alone:
         return True
     rearranges = is_movement(node.op) or isinstance(node.op, FeatureReduce)
     sizes = (node.type.size, *(n.type.size for n in node.inputs))
@@ -50,7 +47,7 @@ def _before_walks(program: Program) -> set[Node]:
     """Values that need no walk: placed first, so that every walk may read them."""
     early: set[Node] = set()
     for node in program.order:
-        walked = node.op.name in (*ROW_RESULTS, "reduce_all") or node.type.space in program.edges
+        walked = node.op.origin in WALKED or node.type.space in program.edges
         if not walked and all(child in early for child in node.inputs):
             early.add(node)
     return early
@@ -62,7 +59,7 @@ def by_walks_after(program: Program) -> list[Node]:
     one that has to wait."""
     after = dict.fromkeys(program.order, 0)
     for node in reversed(program.order):
-        after[node] += node.op.name in ROW_RESULTS
+        after[node] += node.op.origin is Origin.ROW
         for child in node.inputs:
             after[child] = max(after[child], after[node])
     return sorted(program.order, key=after.__getitem__, reverse=True)
@@ -89,7 +86,7 @@ class Former:
             if node in early:
                 self.place(node)
         for node in self.program.order:
-            place = TABLES.get(node.op.name)
+            place = node.op.table
             if place is not None and node.inputs[place] in early:
                 self._store(node.inputs[place])
         for node in by_walks_after(self.program):
@@ -104,11 +101,11 @@ class Former:
     def place(self, node: Node) -> None:
         if node.type.space in self.program.edges:
             self.leaves[node] = self._edge_leaves(node)
-        elif node.op.name in EDGE_SUMS and node.inputs[0].type.space in self.program.edges:
+        elif node.op.origin is Origin.OUTER and node.inputs[0].type.space in self.program.edges:
             self._place_edge_sum(node)
-        elif node.op.name in ROW_RESULTS:
+        elif node.op.origin is Origin.ROW:
             self._place_row_result(node)
-        elif node.op.name == "reduce_all":
+        elif node.op.origin is Origin.TOTAL:
             self._place_total(node)
         elif _is_library(node):
             self._place_library(node)
@@ -119,12 +116,12 @@ class Former:
         """The gathers, spreads, scans, matrices and edge inputs that an edge value is made of."""
         if isinstance(node.op, Scan):
             return (node, *self._scan_leaves(node))
-        place = TABLES.get(node.op.name)
+        place = node.op.table
         if place is not None:
             table, x = node.inputs[place], node.inputs[1 - place]
             self._store(table)
             return tuple(dict.fromkeys((*self.leaves[x], table)))
-        if node.op.name in ("gather", "spread", "input"):
+        if node.op.origin in (Origin.END, Origin.GLOBAL, Origin.ARGUMENT):
             return (node,)
         found = (leaf for child in node.inputs for leaf in self.leaves[child])
         return tuple(dict.fromkeys(found))
@@ -133,7 +130,7 @@ class Former:
         """What the elements of a scan are made of, and its start as if each edge read it."""
         initial, *elements = node.inputs
         start = gather(node.op.relation, node.op.side, initial)
-        read = (start,) if start.op.name == "gather" else ()
+        read = (start,) if start.op.origin is Origin.END else ()
         return (*read, *(leaf for e in elements for leaf in self.leaves[e]))
 
     def _earliest(self, leaves: tuple[Node, ...], relation: Relation, side: str) -> int:
@@ -142,13 +139,13 @@ class Former:
         for leaf in leaves:
             if leaf.type.space == GLOBAL:
                 bound = max(bound, self.home[leaf] + 1)
-            elif leaf.op.name in ("gather", "spread"):
+            elif leaf.op.origin in (Origin.END, Origin.GLOBAL):
                 bound = max(bound, self._leaf_bound(leaf, relation, side))
         return bound
 
     def _leaf_bound(self, leaf: Node, relation: Relation, side: str) -> int:
         (source,) = leaf.inputs
-        same_rows = leaf.op.name == "gather" and leaf.op.side == side
+        same_rows = leaf.op.origin is Origin.END and leaf.op.side == side
         if not same_rows:
             self._store_if_costly(source)
         home = self.home[source]
@@ -162,8 +159,9 @@ class Former:
         if self.home[node] != FREE or not node.inputs:
             return
         inner = [n for n in topological([node]) if n.inputs]
-        work = max(getattr(n.op, "cost", 1) for n in inner)
-        read = sum(n.type.row_bytes for n in topological([node]) if n.op.name == "input")
+        work = max(n.op.cost for n in inner)
+        arguments = (n for n in topological([node]) if n.op.origin is Origin.ARGUMENT)
+        read = sum(n.type.row_bytes for n in arguments)
         if work >= RECOMPUTE_COST or read > node.type.row_bytes:
             self._store(node)
 
@@ -261,13 +259,13 @@ class Former:
 
     def _store(self, node: Node) -> None:
         """Make a free value an array, unless it is an input already."""
-        if self.home[node] == FREE and node.op.name != "input":
+        if self.home[node] == FREE and node.op.origin is not Origin.ARGUMENT:
             self.home[node] = self._rows_step(node.type, 0)
             self.phase[node] = FREE
 
     def _place_row_value(self, node: Node) -> None:
-        if node.op.name == "lookup":
-            self._store(node.inputs[0])
+        if node.op.table is not None:
+            self._store(node.inputs[node.op.table])
         bound = max((self.home[child] for child in node.inputs), default=FREE)
         if bound == FREE:
             self.home[node], self.phase[node] = FREE, FREE
@@ -288,7 +286,7 @@ class Former:
         return bound
 
     def place_output(self, node: Node) -> None:
-        if node.op.name == "input":
+        if node.op.origin is Origin.ARGUMENT:
             return
         if node.type.space in self.program.edges:
             index, phase = self._place_edge_values((node,))
@@ -323,7 +321,8 @@ class Former:
 
     def collect(self) -> tuple[Step, ...]:
         for output in self.program.outputs:
-            if output.type.space not in self.program.edges and output.op.name != "input":
+            given = output.op.origin is Origin.ARGUMENT
+            if not given and output.type.space not in self.program.edges:
                 self._need(output)
         for index in reversed(range(len(self.drafts))):
             self._collect_reads(index)
@@ -344,7 +343,7 @@ class Former:
             if node in seen:
                 continue
             seen.add(node)
-            if node.op.name == "input":
+            if node.op.origin is Origin.ARGUMENT:
                 draft.reads[node] = None
             elif self._comes_from_before(node, index):
                 if draft.library is None and self._is_cheap_again(node):
@@ -352,7 +351,7 @@ class Former:
                     continue
                 draft.reads[node] = None
                 self._need(node)
-            elif node.op.name not in ROW_RESULTS:
+            elif node.op.origin is not Origin.ROW:
                 stack.extend(reversed(node.inputs))
 
     def _comes_from_before(self, node: Node, index: int) -> bool:
@@ -369,7 +368,7 @@ class Former:
 
         It is one global value, or made from inputs of the program and single elements of its row.
         """
-        if node.op.name == "spread":
+        if node.op.origin is Origin.GLOBAL:
             return node not in self.program.outputs
         if node.type.space == GLOBAL or node.type.size == 1 or node in self.program.outputs:
             return False
@@ -377,12 +376,12 @@ class Former:
         stack = [node]
         while stack:
             one = stack.pop()
-            if one.op.name in ("constant", "spread"):
+            if one.op.is_uniform:
                 continue
             narrow = one.type.size == 1 or MUCH * one.type.row_bytes <= node.type.row_bytes
-            if one.op.name == "input" or narrow:
+            if one.op.origin is Origin.ARGUMENT or narrow:
                 read[one] = None
-            elif isinstance(one.op, REMADE) and getattr(one.op, "cost", 1) < RECOMPUTE_COST:
+            elif isinstance(one.op, REMADE) and one.op.cost < RECOMPUTE_COST:
                 stack.extend(one.inputs)
             else:
                 return False

@@ -356,7 +356,7 @@ class Group:
 
     def _lanes(self) -> int:
         wide = any(i.dtype.itemsize >= 8 for i in self.instructions)
-        dear = any(i.op is not None and getattr(i.op, "cost", 1) >= 20 for i in self.instructions)
+        dear = any(i.op is not None and i.op.cost >= 20 for i in self.instructions)
         # Many values at once would not fit in registers, two of them each.
         dear |= sum(i.kind == FULL for i in self.instructions) > MANY_VALUES
         lanes = (8 if wide else 16) if dear else (16 if wide else 32)
@@ -372,7 +372,7 @@ class Group:
         cost = [0] * len(self.instructions)
         phases: list[set[int]] = [set() for _ in self.instructions]
         for i, one in enumerate(self.instructions):
-            own = getattr(one.op, "cost", 0) if one.op is not None else 0
+            own = one.op.cost if one.op is not None and one.opcode == "apply" else 0
             cost[i] = own + sum(cost[j] for j in one.inputs if self.instructions[j].kind == FULL)
         ends = [i for i, one in enumerate(self.instructions) if one.opcode == "reduce"]
         for end in [*spec.stores, *ends]:

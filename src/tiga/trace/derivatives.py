@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tiga.trace.autodiff import jvp, vjp
 from tiga.trace.node import Node, rewrite, substitute, topological, users
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Type
 
@@ -42,11 +43,6 @@ class Gradient:
 RECOMPUTE_COST = 4
 """A value of a node that edges read is worth an array if some op that makes it costs as much."""
 
-COLLECTING = (
-    "reduce", "row_extremum", "squared_deviations", "scan_after", "reduce_all", "contract",
-    "outer_sum", "index_sum",
-)  # fmt: skip
-
 
 def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
     """For nodes off the edges that need a walk: the collecting nodes that they are made from."""
@@ -56,7 +52,7 @@ def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
             continue
         below = (found[child] for child in node.inputs if child in found)
         roots = frozenset().union(*below)
-        if node.op.name in COLLECTING:
+        if node.op.collects:
             found[node] = frozenset({node})
         elif roots:
             found[node] = roots
@@ -78,8 +74,8 @@ def _kept_for(
         below = [child for child in node.inputs if child in roots]
         kept = tuple(dict.fromkeys(n for child in below for n in found[child]))
         again = len(roots[node]) == 1 or len(below) == 1 or len(kept) == 1
-        alone = node in outputs or node.op.name in COLLECTING
-        again = (again or node.op.name == "concat") and not alone
+        alone = node in outputs or node.op.collects
+        again = (again or node.op.concatenates) and not alone
         found[node] = kept if again else (node,)
     return found
 
@@ -93,7 +89,7 @@ def _all_that_reads(
         (reader,) = readers[node]
         others = [child for child in reader.inputs if child is not node]
         alone = not any(child in roots for child in others)
-        if reader.type != node.type or reader.op.name in COLLECTING or not alone:
+        if reader.type != node.type or reader.op.collects or not alone:
             break
         node = reader
     return node
@@ -125,10 +121,10 @@ def _reached(outputs: Sequence[Node], roots: dict[Node, frozenset[Node]]) -> lis
 
 def _is_dear(node: Node, roots: dict[Node, frozenset[Node]]) -> bool:
     """Whether a value made from collected ones is worth more than making it again at each edge."""
-    if node.op.name in COLLECTING:
+    if node.op.collects:
         return False
     below = (_is_dear(child, roots) for child in node.inputs if child in roots)
-    return getattr(node.op, "cost", 1) >= RECOMPUTE_COST or any(below)
+    return node.op.cost >= RECOMPUTE_COST or any(below)
 
 
 def _new_input(program: Program, rules: Rules, label: str, of: Type) -> Node:
@@ -153,7 +149,7 @@ def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
     order = _expanded(program)
     roots = _roots(order)
     reached = _reached([g for g in gradients if g is not None], roots)
-    read = (child for node in reached if node.op.name == "gather" for child in node.inputs)
+    read = (child for node in reached if node.op.origin is Origin.END for child in node.inputs)
     dear = {child for child in read if child in roots and _is_dear(child, roots)}
     kept = _kept_for(order, roots, dear.union(program.outputs))
     saved = {n for node in reached if node in roots for n in kept[node]}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tiga.trace.node import Node, Rule, rewrite, topological
+from tiga.trace.origin import Origin
 from tiga.types import Relation, Space
 
 
@@ -19,7 +20,7 @@ class Program:
         """Every node that the outputs need, inputs first in argument order."""
         needed = topological(self.outputs)
         inputs = set(self.inputs)
-        assert all(n in inputs for n in needed if not n.inputs and n.op.name == "input")
+        assert all(n in inputs for n in needed if not n.inputs and n.op.origin is Origin.ARGUMENT)
         return (*self.inputs, *(n for n in needed if n not in inputs))
 
     def rewritten(self, rule: Rule) -> "Program":

@@ -48,4 +48,4 @@ def to_torch_connected(x: Tensor, nodes: list[Node]) -> Any:
             found = vjp([x._node], [given._node], nodes, add, conj)
             return tuple(None if g is None else torch_of(result(g).realize()._array) for g in found)
 
-    return Native.apply(*(node.op.origin for node in nodes))
+    return Native.apply(*(node.op.tensor for node in nodes))

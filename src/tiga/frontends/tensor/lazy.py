@@ -18,6 +18,7 @@ from tiga.errors import InvalidValue
 from tiga.ops.base import Op
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import Type
 
 _OWN = frozenset(
@@ -96,13 +97,14 @@ class Leaf(Op):
     __eq__ = object.__eq__  # the base class compares fields only of its own
     __hash__ = object.__hash__
     arity = 0
+    origin = Origin.ARGUMENT
     of: Type
     label: str
-    origin: Any
+    tensor: Any
 
-    def __init__(self, of: Type, label: str = "leaf", origin: Any = None) -> None:
+    def __init__(self, of: Type, label: str = "leaf", tensor: Any = None) -> None:
         # Every value becomes one: setting the fields of a frozen class one by one takes longer.
-        self.__dict__.update(of=of, label=label, origin=origin)
+        self.__dict__.update(of=of, label=label, tensor=tensor)
 
     def infer(self, *types: Type) -> Type:
         return self.of

@@ -14,6 +14,7 @@ import torch
 
 from tiga.relations import Graph
 from tiga.relations.on_device import DeviceCsr
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type
 
@@ -62,7 +63,7 @@ def reason_against(program: Program, batched: Sequence[bool]) -> str | None:
         if is_sampled and node.type.space == GLOBAL:
             return f"`{node.op.label}` has samples and belongs to no node or edge"
     for node in program.order:
-        if node.op.numbers_entities:
+        if node.op.origin is Origin.POSITION:
             return f"{node.op.name} numbers the edges"
         if node.type.space == GLOBAL and any(i.type.space != GLOBAL for i in node.inputs):
             return f"{node.op.name} sums over all nodes or edges"
