@@ -40,6 +40,10 @@ class Op:
     """Whether the value is its operands after one another along a feature axis."""
     stands_alone: ClassVar[bool] = False
     """Whether it is a step of its own on values of nodes: what it reads serves many of them."""
+    signs: ClassVar[tuple[int, ...]] = ()
+    """Of a sum of the operands: 1 for each that is added, -1 for each that is taken away."""
+    trends: ClassVar[tuple[int, ...]] = ()
+    """Of a monotone op: 1 for each operand that it never falls with, -1 where it never rises."""
     cost: ClassVar[int] = 1
     """Relative work per element."""
 

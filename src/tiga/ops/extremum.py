@@ -9,7 +9,8 @@ from tiga.ops.base import Op
 from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.ops.message import Topology, degree, gather, reduce
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import WINS, cast, div, gt, logical_and, maximum, where
+from tiga.ops.pointwise import cast, div, gt, logical_and, maximum, where
+from tiga.ops.winners import WINS
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import Relation, Type, bool_

@@ -95,6 +95,8 @@ def with_axis(shape: Shape, axis: int, extent: int) -> Shape:
 class Reshape(Movement, name="reshape"):
     """The same elements in row-major order under another shape."""
 
+    trends = (1,)
+
     to: Shape
 
     def target(self, shape: Shape) -> Shape:

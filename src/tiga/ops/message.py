@@ -9,7 +9,8 @@ import numpy as np
 from tiga.ops.base import Linear, Op
 from tiga.ops.leaf import constant, is_constant, ones_like, zeros_like
 from tiga.ops.monoid import MONOIDS, Monoid
-from tiga.ops.pointwise import WINS, cast, div, eq, le, maximum, mul, sub, where
+from tiga.ops.pointwise import cast, div, eq, le, maximum, mul, sub, where
+from tiga.ops.winners import WINS
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, DType, Relation, Space, Type, int64
@@ -271,6 +272,11 @@ def reduce(relation: Relation, side: str, kind: str, m: Node) -> Node:
     return Reduce(relation, side, kind)(m)
 
 
+def is_edge_sum(node: Node) -> bool:
+    """Whether a value is the sum of the messages of each node's edges."""
+    return isinstance(node.op, Reduce) and node.op.kind == "sum"
+
+
 def sum_to(relation: Relation, side: str, m: Node) -> Node:
     """The sum of `m` at `side`, accumulated in the compute dtype and rounded once."""
     total = Reduce(relation, side, "sum")(cast(m, m.type.dtype.compute))
@@ -294,5 +300,5 @@ def reduce_all(x: Node) -> Node:
 
 __all__: Sequence[str] = (
     "Degree", "EdgeIndex", "ExclusiveProd", "Gather", "Reduce", "ReduceAll", "Spread", "Topology",
-    "degree", "gather", "reduce", "reduce_all", "spread", "sum_to",
+    "degree", "gather", "is_edge_sum", "reduce", "reduce_all", "spread", "sum_to",
 )  # fmt: skip

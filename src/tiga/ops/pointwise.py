@@ -22,6 +22,9 @@ class Binary(Pointwise):
 class Add(Binary, name="add"):
     """a + b."""
 
+    signs = (1, 1)
+    trends = (1, 1)
+
     def fold(self, inputs):
         a, b = inputs
         nothing = -0.0 if a.type.dtype.is_float else 0  # -0.0 + 0.0 is 0.0
@@ -42,6 +45,9 @@ class Add(Binary, name="add"):
 @dataclass(frozen=True)
 class Sub(Binary, name="sub"):
     """a - b."""
+
+    signs = (1, -1)
+    trends = (1, -1)
 
     def fold(self, inputs):
         return inputs[0] if is_constant(inputs[1], 0.0) else None
@@ -111,6 +117,8 @@ class Div(Binary, name="div"):
 class Neg(Pointwise, name="neg"):
     """-a."""
 
+    signs = (-1,)
+    trends = (-1,)
     arity = 1
     exact = True
 
@@ -131,6 +139,7 @@ class Neg(Pointwise, name="neg"):
 class Maximum(Binary, name="maximum"):
     """The larger operand, NaN if either is; a tie shares the derivative evenly."""
 
+    trends = (1, 1)
     exact = True
 
     def reference(self, a, b):
@@ -147,6 +156,7 @@ class Maximum(Binary, name="maximum"):
 class Minimum(Binary, name="minimum"):
     """The smaller operand, NaN if either is; a tie shares the derivative evenly."""
 
+    trends = (1, 1)
     exact = True
 
     def reference(self, a, b):
@@ -227,32 +237,6 @@ class Ge(Compare, name="ge"):
 
     def reference(self, a, b):
         return a >= b
-
-
-@dataclass(frozen=True)
-class IsMax(Compare, name="is_max"):
-    """Whether a is b, the largest of many values of which a is one: a >= b holds for few."""
-
-    def reference(self, a, b):
-        return a >= b
-
-    def lower(self, b, x, y):
-        return b.compare("ge", x, y)
-
-
-@dataclass(frozen=True)
-class IsMin(Compare, name="is_min"):
-    """Whether a is b, the smallest of many values of which a is one: a <= b holds for few."""
-
-    def reference(self, a, b):
-        return a <= b
-
-    def lower(self, b, x, y):
-        return b.compare("le", x, y)
-
-
-WINS = {"max": IsMax(), "min": IsMin()}
-"""Whether a value is the extremum of its row, by the kind of the extremum."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ such as that of the exclusive product at exact zeros.
 from collections.abc import Mapping
 from functools import partial
 
-from tiga.ops.contract import contract
-from tiga.ops.message import reduce, reduce_all
-from tiga.ops.pointwise import cast, neg
+from tiga.ops.contract import Contract, contract
+from tiga.ops.message import is_edge_sum, reduce, reduce_all
+from tiga.ops.pointwise import Cast, Neg, cast, neg
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Relation, Space
 
@@ -19,11 +20,11 @@ WIDENING = 4
 
 
 def _rule(relations: Mapping[Space, Relation], node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name == "reduce_all" and inputs[0].type.space in relations:
+    if node.op.origin is Origin.TOTAL and inputs[0].type.space in relations:
         # By rows first: row sums are fixed whatever the threads, and need no edge array.
         relation = relations[inputs[0].type.space]
         return reduce_all(_sum_rows(reduce(relation, "dst", "sum", inputs[0])))
-    if node.op.name == "reduce" and node.op.kind == "sum":
+    if is_edge_sum(node):
         return _sum_rows(node.op(*inputs))
     return None
 
@@ -34,13 +35,13 @@ def _sum_rows(total: Node) -> Node:
     Negation: the same bits, and one sum for both signs. A product with a matrix: one product per
     row instead of one per edge, unless that makes the summed messages much wider.
     """
-    if total.op.name != "reduce":
+    if not is_edge_sum(total):
         return total
     (message,) = total.inputs
-    if message.op.name == "neg":
+    if isinstance(message.op, Neg):
         return neg(total.op(message.inputs[0]))
-    wide = message.inputs[0] if message.op.name == "cast" else message
-    if wide.op.name != "contract":
+    wide = message.inputs[0] if isinstance(message.op, Cast) else message
+    if not isinstance(wide.op, Contract):
         return total
     x, matrix = wide.inputs
     if x.type.shape[-1] > WIDENING * matrix.type.shape[1]:

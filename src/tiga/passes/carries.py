@@ -8,9 +8,6 @@ from tiga.ops.scan import Scan
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node
 
-UNIFORM = ("spread", "constant")
-"""Ops whose edge values are the same for all edges."""
-
 
 def kept_scans(program: RowProgram) -> tuple[ScanLoop, ...]:
     """Scans whose carries before each edge are read in a later phase than their own."""
@@ -72,7 +69,7 @@ def joined_phases(program: RowProgram) -> frozenset[int]:
 def _joins(scan: ScanLoop) -> bool:
     """Whether a scan joins, if the scan that it is a derivative of does."""
     op = scan.before.op
-    uniform = all(scan.elements[i].op.name in UNIFORM for i in op.read)
+    uniform = all(scan.elements[i].op.is_uniform for i in op.read)
     return op.joins and uniform and (op.root < 0 or isinstance(scan.elements[op.root].op, Scan))
 
 

@@ -15,9 +15,10 @@ from tiga.ops.scan import Scan
 from tiga.passes import iteration, kernel
 from tiga.passes.emit import Writer
 from tiga.passes.iteration import EDGE, OTHER, ROW
-from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
+from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
 
@@ -39,9 +40,9 @@ class WalkWriter:
     def sources(self, place: Place) -> list[Place]:
         """The operands of a node, each with where it is needed."""
         node, at = place
-        if node in self.arrays or node.op.name in ROW_RESULTS:
+        if node in self.arrays or node.op.origin is Origin.ROW:
             return []
-        if node.op.name == "gather":
+        if node.op.origin is Origin.END:
             at = ROW if node.op.side == self.program.side else OTHER
         if isinstance(node.op, Scan):
             return self.scan_sources(node)
@@ -90,7 +91,7 @@ class WalkWriter:
         with scope.point if scope is phase else _before(phase):
             if node in self.arrays:
                 return self._read(node, at)
-            assert node.op.name not in ROW_RESULTS, f"{node!r} is read before its phase"
+            assert node.op.origin is not Origin.ROW, f"{node!r} is read before its phase"
             known = [self._scope(p[1], phase).values[p] for p in self.sources(place)]
             return self.writer.op(node, known, one=True)
 

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from tiga.ops.feature import Broadcast, Reshape
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule, evaluated
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
 
@@ -58,7 +60,7 @@ def _step(
     for number, phase in enumerate(step.phases):
         done = [f"{n.op.kind} of {_short(n)}{_where(n.inputs[0])}" for n in phase.reductions]
         done += [f"scan of {_short(s.before)}" for s in phase.scans]
-        done += [f"{_SUMS[n.op.name]} {_short(n)}" for n in phase.outer_sums]
+        done += [f"{_sum(n)} {_short(n)}" for n in phase.outer_sums]
         done += [f"scattered {n.op.kind} of {_short(n)}" for n in phase.scatters]
         done += [f"edge value {_short(n)} stored" for n in phase.stores]
         yield f"phase {number}: {'; '.join(done)}"
@@ -67,7 +69,8 @@ def _step(
         yield f"writes {_values(step.writes, plan)}"
 
 
-_SUMS = {"outer_sum": "sum of outer products", "index_sum": "sums by index"}
+def _sum(node: Node) -> str:
+    return "sums by index" if node.op.by_index else "sum of outer products"
 
 
 def _rows(step: RowProgram, schedule: Schedule) -> str:
@@ -95,23 +98,21 @@ def _values(nodes: Iterable[Node], plan: Plan) -> str:
 
 
 def _name(node: Node, plan: Plan) -> str:
-    if node.op.name == "input":
+    if node.op.origin is Origin.ARGUMENT:
         return node.op.label
     if node in plan.outputs:
         return f"output {plan.outputs.index(node)}"
     return "stored value"
 
 
-_TOLD = (
-    "input", "constant", "broadcast", "reshape", "spread", "gather", "reduce", "reduce_all",
-    "scan_before", "scan_after",
-)  # fmt: skip
-"""Ops that move values only, or that the lines of the phases and writes tell of."""
+_COMPUTED = (Origin.OPERANDS, Origin.DEGREE, Origin.POSITION)
+"""Where values come from of which the lines of phases, reads and writes do not tell."""
 
 
 def _fused(step: RowProgram) -> str:
     """How many of which ops the kernel evaluates."""
-    names = Counter(n.op.name for n in evaluated(step) if n.op.name not in _TOLD)
+    computed = (n.op for n in evaluated(step) if n.op.origin in _COMPUTED)
+    names = Counter(op.name for op in computed if not isinstance(op, Broadcast | Reshape))
     parts = (name if count == 1 else f"{count} {name}" for name, count in sorted(names.items()))
     return ", ".join(parts) or "nothing else"
 

@@ -16,21 +16,18 @@ Of a message and its rewritten forms, the one that reads the fewest bytes at oth
 
 from dataclasses import dataclass
 
-from tiga.ops.feature import reshape
+from tiga.ops.feature import Reshape, reshape
 from tiga.ops.leaf import constant
-from tiga.ops.message import gather, reduce
+from tiga.ops.message import gather, is_edge_sum, reduce
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import WINS, add, eq, mul, neg, sub, where
+from tiga.ops.pointwise import Mul, add, eq, mul, neg, sub, where
+from tiga.ops.winners import WINS, Winner
 from tiga.passes.hoist import LEAST_SPLIT, hoisted
 from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
-UNIFORM = ("spread", "constant")
-"""Ops whose values are the same at all edges."""
-
 OPPOSITE = {"src": "dst", "dst": "src"}
-
-KIND_OF = {"is_max": "max", "is_min": "min"}
 
 
 def fewer_reads(program: Program) -> Program:
@@ -39,10 +36,10 @@ def fewer_reads(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name != "reduce" or node.op.kind != "sum":
+    if not is_edge_sum(node):
         return None
     total = node.op(*inputs, where=node.where)
-    return _with_fewest(total) if total.op.name == "reduce" else total
+    return _with_fewest(total) if is_edge_sum(total) else total
 
 
 def _with_fewest(total: Node) -> Node:
@@ -68,7 +65,7 @@ def _leaves(message: Node) -> list[Node]:
         if node in seen:
             continue
         seen.add(node)
-        if node.op.name in ("gather", *UNIFORM) or not node.inputs:
+        if node.op.origin is Origin.END or node.op.is_uniform or not node.inputs:
             found[node] = None
         else:
             stack.extend(node.inputs)
@@ -76,7 +73,7 @@ def _leaves(message: Node) -> list[Node]:
 
 
 def _is_end(node: Node, side: str) -> bool:
-    return node.op.name == "gather" and node.op.side == side
+    return node.op.origin is Origin.END and node.op.side == side
 
 
 # regrouping
@@ -131,14 +128,12 @@ def _terms(x: Node, side: str) -> list[Term]:
         return [Term(other=x)]
     if _is_end(x, side) or _is_uniform(x):
         return [Term(own=x)]
-    if x.op.name in ("add", "sub"):
-        first, second = (_terms(y, side) for y in x.inputs)
-        return first + (_negated(second) if x.op.name == "sub" else second)
-    if x.op.name == "neg":
-        return _negated(_terms(x.inputs[0], side))
-    if x.op.name == "reshape":
+    if x.op.signs:
+        parts = ((sign, _terms(y, side)) for sign, y in zip(x.op.signs, x.inputs, strict=True))
+        return [term for sign, part in parts for term in (part if sign > 0 else _negated(part))]
+    if isinstance(x.op, Reshape):
         return [_reshaped(term, x.type.shape) for term in _terms(x.inputs[0], side)]
-    if x.op.name == "mul" and _may_split(x):
+    if isinstance(x.op, Mul) and _may_split(x):
         first, second = (_terms(y, side) for y in x.inputs)
         if min(len(first), len(second)) == 1 and not any(t.mixed for t in (*first, *second)):
             return [_product(a, b) for a in first for b in second]
@@ -146,7 +141,7 @@ def _terms(x: Node, side: str) -> list[Term]:
 
 
 def _is_uniform(x: Node) -> bool:
-    return x.op.name in UNIFORM or (x.op.name == "reshape" and _is_uniform(x.inputs[0]))
+    return x.op.is_uniform or (isinstance(x.op, Reshape) and _is_uniform(x.inputs[0]))
 
 
 def _may_split(x: Node) -> bool:
@@ -178,7 +173,7 @@ def _product(a: Term, b: Term) -> Term:
 def _scaled(other: Node, uniform: Node) -> Node:
     """A gather times what is the same at all edges, on nodes."""
     shape = other.type.shape
-    while uniform.op.name == "reshape":
+    while isinstance(uniform.op, Reshape):
         uniform = uniform.inputs[0]
     flat = hoisted(reshape(other, uniform.type.shape))
     return hoisted(reshape(hoisted(mul(flat, uniform)), shape))
@@ -197,9 +192,9 @@ def _with_bounds(message: Node, side: str) -> Node:
     """The message with comparisons with extrema of the other ends' rows as those with bounds."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        return _bounded(node, side) if node.op.name in KIND_OF else None
+        return _bounded(node, side) if isinstance(node.op, Winner) else None
 
-    inside = {n: n for n in topological([message]) if n.op.name == "gather"}
+    inside = {n: n for n in topological([message]) if n.op.origin is Origin.END}
     return rewrite([message], rule, inside)[0]
 
 
@@ -212,7 +207,7 @@ def _bounded(wins: Node, side: str) -> Node | None:
     if found is None or found.value is None or found.value.type.size != message.type.size:
         return None
     value = reshape(found.value, message.type.shape)
-    largest = (KIND_OF[wins.op.name] == "max") == found.grows
+    largest = (wins.op.finds == "max") == found.grows
     kind = "min" if largest else "max"
     none = constant(MONOIDS[kind].identity(value.type.dtype), value.type)
     relation, end = best.op.relation, best.op.side
@@ -239,13 +234,12 @@ def _trend(x: Node, side: str) -> Trend | None:
     on several, or on more of the edge than its ends."""
     if _is_end(x, side):
         return Trend(x)
-    if x.op.name in ("gather", *UNIFORM):
+    if x.op.origin is Origin.END or x.op.is_uniform:
         return Trend()
-    if x.op.name not in ("add", "sub", "neg", "maximum", "minimum", "reshape"):
+    if not x.op.trends:
         return None
-    found = [_trend(y, side) for y in x.inputs]
-    if x.op.name in ("sub", "neg") and found[-1] is not None:
-        found[-1] = Trend(found[-1].value, not found[-1].grows)
+    below = ((_trend(y, side), sign > 0) for y, sign in zip(x.inputs, x.op.trends, strict=True))
+    found = [t and Trend(t.value, t.grows == same) for t, same in below]
     known = {t for t in found if t is None or t.value is not None}
     if not known:
         return Trend()

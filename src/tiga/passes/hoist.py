@@ -2,11 +2,12 @@
 
 from tiga.ops.base import Pointwise
 from tiga.ops.contract import Contract
-from tiga.ops.feature import is_movement, reshape, take
+from tiga.ops.feature import FeatureReduce, Reshape, is_movement, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import add, neg, sub
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Space
 
@@ -14,18 +15,16 @@ LEAST_SPLIT = 16
 """Inner extent from which a product with a sum of both ends' values becomes two products of node
 values. Coordinates are narrower: their differences keep what would cancel between the products."""
 
-MOVABLE = ("contract", "feature_sum", "feature_max", "feature_min")
-
 
 def _movable(node: Node) -> bool:
     op = node.op
-    return isinstance(op, Pointwise) or is_movement(op) or op.name in MOVABLE
+    return is_movement(op) or isinstance(op, Pointwise | FeatureReduce | Contract)
 
 
 def _one_end(inputs: tuple[Node, ...]) -> Node | None:
     """The gather that all varying inputs share the end of, if there is one."""
-    gathers = [n for n in inputs if n.op.name == "gather"]
-    others = [n for n in inputs if n.op.name not in ("gather", "spread", "constant")]
+    gathers = [n for n in inputs if n.op.origin is Origin.END]
+    others = [n for n in inputs if n.op.origin is not Origin.END and not n.op.is_uniform]
     if not gathers or any(n.type.space.kind == "edge" for n in others):
         return None
     ends = {(g.op.relation, g.op.side) for g in gathers}
@@ -34,17 +33,17 @@ def _one_end(inputs: tuple[Node, ...]) -> Node | None:
 
 def _on_nodes(node: Node, space: Space) -> Node:
     """The operand `node` of an edge op, as a value of the node space."""
-    if node.op.name == "gather":
+    if node.op.origin is Origin.END:
         return node.inputs[0]
-    if node.op.name == "constant":
+    if node.op.origin is Origin.NUMBER:
         return constant(node.op.value, node.type.with_space(space))
-    return spread(node.inputs[0], space) if node.op.name == "spread" else node
+    return spread(node.inputs[0], space) if node.op.origin is Origin.GLOBAL else node
 
 
 def _joined(x: Node) -> tuple[Node, ...]:
     """The values that `x` is along its last axis, one after another; () if it is no such value."""
-    source = x.inputs[0] if x.op.name == "reshape" else x
-    if source.op.name != "concat" or source.op.axis != len(source.type.shape) - 1:
+    source = x.inputs[0] if isinstance(x.op, Reshape) else x
+    if not source.op.concatenates or source.op.axis != len(source.type.shape) - 1:
         return ()
     if source.type.shape[-1] != x.type.shape[-1]:
         return ()
@@ -63,15 +62,17 @@ def _terms(x: Node, matrix: Node) -> list[tuple[bool, Node, Node]]:
         return found
     if not _is_sum_of_ends(x) or x.type.shape[-1] < LEAST_SPLIT or x.type.dtype.itemsize < 4:
         return [(False, x, matrix)]
-    first, second = x.inputs
-    taken = x.op.name == "sub"
-    return _terms(first, matrix) + [(t != taken, y, m) for t, y, m in _terms(second, matrix)]
+    return [
+        ((sign < 0) != taken, y, m)
+        for sign, part in zip(x.op.signs, x.inputs, strict=True)
+        for taken, y, m in _terms(part, matrix)
+    ]
 
 
 def _is_sum_of_ends(x: Node) -> bool:
     """Whether a value is a sum or difference of values that are each of one end."""
-    return x.op.name in ("add", "sub") and all(
-        n.op.name == "gather" or _is_sum_of_ends(n) for n in x.inputs
+    return len(x.op.signs) > 1 and all(
+        n.op.origin is Origin.END or _is_sum_of_ends(n) for n in x.inputs
     )
 
 
@@ -110,7 +111,7 @@ def hoisted(node: Node) -> Node:
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.type.space.kind != "edge" or not node.inputs:
         return None
-    if node.op.name == "contract":
+    if isinstance(node.op, Contract):
         x, matrix = inputs
         return _product(x, matrix, node.where)
     return hoisted(node.op(*inputs, where=node.where))

@@ -7,16 +7,18 @@ in the same way in every walk.
 
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather
-from tiga.ops.pointwise import div, mul
+from tiga.ops.pointwise import Div, div, mul
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name != "div" or node.type.space.kind != "edge" or node.type.dtype.kind != "f":
+    on_edges = node.type.space.kind == "edge" and node.type.dtype.kind == "f"
+    if not on_edges or not isinstance(node.op, Div):
         return None
     x, y = inputs
-    if y.op.name != "gather" or node.type.dtype.itemsize < 4:
+    if y.op.origin is not Origin.END or node.type.dtype.itemsize < 4:
         return None
     below = y.inputs[0]
     inverse = div(constant(1, below.type), below)

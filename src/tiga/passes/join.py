@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tiga.passes.roles import roles_of
-from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
+from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 BLOCK_BYTES = 16384
 """What one block of rows may keep: it lies on the stack, and stays in the first cache."""
@@ -134,7 +135,7 @@ def _made(
         seen.add(node)
         if node in arrays:
             read.add(node)
-        elif node.op.name in ROW_RESULTS:
+        elif node.op.origin is Origin.ROW:
             return None
         else:
             stack.extend(node.inputs)

@@ -12,12 +12,13 @@ from functools import reduce as fold
 from itertools import pairwise
 
 from tiga.ops.base import Pointwise
-from tiga.ops.contract import contract, outer_sum
-from tiga.ops.feature import broadcast, concat, reshape, take
+from tiga.ops.contract import Contract, OuterSum, contract, outer_sum
+from tiga.ops.feature import Broadcast, Reshape, Take, broadcast, concat, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import spread
-from tiga.ops.pointwise import add, mul
+from tiga.ops.pointwise import Mul, add, mul
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL
 
@@ -31,11 +32,11 @@ def part_products(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name == "contract" and _is_of_nodes(inputs[0]):
+    if isinstance(node.op, Contract) and _is_of_nodes(inputs[0]):
         return _product(*inputs) or _scaled(*inputs)
-    if node.op.name == "outer_sum" and _is_of_nodes(inputs[0]):
+    if isinstance(node.op, OuterSum) and _is_of_nodes(inputs[0]):
         return _outer_products(*inputs)
-    if node.op.name == "take" and _is_of_nodes(inputs[0]) and _is_slice(node):
+    if _is_slice(node) and _is_of_nodes(inputs[0]):
         (x,) = inputs
         first = node.op.positions[0]
         return sliced(x, first, first + len(node.op.positions)) if _has_products(x) else None
@@ -47,7 +48,9 @@ def _is_of_nodes(x: Node) -> bool:
 
 
 def _is_slice(node: Node) -> bool:
-    """Whether a `take` takes consecutive positions of the last axis."""
+    """Whether a value is consecutive positions of another's last axis."""
+    if not isinstance(node.op, Take):
+        return False
     first, count = node.op.positions[0], len(node.op.positions)
     last = node.op.axis == len(node.type.shape) - 1
     return last and node.op.positions == tuple(range(first, first + count))
@@ -65,13 +68,13 @@ def _scaled(x: Node, matrix: Node) -> Node | None:
     """A product of what one number of each row scales: the product of it without, scaled. So the
     products of one value, scaled in several ways, have one factor."""
     shape = x.type.shape
-    if x.op.name == "reshape" and _keeps_last(x):
+    if _is_folded(x):
         inner = _scaled(x.inputs[0], matrix)
         return None if inner is None else reshape(inner, (*shape[:-1], matrix.type.shape[1]))
-    if x.op.name != "mul" or x.type.dtype.itemsize < 4:
+    if not isinstance(x.op, Mul) or x.type.dtype.itemsize < 4:
         return None
     for value, scale in (x.inputs, x.inputs[::-1]):
-        if scale.op.name == "broadcast" and scale.inputs[0].type.size == 1:
+        if isinstance(scale.op, Broadcast) and scale.inputs[0].type.size == 1:
             product = contract(value, matrix)
             return mul(product, broadcast(scale.inputs[0], product.type.shape))
     return None
@@ -94,8 +97,8 @@ def _grouped(parts: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
 
 def _wide_values(x: Node) -> list[Node]:
     """The values of several elements that a value is made of element by element."""
-    if not isinstance(x.op, Pointwise) and x.op.name != "reshape":
-        return [x] if x.op.name != "broadcast" and x.type.size > 1 else []
+    if not isinstance(x.op, Pointwise | Reshape):
+        return [x] if not isinstance(x.op, Broadcast) and x.type.size > 1 else []
     return [wide for child in x.inputs for wide in _wide_values(child)]
 
 
@@ -123,31 +126,34 @@ def _cuts(x: Node) -> set[int]:
             found |= {start, *(start + cut for cut in _cuts(part))}
             start += part.type.shape[-1]
         return found
-    if x.op.name == "reshape" and _keeps_last(x):
+    if _is_folded(x):
         return _cuts(x.inputs[0])
     if isinstance(x.op, Pointwise):
         return {cut for child in x.inputs for cut in _cuts(child)}
-    if x.op.name == "take" and _is_slice(x):
+    if _is_slice(x):
         first, count = x.op.positions[0], len(x.op.positions)
         return {cut - first for cut in _cuts(x.inputs[0]) if first < cut < first + count}
     return set()
 
 
 def _joins(x: Node) -> bool:
-    return x.op.name == "concat" and x.op.axis == len(x.type.shape) - 1
+    return bool(x.op.concatenates) and x.op.axis == len(x.type.shape) - 1
 
 
-def _keeps_last(x: Node) -> bool:
+def _is_folded(x: Node) -> bool:
+    """Whether a value is another under a shape with the same last axis."""
+    if not isinstance(x.op, Reshape):
+        return False
     source = x.inputs[0].type.shape
     return bool(source) and bool(x.type.shape) and source[-1] == x.type.shape[-1]
 
 
 def _has_products(x: Node) -> bool:
     """Whether a value is made element by element of products with matrices."""
-    if x.op.name == "contract":
+    if isinstance(x.op, Contract):
         return True
-    through = isinstance(x.op, Pointwise) or (x.op.name == "reshape" and _keeps_last(x))
-    through = through or (x.op.name == "take" and _is_slice(x))
+    through = isinstance(x.op, Pointwise) or _is_folded(x)
+    through = through or _is_slice(x)
     return through and any(_has_products(child) for child in x.inputs)
 
 
@@ -161,19 +167,19 @@ def sliced(x: Node, first: int, stop: int) -> Node:
         return _of_joined(x, first, stop)
     if isinstance(op, Pointwise):
         return op(*(sliced(child, first, stop) for child in x.inputs), where=x.where)
-    if op.name == "constant":
+    if op.origin is Origin.NUMBER:
         return constant(op.value, x.type.with_shape((*lead, stop - first)))
-    if op.name == "contract":
+    if isinstance(op, Contract):
         y, matrix = x.inputs
         return contract(y, take(matrix, 1, tuple(range(first, stop))))
-    if op.name == "spread":
+    if op.origin is Origin.GLOBAL:
         return spread(sliced(x.inputs[0], first, stop), op.space)
-    if op.name == "reshape" and _keeps_last(x):
+    if _is_folded(x):
         return reshape(sliced(x.inputs[0], first, stop), (*lead, stop - first))
-    if op.name == "take" and _is_slice(x):
+    if _is_slice(x):
         start = op.positions[0]
         return sliced(x.inputs[0], start + first, start + stop)
-    if op.name == "broadcast" and x.inputs[0].type.shape[-1:] in ((), (1,)):
+    if isinstance(op, Broadcast) and x.inputs[0].type.shape[-1:] in ((), (1,)):
         return broadcast(x.inputs[0], (*lead, stop - first))
     return take(x, len(lead), tuple(range(first, stop)))
 

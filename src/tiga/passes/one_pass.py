@@ -10,10 +10,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from tiga.ops.base import Op
 from tiga.ops.feature import Broadcast, Permute, Reshape, reshape
 from tiga.ops.leaf import constant
-from tiga.ops.pointwise import add, cast, div, eq, mul, neg, sub, where
+from tiga.ops.message import is_edge_sum
+from tiga.ops.pointwise import (
+    Add,
+    Div,
+    Mul,
+    Neg,
+    Sub,
+    Where,
+    add,
+    cast,
+    div,
+    eq,
+    mul,
+    neg,
+    sub,
+    where,
+)
 from tiga.trace.node import Node, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 RENAMES = (Broadcast, Reshape, Permute)
@@ -41,16 +59,16 @@ def _carried(program: Program) -> list[int]:
     """The elements of the sums over the edges of each relation's rows."""
     found: Counter[tuple[object, str]] = Counter()
     for node in program.order:
-        if node.op.name == "reduce" and node.op.kind == "sum":
+        if is_edge_sum(node):
             found[node.op.relation, node.op.side] += node.type.size
     return list(found.values())
 
 
 def _rule(with_rest: bool, node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name != "reduce" or node.op.kind != "sum":
+    if not is_edge_sum(node):
         return None
     total = node.op(*inputs, where=node.where)
-    if total.op.name != "reduce" or total.type.dtype.itemsize < 4:
+    if not is_edge_sum(total) or total.type.dtype.itemsize < 4:
         return None
     return _without(total, with_rest)
 
@@ -78,14 +96,14 @@ def _without(total: Node, with_rest: bool) -> Node:
 
 def _summed(total: Node, message: Node, with_rest: bool) -> Node:
     """The sum of other messages at the rows of `total`; of one shape, where it is only renamed."""
-    while message.op.name == "reshape":
+    while isinstance(message.op, Reshape):
         message = message.inputs[0]
     return reshape(_without(total.op(message), with_rest), total.type.shape)
 
 
 def _is_late(node: Node, total: Node) -> bool:
     """Whether an edge value is read at the row, and known after a pass over its edges."""
-    if node.op.name != "gather":
+    if node.op.origin is not Origin.END:
         return False
     ends = (node.op.relation, node.op.side)
     return ends == (total.op.relation, total.op.side) and _passes(node, total) > 0
@@ -95,7 +113,7 @@ def _passes(node: Node, total: Node) -> int:
     """How many passes over the edges of `total` one after another a value takes."""
     passes: dict[Node, int] = {}
     for n in topological([node]):
-        own = n.op.name == "reduce" and (n.op.relation, n.op.side) == (
+        own = n.op.origin is Origin.ROW and (n.op.relation, n.op.side) == (
             total.op.relation, total.op.side,
         )  # fmt: skip
         passes[n] = max((passes[child] for child in n.inputs), default=0) + own
@@ -137,7 +155,7 @@ class _Split:
             return Parts(node)
         if isinstance(node.op, RENAMES):
             return _each(given[0], node.op, node.op)
-        combine = _COMBINE.get(node.op.name)
+        combine = _COMBINE.get(type(node.op))
         return combine(node, *given) if combine else None
 
 
@@ -152,12 +170,12 @@ def _joined(node: Node, x: Parts, y: Parts) -> Parts | None:
     """Parts of a sum or difference."""
     if x.factor is not None and y.factor is not None and x.of_row is not y.of_row:
         return None
-    combine = {"add": add, "sub": sub}[node.op.name]
+    added = node.op.signs == (1, 1)
 
     def of(a: Node | None, b: Node | None) -> Node | None:
         if a is None or b is None:
-            return a if b is None else b if combine is add else neg(b)
-        return combine(a, b)
+            return a if b is None else b if added else neg(b)
+        return add(a, b) if added else sub(a, b)
 
     return Parts(of(x.rest, y.rest), of(x.factor, y.factor), x.of_row or y.of_row)
 
@@ -188,7 +206,7 @@ def _quotient(node: Node, x: Parts, y: Parts) -> Parts | None:
 def _is_one(node: Node) -> bool:
     while isinstance(node.op, RENAMES):
         (node,) = node.inputs
-    return node.op.name == "constant" and node.op.value == 1
+    return node.op.origin is Origin.NUMBER and node.op.value == 1
 
 
 def _choice(node: Node, choice: Parts, x: Parts, y: Parts) -> Parts | None:
@@ -209,7 +227,6 @@ def _choice(node: Node, choice: Parts, x: Parts, y: Parts) -> Parts | None:
     return Parts(of(x.rest, y.rest), of(x.factor, y.factor), x.of_row or y.of_row)
 
 
-_COMBINE: dict[str, Callable[..., Parts | None]] = {
-    "add": _joined, "sub": _joined, "neg": _negated, "mul": _product, "div": _quotient,
-    "where": _choice,
+_COMBINE: dict[type[Op], Callable[..., Parts | None]] = {
+    Add: _joined, Sub: _joined, Neg: _negated, Mul: _product, Div: _quotient, Where: _choice,
 }  # fmt: skip

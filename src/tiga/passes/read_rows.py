@@ -15,6 +15,7 @@ from tiga.passes.read import functions, read_inputs
 from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, ScanLoop, Step
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 Stores = dict[int, Node]
 
@@ -83,14 +84,14 @@ class WalkReader:
 
     def _stores_of(self, owner: ir.Operation | ir.Block, node: Node) -> Stores:
         """The stores that a stored value is among, by where it is computed."""
-        if owner.operation.name in _SUMS:
+        if node.op.origin in _SUMS:
             return self.sums
         return self.scatters if iteration.is_scattered(owner.operation) else self.stores
 
 
 SCAN_BEFORE = PREFIX + "scan_before"
-_SUMS = (PREFIX + "reduce_all", PREFIX + "outer_sum", PREFIX + "index_sum")
-"""Sums over all turns of their loop, complete after the last."""
+_SUMS = (Origin.TOTAL, Origin.OUTER)
+"""Where values come from that are complete only after the last turn of their loop."""
 
 
 def _in_order(stores: Stores) -> tuple[Node, ...]:

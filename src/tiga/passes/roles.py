@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tiga.passes.rows import ROW_RESULTS, RowProgram
+from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Relation
 
 ROW, OTHER, EDGE = "row", "other", "edge"
@@ -34,7 +35,7 @@ def roles_of(program: RowProgram) -> Roles:
         seen.add((node, place))
         if node in reads:
             found[place].add(node)
-        elif node.op.name == "degree":
+        elif node.op.origin is Origin.DEGREE:
             degrees[place].add((node.op.relation, node.op.side))
         else:
             stack.extend((child, _place(program, node, child, place)) for child in node.inputs)
@@ -56,8 +57,8 @@ def _place(program: RowProgram, node: Node, child: Node, place: str) -> str:
     """Where a child of a node that is evaluated at `place` is."""
     if program.relation is not None and child.type.space == program.relation.edge:
         return EDGE
-    if node.op.name == "gather":
+    if node.op.origin is Origin.END:
         return ROW if node.op.side == program.side else OTHER
-    if place == EDGE or node.op.name in ROW_RESULTS:
+    if place == EDGE or node.op.origin is Origin.ROW:
         return ROW  # the start of a scan
     return place

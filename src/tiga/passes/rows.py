@@ -126,9 +126,7 @@ class RowProgram:
     def large_sums(self) -> frozenset[Node]:
         """Those of `outer_sums` that are the gradients of tables too large for many pieces."""
         return frozenset(
-            node
-            for node in self.outer_sums
-            if node.op.name == "index_sum" and node.type.size > LARGEST_PIECE
+            node for node in self.outer_sums if node.op.by_index and node.type.size > LARGEST_PIECE
         )
 
     def refuse_large_sums(self, where: str) -> None:

@@ -6,8 +6,10 @@ from operator import attrgetter
 
 from tiga.errors import InvalidValue, Unfusable
 from tiga.ops.base import Pointwise
+from tiga.ops.feature import Broadcast, Reshape
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 VECTOR_BYTES = 64
 """One AVX-512 register; narrower machines split it."""
@@ -71,8 +73,8 @@ def cone(
         if node in seen:
             continue
         seen[node] = None
-        own_total = node.op.name == "reduce_all" and node in program.totals
-        if node not in reads and (node.op.name != "reduce_all" or own_total):
+        others = node.op.origin is Origin.TOTAL and node not in program.totals
+        if node not in reads and not others:
             stack.extend(below(node))
     return list(seen)
 
@@ -86,8 +88,7 @@ def evaluated(program: RowProgram) -> list[Node]:
 def _in_registers(program: RowProgram) -> list[Node]:
     """The nodes that kernels hold in registers: all but matrices, tables, and sums of those."""
     nodes = cone(program)
-    arrays = {n.inputs[1] for n in nodes if n.op.name == "contract"}
-    arrays |= {n.inputs[0] for n in nodes if n.op.name == "lookup"}
+    arrays = {n.inputs[n.op.table] for n in nodes if n.op.table is not None}
     arrays |= set(program.outer_sums)
     return [n for n in nodes if n not in arrays]
 
@@ -97,23 +98,18 @@ def _whole(program: RowProgram, nodes: list[Node]) -> int:
     sizes = {n.type.size for n in nodes} - {1}
     # What an earlier step stored is an array to read, whichever op made it.
     made = set(nodes).difference(program.reads)
-    return sizes.pop() if len(sizes) == 1 and all(map(_is_window_safe, made)) else 0
+    return sizes.pop() if len(sizes) == 1 and all(map(is_window_safe, made)) else 0
 
 
-MOVES_BETWEEN = (
-    "gather", "spread", "reduce", "reduce_all", "degree", "edge_index", "input", "constant",
-)  # fmt: skip
-
-
-def _is_window_safe(node: Node) -> bool:
+def is_window_safe(node: Node) -> bool:
     """Whether an element of the result depends on the same element of wide operands only."""
     op = node.op
-    if isinstance(op, Pointwise) or op.name in MOVES_BETWEEN:
-        return True
-    if op.name == "broadcast":
+    if op.origin is not Origin.OPERANDS:
+        return op.origin not in (Origin.CARRY, Origin.OUTER)
+    if isinstance(op, Broadcast):
         (source,) = node.inputs
         return source.type.size in (1, node.type.size)
-    return op.name == "reshape"
+    return isinstance(op, Pointwise | Reshape)
 
 
 def _edge_values(program: RowProgram) -> Iterator[Node]:
@@ -124,10 +120,10 @@ def _edge_values(program: RowProgram) -> Iterator[Node]:
 def _by_edges(program: RowProgram, lanes: int) -> Schedule | None:
     """Edges across lanes, for narrow values that hardware can gather: 4 or 8 bytes an element."""
     values = list(_edge_values(program))
-    read = [n for n in values if n.op.name in ("gather", "input")]
+    read = [n for n in values if n.op.origin in (Origin.END, Origin.ARGUMENT)]
     wide_enough = all(n.type.dtype.itemsize >= 4 for n in read)
     simple = not (program.outer_sums or program.scans or program.scatters)
-    simple = simple and all(n.op.name not in ("contract", "lookup") for n in values)
+    simple = simple and all(n.op.table is None for n in values)
     size = max((n.type.size for n in values), default=0)
     if not (wide_enough and simple and 0 < size <= NARROW):
         return None
