@@ -3,8 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 from tiga.paging.span import NOTHING_HELD, Held, Spans
@@ -13,6 +15,9 @@ from tiga.runtime.crew import Crew
 
 READERS = 2
 """Pages that are read at a time: where one waits for the disk, another is checked."""
+
+WRITERS = 1
+"""Pages that are written at a time."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +92,16 @@ class Pipeline:
     computed, as far as there are arenas.
 
     A page's arena is free again when its results are written. `helpers` are the threads that read
-    and write.
+    and write; `one_by_one` where pages store rows among those of others, so that only one may.
     """
 
     arenas: Arenas
     depth: int
     helpers: "Helpers"
+    one_by_one: bool = False
     ahead: "deque[Ahead]" = field(default_factory=deque)
     written: "deque[Future[None]]" = field(default_factory=deque)
+    _turn: Lock = field(default_factory=Lock)
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Do all jobs.
@@ -139,14 +146,15 @@ class Pipeline:
         if not page.finish:
             self._release(arena)
             return
-        self.written.append(self.helpers.writer.submit(self._finish, page.finish, arena))
+        self.written.append(self.helpers.writers.submit(self._finish, page.finish, arena))
         while self.written and self.written[0].done():
             self.written.popleft().result()
 
     def _finish(self, stores: Iterable[Callable[[], None]], arena: Arena) -> None:
         try:
-            for store in stores:
-                store()
+            with self._turn if self.one_by_one else nullcontext():
+                for store in stores:
+                    store()
         finally:
             self._release(arena)
 
@@ -167,13 +175,13 @@ class Ahead:
 class Helpers:
     """The threads of a run, which start with their first work."""
 
-    def __init__(self) -> None:
-        self.readers = Crew(READERS, "tiga-read")
-        self.writer = Crew(1, "tiga-write")
+    def __init__(self, readers: int = READERS, writers: int = WRITERS) -> None:
+        self.readers = Crew(readers, "tiga-read")
+        self.writers = Crew(writers, "tiga-write")
 
     def __enter__(self) -> "Helpers":
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.readers.close()
-        self.writer.close()
+        self.writers.close()

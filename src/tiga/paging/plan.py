@@ -9,7 +9,7 @@ import numpy as np
 
 from tiga.errors import OutOfBudget
 from tiga.paging.cost import SLACK, Prices, Reach, bytes_in_files, bytes_staged
-from tiga.paging.pipeline import READERS
+from tiga.paging.pipeline import READERS, WRITERS
 from tiga.paging.span import SEEK_COST, LongRow, Span, Spans
 from tiga.paging.stage import WORD, Stage
 from tiga.runtime.arena import slack
@@ -22,6 +22,9 @@ cache holds it, and memory is asked of the system for a few such pages only."""
 TASKS_PER_THREAD = 4
 """Tasks that a page has at least for each thread, where the budget allows and they are fixed."""
 
+FEW = 4
+"""Where more pages at a time are too small to hold what they must, so many are tried, then one."""
+
 WORTH = 1.2
 """Larger pages are chosen where smaller ones cost so much more."""
 
@@ -32,6 +35,7 @@ class Limits:
     one, if they are bounded too.
 
     `target` is what a page takes that is not made larger; `advice` says how to allow more bytes.
+    Up to `readers` pages are read at a time, and `writers` written.
     """
 
     nbytes: int
@@ -40,6 +44,8 @@ class Limits:
     threads: int = 1
     target: int = TARGET
     advice: str = "memory={'host': ...} of tg.execution (or TIGA_MEMORY_BOUND)"
+    readers: int = READERS
+    writers: int = WRITERS
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,12 @@ class Planner:
         """
         whole, best = self.limits.nbytes, None
         arenas = arenas_of(self.stage, self.limits)
-        choices = [(arenas, self.limits.target), (arenas, whole), (1, whole)]
+        choices = [
+            (arenas, self.limits.target),
+            (arenas, whole),
+            (min(arenas, FEW), whole),
+            (1, whole),
+        ]
         for count, target in dict.fromkeys(choices):
             limit = whole // count
             found = self._try(count, limit, min(target, limit))
@@ -268,11 +279,11 @@ def _collecting(planner: Planner, spans: Spans) -> tuple[Planner, Spans]:
 
 
 def arenas_of(stage: Stage, limits: Limits) -> int:
-    """Pages in memory at a time: the one that is computed, those that are read meanwhile, and one
-    that is written where results go to a file."""
+    """Pages in memory at a time: the one that is computed, those that are read meanwhile, and
+    those that are written where results go to a file."""
     written = (*stage.program.stores, *stage.edge_stores)
     writes = any(n in stage.homes and stage.homes[n].in_file for n in written)
-    return 1 + min(limits.depth, READERS) * stage.reads_files + writes
+    return 1 + min(limits.depth, limits.readers) * stage.reads_files + limits.writers * writes
 
 
 @dataclass(frozen=True)

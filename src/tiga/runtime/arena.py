@@ -35,7 +35,7 @@ class Arena:
     """
 
     def __init__(self, nbytes: int, memory: np.ndarray | None = None) -> None:
-        self._memory = _anonymous(nbytes) if memory is None else memory
+        self._memory = anonymous(nbytes) if memory is None else memory
         self.nbytes, self.used = nbytes, 0
 
     @property
@@ -74,7 +74,8 @@ class Arena:
         self.used = 0
 
 
-def _anonymous(nbytes: int) -> np.ndarray:
+def anonymous(nbytes: int) -> np.ndarray:
+    """Fresh memory, uint8 `[nbytes]`, in huge pages where it is long."""
     memory = mmap.mmap(-1, max(nbytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if nbytes >= ROOMY and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a system without them

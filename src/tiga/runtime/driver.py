@@ -102,6 +102,16 @@ class Driver:
         """Give pinned memory back."""
         self.call("cuMemFreeHost", ctypes.c_void_p(address))
 
+    def pin(self, address: int, nbytes: int) -> bool:
+        """Pin memory that the process has already; False if the driver refuses."""
+        self.activate()
+        place, count = ctypes.c_void_p(address), ctypes.c_size_t(nbytes)
+        return not self.library.cuMemHostRegister_v2(place, count, ctypes.c_uint(0))
+
+    def unpin(self, address: int) -> None:
+        """Take back what `pin` did."""
+        self.call("cuMemHostUnregister", ctypes.c_void_p(address))
+
     def copy_in(self, device: int, host: int, nbytes: int) -> None:
         """From host to device; done when it returns."""
         self._copy("cuMemcpyHtoD_v2", ctypes.c_uint64(device), ctypes.c_void_p(host), nbytes)

@@ -58,7 +58,7 @@ class Scope:
     spill_dir: Any = None
     lru: bool = False
     page_rows: int | None = None
-    prefetch_depth: int = 2
+    prefetch_depth: int | None = None
     device: Any = None
 
     def __post_init__(self) -> None:
@@ -87,6 +87,10 @@ class Scope:
             if self._file is None:
                 self._file = SpillFile(self.spill_dir)
             return self._file
+
+    def depth(self, usual: int) -> int:
+        """Pages that are read ahead: `usual`, unless told otherwise."""
+        return usual if self.prefetch_depth is None else self.prefetch_depth
 
     def reserve(self, nbytes: int, what: str, tier: str = "host") -> None:
         """Make sure that so many bytes of a tier can be allocated now.

@@ -31,7 +31,8 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
             number with B, KiB, MiB, GiB or TiB.
         spill_dir: the folder for tensors moved out of memory; TMPDIR, else /var/tmp.
         page_rows: rows per page of a graph on disk; by default as many as the budget holds.
-        prefetch_depth: pages read ahead of the one that is computed.
+        prefetch_depth: pages read ahead of the one that is computed, at most; by default as many
+            as threads read at a time.
         eviction: what happens when the host budget is full: "error", or "lru" to spill the
             tensors that were used longest ago; operands of what runs stay.
 
@@ -60,14 +61,14 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
         memory: Any = None,
         spill_dir: Any = None,
         page_rows: int | None = None,
-        prefetch_depth: int = 2,
+        prefetch_depth: int | None = None,
         eviction: str = "error",
     ) -> None:
         self.device: Device = check_device(device)
         if eviction not in EVICTION:
             raise InvalidValue(f"eviction: expected 'error' or 'lru', got {eviction!r}.")
         rows = None if page_rows is None else _count("page_rows", page_rows, 1)
-        depth = _count("prefetch_depth", prefetch_depth, 0)
+        depth = None if prefetch_depth is None else _count("prefetch_depth", prefetch_depth, 0)
         self._scope = Scope(
             parse_budgets(memory), spill_dir, eviction == "lru", rows, depth, self.device
         )

@@ -111,8 +111,16 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
     gradients = run(derivative.unit, job.graph, job.token, values, job.topology, unneeded)
     for position, found in zip(derivative.wanted, gradients, strict=True):
         # Over a graph in a file, what fits the device lies there, and the rest in files.
-        result[1 + position] = found.to(ctx.devices[position]) if job.graph.paged else found
+        result[1 + position] = _fetched(found, ctx.devices[position]) if job.graph.paged else found
     return tuple(result)
+
+
+def _fetched(found: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if found.device == device:
+        return found
+    from tiga.frontends.torch.fetched import fetched
+
+    return fetched(found, device)
 
 
 def _unneeded(ctx: Any, arguments: Sequence[tuple[str, int]]) -> tuple[int, ...]:

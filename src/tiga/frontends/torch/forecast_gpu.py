@@ -9,11 +9,11 @@ from tiga.backends.triton.paged.steps import forecast
 from tiga.errors import OutOfBudget
 from tiga.frontends.torch.paged_gpu import (
     LESS_AND_LESS,
-    PIECE,
     Keeps,
     Needs,
     Placement,
     extents_of,
+    loading_bytes,
     stored_sizes,
 )
 from tiga.frontends.torch.unit import Runnable
@@ -71,7 +71,7 @@ def _planned(
     plan.whole(sum(whole.values()), read)
     forecast(executable, paging.steps(homes, {}), plan)
     on_disk = held.get("nvme", 0) + sum(spilled.values())
-    peak = _peak(placement, plan, min(2 * PIECE, placement.pinned) if whole else 0, on_disk)
+    peak = _peak(placement, plan, loading_bytes(placement.pinned) if whole else 0, on_disk)
     outputs = [None if n.type.space == GLOBAL else homes[n] for n in executable.plan.outputs]
     return plan, peak, outputs, kept
 

@@ -14,6 +14,7 @@ from tiga.errors import OutOfBudget, UnsupportedByBackend
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.knobs import current
+from tiga.paging.pipeline import READERS
 from tiga.relations.paged import PagedField, PagedGraph
 from tiga.runtime.mapped import file_at, map_file
 from tiga.runtime.pages import FileRows, MemoryRows, Rows, Traffic
@@ -65,7 +66,7 @@ class Placement:
         stored = sum(sizes[node] for node in self.resident)
         bound = current().memory_bound if left is None else left - stored
         threads = thread_count(torch.get_num_threads())
-        self.limits = Limits(bound, self.scope.prefetch_depth, self.scope.page_rows, threads)
+        self.limits = Limits(bound, self.scope.depth(READERS), self.scope.page_rows, threads)
 
     def charge(self, nbytes: int) -> Callable[[], None]:
         """Count the memory of pages; what is returned takes that back."""

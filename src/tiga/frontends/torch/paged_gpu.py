@@ -13,7 +13,7 @@ import torch
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.paged.facts import WalkFacts, walk_facts
 from tiga.backends.triton.paged.link import link_of
-from tiga.backends.triton.paged.memory import PIECE, DeviceRows, HostRows, Loader
+from tiga.backends.triton.paged.memory import LANES, PIECE, DeviceRows, HostRows, Mover
 from tiga.backends.triton.paged.run import Paging, run_paged
 from tiga.errors import InvalidType, OutOfBudget
 from tiga.frontends.dlpack import array_of_torch
@@ -44,6 +44,9 @@ what is left of it; pages get the rest."""
 PAGE_BYTES = 2**24
 """A page that is not made larger: copies of so many bytes run at the full rate, launches are few,
 and to pin memory for some pages takes a few milliseconds."""
+
+READERS, WRITERS = 4, 3
+"""Pages that are read, and written, at a time: the bus takes what several threads move."""
 
 UNBOUNDED = 2**34
 """Bytes of a device that has no memory of its own: under Triton's interpreter."""
@@ -157,8 +160,8 @@ class Placement:
     def limits(self) -> Limits:
         """What pages may take now."""
         return Limits(
-            min(self.left, self.pinned), self.scope.prefetch_depth, self.scope.page_rows,
-            target=PAGE_BYTES,
+            min(self.left, self.pinned), self.scope.depth(READERS), self.scope.page_rows,
+            target=PAGE_BYTES, readers=READERS, writers=WRITERS,
             advice="memory={'device': ..., 'host-pinned': ...} of tg.execution (or "
                    "TIGA_MEMORY_BOUND)",
         )  # fmt: skip
@@ -236,13 +239,13 @@ class Placement:
         """Copy inputs to the device whole; what takes back that they are charged is added to
         `charged`."""
         widest = max((inputs[n].row_bytes for n in sizes), default=0)
-        pinned = max(min(2 * PIECE, self.pinned), 2 * widest)
+        pinned = max(loading_bytes(self.pinned), widest)
         back = self.charge("host-pinned", pinned if sizes else 0)
         try:
-            loader = Loader(link_of(self.platform), self.platform, pinned)
+            mover = Mover(link_of(self.platform), self.platform, pinned)
             for node, nbytes in sizes.items():
                 charged.append(self.charge("device", nbytes))
-                inputs[node] = loader.load(inputs[node])
+                inputs[node] = mover.load(inputs[node])
         finally:
             back()
 
@@ -258,6 +261,11 @@ class Placement:
                 found[node] = sizes[node]
                 room -= sizes[node]
         return found
+
+
+def loading_bytes(pinned: int) -> int:
+    """Bytes of pinned memory for moving arrays whole, of so many that may be taken."""
+    return min(LANES * PIECE, pinned)
 
 
 def _nothing() -> None:

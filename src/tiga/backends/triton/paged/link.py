@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.runtime.arena import Arena
+from tiga.runtime.arena import ROOMY, Arena, anonymous
 from tiga.runtime.driver import driver
 from tiga.runtime.platform import Platform
 
@@ -104,6 +104,12 @@ class GpuLink:
             weakref.finalize(self, self.gpu.close_stream, stream).atexit = False
 
     def pinned(self, nbytes: int) -> np.ndarray:
+        """Our own huge pages where the driver takes them: a disk fills these, and those that the
+        driver makes it does not."""
+        own = anonymous(nbytes) if nbytes >= ROOMY else None
+        if own is not None and self.gpu.pin(own.ctypes.data, nbytes):
+            weakref.finalize(own, self.gpu.unpin, own.ctypes.data).atexit = False
+            return own
         address = self.gpu.allocate_pinned(nbytes)
         memory = (ctypes.c_uint8 * max(nbytes, 1)).from_address(address)
         weakref.finalize(memory, self.gpu.free_pinned, address).atexit = False

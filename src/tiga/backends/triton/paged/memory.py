@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from tiga.backends.triton.paged.link import Link
+from tiga.runtime.crew import Crew
 from tiga.runtime.pages import MemoryRows, Rows
 from tiga.runtime.platform import Platform
 from tiga.types import DType
 
-PIECE = 2**23
-"""Bytes that are read together when an array goes to the device whole."""
+PIECE = 2**22
+"""Bytes that a thread moves together when an array goes to the device, or comes from it, whole."""
+
+LANES = 4
+"""Threads that move an array: one alone copies at a fraction of what the bus takes."""
 
 
 class HostRows(MemoryRows):
@@ -67,33 +71,57 @@ class DeviceRows:
 
 
 @dataclass(eq=False)
-class Loader:
-    """Copies arrays to the device whole, through two pieces of pinned memory of `nbytes` in all."""
+class Mover:
+    """Copies arrays to the device, or from there, whole: through pinned memory of `nbytes` in all,
+    of which each of up to `LANES` threads has its part."""
 
     link: Link
     platform: Platform
-    nbytes: int = 2 * PIECE
-
-    @cached_property
-    def _pinned(self) -> np.ndarray:
-        return self.link.pinned(self.nbytes)
+    nbytes: int = LANES * PIECE
 
     def load(self, home: Rows) -> DeviceRows:
-        """All rows of an array; one piece is read while the other is copied."""
-        found = DeviceRows(
-            self.platform, self.platform.arena(max(1, home.count * home.row_bytes)), home.count,
-            home.row_bytes,
-        )  # fmt: skip
-        step = max(1, self.nbytes // 2 // max(1, home.row_bytes))
-        start, marks = self.link.mark(), [self.link.mark()] * 2
-        for number, low in enumerate(range(0, home.count, step)):
-            count, at = min(step, home.count - low), number % 2 * step
-            part = self._pinned[at * home.row_bytes : (at + count) * home.row_bytes]
-            marks[number % 2].wait()
-            home.read_into(low, part.reshape(count, home.row_bytes))
-            copy = (found.address + low * home.row_bytes, part.ctypes.data, part.nbytes)
-            marks[number % 2] = self.link.send([copy], start)
-        for mark in marks:
-            self.link.follow(mark)
-            mark.wait()
+        """All rows of an array."""
+        width = home.row_bytes
+        block = self.platform.arena(max(1, home.count * width))
+        found, start = DeviceRows(self.platform, block, home.count, width), self.link.mark()
+
+        def move(low: int, part: np.ndarray) -> None:
+            home.read_into(low, part)
+            copy = (found.address + low * width, part.ctypes.data, part.nbytes)
+            self.link.send([copy], start).wait()
+
+        self._by_parts(home.count, width, move)
         return found
+
+    def fetch(self, address: int, out: np.ndarray) -> None:
+        """Fill uint8 `[rows, row_bytes]` with what lies at an address of the device, once what was
+        launched so far is done."""
+        start, width = self.link.mark(), out.shape[1]
+
+        def move(low: int, part: np.ndarray) -> None:
+            self.link.fetch([(address + low * width, part.ctypes.data, part.nbytes)], start).wait()
+            out[low : low + len(part)] = part
+
+        self._by_parts(len(out), width, move)
+
+    def _by_parts(self, count: int, width: int, move: Callable[[int, np.ndarray], None]) -> None:
+        """Move rows, as many at a time as a thread's part of the memory holds."""
+        if not count * width:
+            return
+        lanes = max(1, min(LANES, self.nbytes // width))
+        step = max(1, self.nbytes // lanes // width)
+        pinned = self.link.pinned(lanes * step * width).reshape(lanes, step, width)
+        lows, turn = iter(range(0, count, step)), Lock()
+
+        def serve(part: np.ndarray) -> None:
+            while True:
+                with turn:
+                    low = next(lows, count)
+                if low >= count:
+                    return
+                move(low, part[: count - low])
+
+        with Crew(lanes, "tiga-move") as crew:
+            done = [crew.submit(serve, part) for part in pinned]
+        for one in done:
+            one.result()

@@ -73,12 +73,14 @@ class PagedRun:
         kernels, planner, spans = self.steps.walk(step)
         scratch = Scratch(self._allocate)
         pages = WalkPages(planner, kernels, self.link, scratch, self._totals(kernels))
+        self.pipeline.one_by_one = bool(planner.stage.collectable)
         self._paged(step_name(step), spans, lambda: scratch.add(kernels.kept_states()),
                     pages.jobs(spans.pages))  # fmt: skip
 
     def _rows(self, step: RowStep) -> None:
         kernels, stage, spans = self.steps.rows(step)
         pages = RowPages(stage, kernels, self.link, self._totals(kernels))
+        self.pipeline.one_by_one = False
         self._paged(step_name(step), spans, _nothing, map(pages.job, spans.pages))
 
     def _totals(self, kernels: StepKernels) -> Callable[[Place], None]:
@@ -212,8 +214,9 @@ def run_paged(
     link = link_of(platform)
     make = partial(PairedArena, link=link, platform=platform)
     arenas = Arenas(paging.pages_charge, make)
-    with Helpers() as helpers:
-        pipeline = Pipeline(arenas, paging.limits.depth, helpers)
+    limits = paging.limits
+    with Helpers(limits.readers, limits.writers) as helpers:
+        pipeline = Pipeline(arenas, limits.depth, helpers)
         steps, charge = paging.steps(homes, arrays), partial(paging.charge, "device")
         run = PagedRun(steps, link, arrays, pipeline, charge, plan)
         try:
