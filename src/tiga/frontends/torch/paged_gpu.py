@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from tiga.backends.triton.executable import Executable
@@ -146,7 +147,7 @@ class Placement:
         if self.device.type != "cuda":
             return UNBOUNDED
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return max(0, torch.cuda.mem_get_info(self.device)[0] + unused - self.held)
+        return rounded(torch.cuda.mem_get_info(self.device)[0] + unused - self.held)
 
     @property
     def pinned(self) -> int:
@@ -230,8 +231,20 @@ class Placement:
                 return FileRows(mapped.fd, mapped.offset, count, nbytes // count,
                                 self.graph.traffic, mapped)  # fmt: skip
         if tensor.device == self.device:
-            return self.rows(tensor.contiguous())
+            return self._on_device(tensor)
         return HostRows(array_of_torch(tensor.detach()))
+
+    def _on_device(self, tensor: torch.Tensor) -> Rows:
+        """A tensor there, one row after the other; of one whose rows are all the same, where that
+        would take much, one row on the host."""
+        if tensor.is_contiguous() or not tensor.numel():
+            return self.rows(tensor.contiguous())
+        is_uniform = tensor.stride(0) == 0 and len(tensor) > 1
+        if is_uniform and tensor.numel() * tensor.element_size() > self.left // SHARE:
+            row = array_of_torch(tensor.detach()[:1].contiguous().cpu())
+            return HostRows(np.broadcast_to(row, tuple(tensor.shape)))
+        made = self.tensor(tuple(tensor.shape), tensor.dtype, "an input, its rows side by side")
+        return self.rows(made.copy_(tensor.detach()))
 
     def load(
         self, inputs: dict[Node, Any], sizes: Mapping[Node, int], charged: list[Callable[[], None]]
@@ -261,6 +274,12 @@ class Placement:
                 found[node] = sizes[node]
                 room -= sizes[node]
         return found
+
+
+def rounded(nbytes: int) -> int:
+    """Bytes that a device has left, so that calls which find about as many plan alike."""
+    step = 1 << max(0, nbytes.bit_length() - 6)
+    return max(0, nbytes) // step * step
 
 
 def loading_bytes(pinned: int) -> int:
