@@ -6,7 +6,7 @@ import gc
 import pytest
 from torch_mlir import ir
 
-from tiga.backends.llvm.engine import PIPELINE, compile_module, host_features
+from tiga.backends.llvm.engine import PIPELINE, compile_module
 
 BINARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 UNARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -123,9 +123,3 @@ def test_what_does_not_lower_is_an_error():
           func.func @f(%m: memref<4xf32>) { return }
           func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }
         """)
-
-
-def test_host_features_are_plausible():
-    features = host_features()
-    assert features.machine
-    assert features.vector_bits in (128, 256, 512)

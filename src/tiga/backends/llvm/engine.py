@@ -1,11 +1,8 @@
 """From an MLIR module of upstream dialects to machine code that ctypes can call."""
 
 import ctypes
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 
 from torch_mlir import ir
 from torch_mlir.dialects import llvm
@@ -169,45 +166,3 @@ def _read_addresses(engine: ExecutionEngine, names: tuple[str, ...]) -> dict[str
     packed = ctypes.c_void_p(ctypes.addressof(argument))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(_ADDRESSES))(ctypes.addressof(packed))
     return {name: found[i] for i, name in enumerate(names)}
-
-
-@dataclass(frozen=True)
-class HostFeatures:
-    """What decides the code that LLVM makes here: `vector_bits` and `fma` as far as can be read."""
-
-    machine: str
-    model: str
-    vector_bits: int
-    fma: bool
-
-
-@lru_cache(maxsize=1)
-def host_features() -> HostFeatures:
-    """The processor that kernels are compiled for.
-
-    Where the system does not tell (only Linux does, in /proc/cpuinfo), the least that the
-    architecture promises is assumed.
-
-    Example:
-        >>> host_features().vector_bits >= 128
-        True
-    """
-    machine = platform.machine()
-    info = _processor_info()
-    flags = info.get("flags", "").split()
-    bits = next((width for flag, width in _VECTOR_FLAGS if flag in flags), 128)
-    fma = "fma" in flags or machine in ("aarch64", "arm64")
-    return HostFeatures(machine, info.get("model name", ""), bits, fma)
-
-
-_VECTOR_FLAGS = (("avx512f", 512), ("avx", 256))
-
-
-def _processor_info() -> dict[str, str]:
-    """The first processor's entry of /proc/cpuinfo."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in lines)
-    return {key.strip(): value.strip() for key, _, value in pairs}

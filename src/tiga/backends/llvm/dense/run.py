@@ -11,6 +11,7 @@ import numpy as np
 from tiga.backends.llvm.dense.kernel import build
 from tiga.backends.llvm.dense.slots import slot_names
 from tiga.backends.llvm.engine import Library
+from tiga.backends.llvm.host import last_cache_bytes
 from tiga.backends.llvm.launcher import call_of, compile_kernels, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.errors import InvalidIndex
@@ -176,7 +177,7 @@ class Template:
 
 def template(step: KernelStep) -> Template:
     """The template of a step; compiles its code if need be."""
-    if step.spec.streaming and not _pooled(step):
+    if step.spec.streaming and (not _pooled(step) or _traffic(step) <= last_cache_bytes()):
         step = _cached(step)
     code = compile_spec(step.spec)
     parts = decompose(step.spec, step.rows, step.columns, step.group)
@@ -198,6 +199,12 @@ def _pooled(step: KernelStep) -> bool:
     kinds = [step.spec.instructions[i].kind for i in step.spec.stores]
     full = [n.type for n, kind in zip(step.outputs, kinds, strict=True) if kind == FULL]
     return all(value.row_bytes >= POOLED_FROM for value in full)
+
+
+def _traffic(step: KernelStep) -> int:
+    """Bytes that the kernel reads and writes, each once."""
+    read = {load.node: load.node.type.row_bytes for load in step.loads}
+    return sum(read.values()) + sum(node.type.row_bytes for node in step.outputs)
 
 
 def _cached(step: KernelStep) -> KernelStep:
