@@ -26,6 +26,7 @@ from tiga.backends.llvm.slots import SlotTable
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import int32, int64
 
 
@@ -89,7 +90,7 @@ class EdgeLoop:
     def _invariants(self) -> Iterator[Node]:
         """Row values that edges read: evaluated before the loop."""
         side = self.program.side
-        gathers = (n for n in self._edge_nodes if n.op.name == "gather" and n.op.side == side)
+        gathers = (n for n in self._edge_nodes if n.op.origin is Origin.END and n.op.side == side)
         yield from (n.inputs[0] for n in gathers)
         yield from (s.initial for s in self.phase.scans if s.before not in self.starts)
 
@@ -98,7 +99,7 @@ class EdgeLoop:
         """Arrays that edges read at their other end."""
         side, reads = self.program.side, set(self.program.reads)
         found: dict[Node, None] = {}
-        stack = [n for n in self._edge_nodes if n.op.name == "gather" and n.op.side != side]
+        stack = [n for n in self._edge_nodes if n.op.origin is Origin.END and n.op.side != side]
         while stack:
             node = stack.pop()
             if node in reads:
@@ -189,7 +190,7 @@ class EdgeLoop:
 
     def _add_outer(self, node: Node, values: EdgeScope) -> None:
         x, y = node.inputs
-        pairs = x.type.size if node.op.name == "index_sum" else x.type.size // node.type.shape[0]
+        pairs = x.type.size if node.op.by_index else x.type.size // node.type.shape[0]
         self.task.outer_sums[node].add(values.value(x), values.value(y), pairs)
 
     def _prefetch(self, row: RowScope, index: ir.Value, edge: ir.Value) -> None:

@@ -24,6 +24,7 @@ from tiga.passes.carries import kept_scans
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule, evaluated
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 Body = Callable[[KernelScope], None]
 Task = Callable[[SlotTable, ir.Value], None]
@@ -108,7 +109,7 @@ class Kernels:
     @cached_property
     def _globals(self) -> tuple[Node, ...]:
         """Global values that rows or edges read."""
-        spreads = (n for n in evaluated(self.program) if n.op.name == "spread")
+        spreads = (n for n in evaluated(self.program) if n.op.origin is Origin.GLOBAL)
         return tuple(dict.fromkeys(n.inputs[0] for n in spreads))
 
     def _windows(self, table: SlotTable, body: Body) -> None:

@@ -17,7 +17,9 @@ from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.memory import lanes_type, register_element, splat
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import FeatureReduce, is_movement, moved_lanes
+from tiga.ops.pointwise import Cast
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType, Shape, Type
 
 ARITHMETIC = VectorArithmetic()
@@ -34,7 +36,7 @@ def round_to(value: ir.Value, dtype: DType) -> ir.Value:
 def lower_pointwise(node: Node, args: Sequence[ir.Value]) -> ir.Value:
     """One pointwise op on lanes, rounded to its 16-bit type where it has one."""
     op = node.op
-    if op.name == "cast":
+    if isinstance(op, Cast):
         value = ARITHMETIC.cast(args[0], node.inputs[0].type.dtype.compute, op.to)
         return ARITHMETIC.cast(value, op.to, op.to.compute)
     value = op.lower(ARITHMETIC, *args)
@@ -190,7 +192,7 @@ def select_lanes(value: ir.Value, lanes: np.ndarray) -> ir.Value:
 def evaluate_op(layout: Layout, node: Node, args: Sequence[Any]) -> Any:
     """Any op that stays within an entity, in a layout."""
     op = node.op
-    if op.name == "constant":
+    if op.origin is Origin.NUMBER:
         return layout.constant(node)
     if isinstance(op, Pointwise):
         return layout.pointwise(node, args)

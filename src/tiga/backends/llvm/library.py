@@ -32,11 +32,11 @@ def call_library(
     node: Node, addresses: Mapping[Node, int], extents: Mapping[Space, int], matmul: Matmul
 ) -> None:
     """Compute a product of node values, or a rearranged global value, into its array."""
-    if node.op.name == "index_sum":
-        _index_sum(node, addresses, extents)
-        return
-    if node.op.name not in ("contract", "outer_sum"):
+    if not node.op.stands_alone:
         _rearrange(node, addresses)
+        return
+    if node.op.by_index:
+        _index_sum(node, addresses, extents)
         return
 
     def view(n: Node) -> np.ndarray:
@@ -45,7 +45,7 @@ def call_library(
     compute = node.type.dtype.compute.numpy
     a, b = (view(n) for n in node.inputs)
     out = view(node)
-    if node.op.name == "contract":
+    if node.op.table is not None:
         contract_rows(a, b.astype(compute), out, matmul)
     else:
         assert node.type.space == GLOBAL

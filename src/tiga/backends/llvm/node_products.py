@@ -35,6 +35,7 @@ from tiga.backends.llvm.products import (
     few_columns,
 )
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 LARGEST = 1 << 20
 """Elements of the matrix. Beyond 1024 x 1024 a library's packing pays."""
@@ -52,10 +53,10 @@ SLOTS = ("left", "right", "out", "pieces", "rows", "rows_per_task", "tasks")
 
 def is_small(node: Node) -> bool:
     """Whether a product is done by our own kernels."""
-    if node.op.name not in ("contract", "outer_sum"):
+    if not node.op.stands_alone or node.op.by_index:
         return False
-    rows, columns = node.inputs[1].type.shape if node.op.name == "contract" else node.type.shape
-    return rows * columns <= LARGEST
+    matrix = node if node.op.table is None else node.inputs[node.op.table]
+    return matrix.type.size <= LARGEST
 
 
 @dataclass
@@ -141,6 +142,11 @@ class ProductStep:
 
     node: Node
 
+    @property
+    def sums(self) -> bool:
+        """Whether the result is a sum over all vectors, and no vector for each."""
+        return self.node.op.origin is Origin.OUTER
+
     @cached_property
     def library(self) -> Library:
         return compile_module(self.module())
@@ -150,11 +156,11 @@ class ProductStep:
         with ir.Context(), ir.Location.unknown():
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
-                if self.node.op.name == "contract":
-                    _function("rows", self._contract)
-                else:
+                if self.sums:
                     _function("rows", self._outer_sum)
                     _function("totals", self._totals)
+                else:
+                    _function("rows", self._contract)
         return module
 
     def _contract(self, frame: _Frame, task: ir.Value) -> None:
@@ -222,11 +228,10 @@ class ProductStep:
 
     def cut(self, rows: int) -> Cut:
         """How so many vectors are cut into tasks: fixed by their number."""
-        sums = self.node.op.name == "outer_sum"
         piece = self.node.type.size * self.node.type.dtype.compute.itemsize
-        most = max(8, min(MAX_TASKS, PIECES_BYTES // piece)) if sums else MAX_TASKS
+        most = max(8, min(MAX_TASKS, PIECES_BYTES // piece)) if self.sums else MAX_TASKS
         size = max(ROWS_PER_TASK, -(-rows // most))
-        return Cut(size, -(-rows // size), piece if sums else 0)
+        return Cut(size, -(-rows // size), piece if self.sums else 0)
 
     def launch(
         self, left: int, right: int, out: int, pieces: int, rows: int, size: int, threads: int

@@ -285,7 +285,7 @@ def make_accumulator(
     node: Node, total: Array, piece: ir.Value, allocate: Allocate
 ) -> OuterAccumulator | IndexAccumulator:
     """What adds up a sum over edges into a piece of `total`."""
-    if node.op.name == "index_sum":
+    if node.op.by_index:
         extent = node.type.shape[0]
         return IndexAccumulator(total, piece, extent, node.type.size // extent)
     return OuterAccumulator.make(node, total, piece, allocate)

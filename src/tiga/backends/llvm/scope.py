@@ -19,6 +19,7 @@ from tiga.backends.llvm.memory import Array, i64, load_word, splat
 from tiga.backends.llvm.products import Allocate, look_up, multiply
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import int64
 
 Value = TypeVar("Value")
@@ -61,6 +62,17 @@ class KernelScope(Scope[Any]):
             return self.load(node, i64(0))
         return evaluate_op(self.layout, node, [self.value(n) for n in node.inputs])
 
+    def within_entity(self, scope: Scope[ir.Value], node: Node) -> ir.Value:
+        """An op on values of one entity, and on the table that it shares with the others."""
+        op = node.op
+        if op.table is None:
+            return evaluate_op(self.layout, node, [scope.value(n) for n in node.inputs])
+        table = self.arrays[node.inputs[op.table]]
+        (x,) = (scope.value(n) for i, n in enumerate(node.inputs) if i != op.table)
+        if op.by_index:
+            return look_up(node, x, table)
+        return multiply(node, x, table, self.allocate)
+
     def load(self, node: Node, entity: ir.Value) -> ir.Value:
         """The entity's elements, or those in the window."""
         array = self.arrays[node]
@@ -102,15 +114,13 @@ class RowScope(Scope[ir.Value]):
     def _evaluate(self, node: Node) -> ir.Value:
         if node in self.kernel.arrays:
             return self.kernel.load(node, self.entity)
-        if node.op.name == "spread":
+        origin = node.op.origin
+        if origin is Origin.GLOBAL:
             return self.kernel.value(node.inputs[0])
-        if node.op.name == "degree":
+        if origin is Origin.DEGREE:
             return self.kernel.degree(node, self.entity)
-        if node.op.name == "lookup":
-            table, index = node.inputs
-            return look_up(node, self.value(index), self.kernel.arrays[table])
-        assert node.op.name != "reduce", f"{node!r} belongs to an earlier phase"
-        return evaluate_op(self.kernel.layout, node, [self.value(n) for n in node.inputs])
+        assert origin is not Origin.ROW, f"{node!r} belongs to an earlier phase"
+        return self.kernel.within_entity(self, node)
 
 
 @dataclass
@@ -124,22 +134,17 @@ class EdgeScope(Scope[ir.Value]):
 
     def _evaluate(self, node: Node) -> ir.Value:
         kernel = self.row.kernel
-        if node.op.name == "gather":
+        origin = node.op.origin
+        if origin is Origin.END:
             same = node.op.side == kernel.program.side
             return (self.row if same else self.other).value(node.inputs[0])
-        if node.op.name == "spread":
+        if origin is Origin.GLOBAL:
             return kernel.value(node.inputs[0])
         if node in kernel.arrays:
             return kernel.load(node, self.edge_id)
-        if node.op.name == "edge_index":
+        if origin is Origin.POSITION:
             return self.edge_id
-        if node.op.name == "contract":
-            x, matrix = node.inputs
-            return multiply(node, self.value(x), kernel.arrays[matrix], kernel.allocate)
-        if node.op.name == "lookup":
-            table, index = node.inputs
-            return look_up(node, self.value(index), kernel.arrays[table])
-        return evaluate_op(kernel.layout, node, [self.value(n) for n in node.inputs])
+        return kernel.within_entity(self, node)
 
     def store(self, node: Node, array: Array) -> None:
         """Write an edge value to its place."""
@@ -168,16 +173,17 @@ class EdgeLanesScope(Scope[tuple[ir.Value, ...]]):
 
     def _evaluate(self, node: Node) -> tuple[ir.Value, ...]:
         kernel = self.row.kernel
-        if node.op.name == "gather":
+        origin = node.op.origin
+        if origin is Origin.END:
             (source,) = node.inputs
             if node.op.side == kernel.program.side:
                 return self.layout.spread(self.row.value(source))
             return self.other(source)
-        if node.op.name == "spread":
+        if origin is Origin.GLOBAL:
             return self.layout.spread(kernel.value(node.inputs[0]))
         if node in kernel.arrays:
             return self._load_edges(kernel.arrays[node])
-        if node.op.name == "edge_index":
+        if origin is Origin.POSITION:
             return (self._positions(),)
         return evaluate_op(self.layout, node, [self.value(n) for n in node.inputs])
 
@@ -200,9 +206,9 @@ class EdgeLanesScope(Scope[tuple[ir.Value, ...]]):
         kernel = self.row.kernel
         if node in kernel.arrays:
             return self._load_lanes(kernel.arrays[node], self.others)
-        if node.op.name == "spread":
+        if node.op.origin is Origin.GLOBAL:
             return self.layout.spread(kernel.value(node.inputs[0]))
-        if node.op.name == "degree":
+        if node.op.origin is Origin.DEGREE:
             row_ptr = Array(kernel.row_ptrs[node.op.relation, node.op.side], int64, 1)
             low = row_ptr.load_lanes(self.others, self.mask())
             high = row_ptr.load_lanes(self.others, self.mask(), at=1)

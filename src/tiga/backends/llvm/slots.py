@@ -12,6 +12,7 @@ from tiga.backends.llvm.memory import Array, element_pointer, i64
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType, Relation
 
 WALK_SLOTS = ("row_ptr", "index", "edge_id", "task_ptr")
@@ -73,7 +74,7 @@ class Slots:
     @cached_property
     def degrees(self) -> tuple[tuple[Relation, str], ...]:
         """The relations and sides whose degrees the program reads."""
-        found = (n.op for n in cone(self.program) if n.op.name == "degree")
+        found = (n.op for n in cone(self.program) if n.op.origin is Origin.DEGREE)
         return tuple(dict.fromkeys((op.relation, op.side) for op in found))
 
     @property

@@ -33,6 +33,7 @@ from tiga.passes.carries import (
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 
 class Kernels(Protocol):
@@ -181,7 +182,7 @@ class SplitScans:
 
     @staticmethod
     def _uniform(scope: KernelScope, node: Node) -> ir.Value:
-        if node.op.name == "spread":
+        if node.op.origin is Origin.GLOBAL:
             return scope.value(node.inputs[0])
         return evaluate_op(scope.layout, node, [])
 

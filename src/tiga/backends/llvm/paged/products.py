@@ -52,7 +52,7 @@ class Products:
         lead, extent = a.type.size // a.type.shape[-1], self.extents[a.type.space]
         cut = step.cut(extent * lead)
         staged = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
-        unit = lcm(cut.size, lead) // lead if step.node.op.name == "outer_sum" else 1
+        unit = lcm(cut.size, lead) // lead if step.sums else 1
         most = min(BLOCK_BYTES, self.page_bytes)
         size = max(1, min((most - slack(most, 3)) // max(1, staged), extent) // unit) * unit
         nbytes = size * staged + slack(most, 3)
@@ -79,7 +79,6 @@ class Products:
 
     def product(self, step: ProductStep, spans: Spans) -> None:
         a, b = step.node.inputs
-        sums = step.node.op.name == "outer_sum"
         lead, extent = a.type.size // a.type.shape[-1], self.extents[a.type.space]
         cut = step.cut(extent * lead)
         arena = self.arenas.free.get()
@@ -98,7 +97,7 @@ class Products:
             self._store(step.node, low, out[1])
         arena.reset()
         self.arenas.free.put(arena)
-        if sums:
+        if step.sums:
             step.add(self.addresses[step.node], pieces.ctypes.data, cut.tasks)
 
     def _block(self, node: Node, low: int, high: int, arena: Arena) -> int:
@@ -131,15 +130,15 @@ class Products:
             known = {n: homes[n].address if n in homes else self.addresses[n] for n in nodes}
             call_library(node, known, self.extents, self.matmul)
             return
-        if node.op.name == "contract":
-            self._contract(node)
-        elif node.op.name == "outer_sum":
-            self._outer_sum(node)
-        else:
+        if not node.op.stands_alone or node.op.by_index:
             raise UnsupportedByBackend(
                 f"{node.op.name} of values that are not in memory; use `graph.in_memory()`, or "
                 "raise the host budget of tg.execution."
             )
+        if node.op.table is not None:
+            self._contract(node)
+        else:
+            self._outer_sum(node)
 
     def _contract(self, node: Node) -> None:
         a, b = node.inputs
