@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tiga.backends.triton.machine import machine
+from tiga.backends.triton.radix_sort import sorted_by
 from tiga.relations.indices import on_host
 from tiga.runtime.driver import has_gpu
 
@@ -95,3 +96,24 @@ def test_bits_moves_and_casts(platform: Any) -> None:
     agree(arrays.join([x[3:7], arrays.positions(x, 4)]), np.r_[numbers(100, 9)[3:7], 0:4])
     assert arrays.cast(x, 32).itemsize == 4
     agree(arrays.cast(arrays.cast(x, 32), 64), numbers(100, 9))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [(np.int32, 1), (np.int32, 13), (np.int64, 13), (np.int32, 32), (np.int64, 44), (np.int64, 64)],
+)
+def test_sorts_by_bits(dtype: Any, bits: int) -> None:
+    """Beyond one tile, with places and with items, some keys very often."""
+    gpu = machine(0).platform
+    rng = np.random.default_rng(bits)
+    host = (rng.integers(0, 2**63, 9000) >> (63 - min(bits, 63))).astype(dtype)
+    host[rng.random(9000) < 0.3] = host[0]
+    if bits in (32, 64):
+        host ^= dtype(-1) * (rng.random(9000) < 0.5)  # the highest bit as well
+    order = np.argsort(host.view(f"u{host.itemsize}"), kind="stable")
+    keys, places = sorted_by(gpu.sent(host), bits)
+    agree(keys, host[order])
+    agree(places, order)
+    items = rng.integers(0, 2**20, 9000)
+    _, moved = sorted_by(gpu.sent(host), bits, gpu.sent(items), 20)
+    agree(moved, items[order])

@@ -23,6 +23,7 @@ from tiga.backends.triton.dense.outer import outer_pieces
 from tiga.backends.triton.dense.rows import arg_extremum, argsort, running_sum
 from tiga.backends.triton.dense.run import sources_of
 from tiga.backends.triton.dense.sort import search, sort_keys
+from tiga.backends.triton.radix import Digits, Sweep, count_digits, sweep
 from tiga.backends.triton.writer import KernelSource
 from tiga.frontends.tensor.program import program_of
 from tiga.passes.tensor_spec import KernelStep
@@ -97,8 +98,8 @@ STANDING = [
     argsort(float32, False, 1024), argsort(int8, True, 64), add_rows(bfloat16, 64),
     sort_keys(float64, True), sort_keys(bfloat16, False), sort_keys(uint8, True),
     search(float16, True), search(int32, False), outer_pieces(bfloat16, ProductTile(16, 64, 32)),
-    outer_pieces(float64, ProductTile(64, 64, 32)), ik.spread_digits("i32", False), ik.pack(),
-    ik.count_digits("i64"), ik.search("i64", None), ik.running("i8"), ik.reduction("max", "i32"),
+    outer_pieces(float64, ProductTile(64, 64, 32)), ik.pack(),
+    count_digits(Digits(9, 2, False), "i64"), ik.search("i64", None), ik.running("i8"), ik.reduction("max", "i32"),
     ik.binary("floordiv", "i64", None, "i64", False), ik.compact("i8"), ik.put("i16", "i64", "i64"),
     *(product(d, ProductTile(64, 64, 32)) for d in (float16, bfloat16, float32, float64, int8,
                                                     complex64)),
@@ -109,6 +110,22 @@ STANDING = [
 @pytest.mark.parametrize("source", STANDING, ids=lambda s: s.name)
 def test_standing_kernels_compile(source: KernelSource) -> None:
     assert f".entry {source.name}" in ptx(source)
+
+
+SWEEPS = [
+    Sweep(Digits(8, 4, False), "i32", packed=True, first=True, last=False, counted=True),
+    Sweep(Digits(9, 2, True), "i64", packed=True, first=False, last=True, counted=False),
+    Sweep(Digits(8, 8, False), "i64", packed=False, first=True, last=False, counted=False),
+]
+
+
+@pytest.mark.skipif(is_interpreted(), reason="Triton interprets")
+@pytest.mark.parametrize("of", SWEEPS, ids=lambda s: f"{s.digits.bits} bits of {s.key}")
+def test_passes_of_a_sort_order_their_tile_once(of: Sweep) -> None:
+    """The compiler repeats what two layouts need; shared memory holds the order of one."""
+    text = ptx(sweep(of))
+    assert text.count(" values[") == 1
+    assert text.count("lanemask_lt") == 1
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -84,9 +84,11 @@ def empty(machine: Any, count: int, dtype: Any = np.int64) -> IndexArray:
 
 
 def launch(
-    source: KernelSource, count: int, arrays: Sequence[DeviceArray], numbers: Sequence[int] = ()
-) -> None:
-    """Run a kernel over `count` elements with these arrays, in the order of its pointers."""
+    source: KernelSource, count: int, arrays: Sequence[DeviceArray], numbers: Sequence[int] = (),
+    programs: int | None = None,
+) -> None:  # fmt: skip
+    """Run a kernel over `count` elements with these arrays, in the order of its pointers: in so
+    many programs, or one for each tile."""
     if not count:
         return
     machine: Any = arrays[-1].machine
@@ -94,10 +96,12 @@ def launch(
     offsets = [skip // a.itemsize for skip, a in zip(skips, arrays, strict=True)]
     addresses = [array.address - skip for skip, array in zip(skips, arrays, strict=True)]
     arguments = [*(None for _ in arrays), *offsets, count, *numbers]
-    machine.bind(source, (-(-count // ik.BLOCK), 1, 1), arguments)(addresses)
+    programs = programs or -(-count // source.tile.edges)
+    machine.bind(source, (programs, 1, 1), arguments)(addresses)
 
 
-def _type(array: DeviceArray) -> str:
+def type_name(array: DeviceArray) -> str:
+    """The type of an array's elements in a kernel."""
     return _TYPES[array.itemsize]
 
 
@@ -105,17 +109,17 @@ def _binary(name: str, x: IndexArray, other: Any, swapped: bool = False) -> Inde
     out = empty(x.machine, x.size, np.bool_ if name in _TRUTHS else np.int64)
     if isinstance(other, DeviceArray):
         assert other.shape == x.shape, f"{name} of {x.shape} and {other.shape}"
-        source = ik.binary(name, _type(x), _type(other), _type(out), swapped)
+        source = ik.binary(name, type_name(x), type_name(other), type_name(out), swapped)
         launch(source, x.size, [x, other, out], [0])
         return out
-    source = ik.binary(name, _type(x), None, _type(out), swapped)
+    source = ik.binary(name, type_name(x), None, type_name(out), swapped)
     launch(source, x.size, [x, out], [int(other)])
     return out
 
 
 def _taken(x: IndexArray, positions: DeviceArray) -> IndexArray:
     out = empty(x.machine, positions.size, x.dtype)
-    launch(ik.take(_type(x), _type(positions)), out.size, [x, positions, out])
+    launch(ik.take(type_name(x), type_name(positions)), out.size, [x, positions, out])
     return out
 
 
@@ -140,7 +144,7 @@ class NativeArrays:
         """Program by program, until one result is left."""
         while True:
             out = empty(x.machine, -(-x.size // ik.BLOCK))
-            launch(ik.reduction(kind, _type(x)), x.size, [x, out])
+            launch(ik.reduction(kind, type_name(x)), x.size, [x, out])
             if out.size == 1:
                 return out
             x = out
@@ -150,14 +154,14 @@ class NativeArrays:
 
     def full(self, like: IndexArray, count: int, value: int) -> IndexArray:
         out = empty(like.machine, count, like.dtype)
-        launch(ik.fill(_type(out)), count, [out], [value, 0])
+        launch(ik.fill(type_name(out)), count, [out], [value, 0])
         return out
 
     def cast(self, x: IndexArray, bits: int) -> IndexArray:
         if 8 * x.itemsize == bits:
             return x
         out = empty(x.machine, x.size, f"int{bits}")
-        launch(ik.copy(_type(x), _type(out)), x.size, [x, out])
+        launch(ik.copy(type_name(x), type_name(out)), x.size, [x, out])
         return out
 
     def contiguous(self, x: IndexArray) -> IndexArray:
@@ -177,9 +181,9 @@ class NativeArrays:
         programs = -(-x.size // ik.BLOCK)
         sums = empty(x.machine, programs)
         if programs > 1:
-            launch(ik.reduction("sum", _type(x)), x.size, [x, sums])
+            launch(ik.reduction("sum", type_name(x)), x.size, [x, sums])
             sums = self.running_sums(sums)
-        launch(ik.running(_type(x)), x.size, [x, sums, out])
+        launch(ik.running(type_name(x)), x.size, [x, sums, out])
         return out
 
     def where(self, mask: IndexArray) -> IndexArray:
@@ -188,16 +192,18 @@ class NativeArrays:
         sums = self.running_sums(mask)
         (count,) = self.numbers([sums[-1:]])
         out = empty(mask.machine, count)
-        launch(ik.compact(_type(mask)), mask.size, [mask, sums, out])
+        launch(ik.compact(type_name(mask)), mask.size, [mask, sums, out])
         return out
 
     def put(self, target: IndexArray, positions: IndexArray, values: IndexArray) -> IndexArray:
-        source = ik.put(_type(target), _type(positions), _type(values))
+        source = ik.put(type_name(target), type_name(positions), type_name(values))
         launch(source, positions.size, [positions, values, target])
         return target
 
     def sort(self, keys: IndexArray, count: int) -> tuple[IndexArray, IndexArray]:
-        return sorted_by(keys, (count - 1).bit_length(), positions(keys.machine, keys.size))
+        from tiga.backends.triton.radix_sort import sorted_by
+
+        return sorted_by(keys, (count - 1).bit_length())
 
     def order(self, keys: IndexArray, count: int) -> IndexArray:
         return self.sort(keys, count)[1]
@@ -205,13 +211,13 @@ class NativeArrays:
     def rows(self, starts: IndexArray, total: int) -> IndexArray:
         out = empty(starts.machine, total)
         numbers = [starts.size, starts.size.bit_length()]
-        launch(ik.search(_type(starts), None), total, [starts, out], numbers)
+        launch(ik.search(type_name(starts), None), total, [starts, out], numbers)
         return out
 
     def before(self, ordered: IndexArray, bounds: IndexArray) -> IndexArray:
         out = empty(bounds.machine, bounds.size)
         numbers = [ordered.size, ordered.size.bit_length()]
-        source = ik.search(_type(ordered), _type(bounds))
+        source = ik.search(type_name(ordered), type_name(bounds))
         launch(source, bounds.size, [ordered, bounds, out], numbers)
         return out
 
@@ -251,27 +257,3 @@ def from_start(
     if least < -extent or most >= extent:
         raise refused(least if least < -extent else most)
     return places if least >= 0 else places + (places < 0) * extent
-
-
-def sorted_by(
-    keys: IndexArray, bits: int, items: IndexArray
-) -> tuple[IndexArray, IndexArray]:  # fmt: skip
-    """Keys sorted by their `bits` lowest bits, equal ones in their order, and int64 `items` moved
-    along."""
-    machine, count = keys.machine, keys.size
-    programs = -(-count // ik.BLOCK)
-    kind, wide = _type(keys), count >= 2**31 - ik.BLOCK
-    for shift in range(0, bits if count > 1 else 0, ik.RADIX_BITS):
-        numbers = [shift, programs]
-        counts = empty(machine, ik.DIGITS * programs)
-        launch(ik.count_digits(kind), count, [keys, counts], numbers)
-        sums = ARRAYS.running_sums(counts)
-        moved, reordered = empty(machine, count, keys.dtype), empty(machine, count)
-        launch(ik.spread_digits(kind, wide), count, [keys, items, sums, moved, reordered], numbers)
-        keys, items = moved, reordered
-    return keys, items
-
-
-def sorted_order(keys: IndexArray, bits: int) -> IndexArray:
-    """The positions that sort keys by their `bits` lowest bits, equal keys in their order."""
-    return sorted_by(keys, bits, positions(keys.machine, keys.size))[1]

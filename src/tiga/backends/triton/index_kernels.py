@@ -33,21 +33,27 @@ def kernel(
     warps: int = 4,
 ) -> KernelSource:  # fmt: skip
     """A kernel whose programs each have `BLOCK` elements `i`, `inside` if there are so many as
-    `count`, its first number. Each pointer is a multiple of 16 and has an offset beside it."""
+    `count`, its first number."""
+    elements = [
+        f"i = tl.program_id(0).to(tl.int64) * {BLOCK} + tl.arange(0, {BLOCK})",
+        "inside = i < count",
+    ]
+    return source(name, pointers, numbers, [*elements, *body], Tile(1, BLOCK, warps))
+
+
+def source(
+    name: str, pointers: dict[str, str], numbers: tuple[str, ...], body: list[str], tile: Tile
+) -> KernelSource:
+    """A kernel on arrays. Each pointer is a multiple of 16 and has an offset beside it."""
     offsets = [f"{pointer}_at" for pointer in pointers]
     names = ", ".join([*pointers, *offsets, *numbers])
     lines = [f"{pointer} += {offset}" for pointer, offset in zip(pointers, offsets, strict=True)]
-    lines += [
-        f"i = tl.program_id(0).to(tl.int64) * {BLOCK} + tl.arange(0, {BLOCK})",
-        "inside = i < count",
-        *body,
-    ]
-    text = "\n    ".join([f"@triton.jit\ndef {name}({names}):", *lines]) + "\n"
+    text = "\n    ".join([f"@triton.jit\ndef {name}({names}):", *lines, *body]) + "\n"
     parameters = (
         *(Parameter(pointer, f"*{type_}", pointer) for pointer, type_ in pointers.items()),
         *(Parameter(name, "i64", name) for name in (*offsets, *numbers)),
     )
-    return KernelSource(name, text, parameters, (), Tile(1, BLOCK, warps))
+    return KernelSource(name, text, parameters, (), tile)
 
 
 def _load(name: str, place: str = "i") -> str:
@@ -157,46 +163,3 @@ def pack() -> KernelSource:
         "tl.store(out + i, word.to(tl.int32), mask=inside)",
     ]
     return kernel("pack_bits", {"x": "i8", "out": "i32"}, ("count",), body, warps=16)
-
-
-RADIX_BITS = 4
-"""Bits of a digit by which keys are sorted: each pass over the keys takes one."""
-
-DIGITS = 1 << RADIX_BITS
-
-
-def _digits(keys: str) -> list[str]:
-    """Which elements of a program have which digit, by 0 and 1."""
-    return [
-        "program = tl.program_id(0).to(tl.int64)",
-        f"number = tl.arange(0, {DIGITS})",
-        f"key = tl.load({keys} + i, mask=inside, other=0)",
-        f"digit = ((key >> shift) & {DIGITS - 1}).to(tl.int32)",
-        "same = ((digit[:, None] == number[None, :]) & inside[:, None]).to(tl.int32)",
-    ]
-
-
-@lru_cache(maxsize=4)
-def count_digits(keys: str) -> KernelSource:
-    """How many keys of each program have each digit: `out[digit, program]`."""
-    body = [*_digits("keys"), "tl.store(out + number * programs + program, tl.sum(same, 0))"]
-    return kernel("count_digits", {"keys": keys, "out": "i64"}, ("count", "shift", "programs"),
-                  body, warps=8)  # fmt: skip
-
-
-@lru_cache(maxsize=8)
-def spread_digits(keys: str, wide: bool) -> KernelSource:
-    """Keys and what goes with them, ordered by a digit, equal digits in their order. `sums` are the
-    running sums of `count_digits`; places have 64 bits where `wide`."""
-    kind = "tl.int64" if wide else "tl.int32"
-    body = [
-        *_digits("keys"),
-        f"ends = tl.load(sums + number * programs + program).to({kind})",
-        f"shifted = (ends - tl.sum(same, 0) - 1)[None, :] + tl.cumsum(same, 0).to({kind})",
-        "place = tl.sum(tl.where(same != 0, shifted, 0), 1)",
-        "tl.store(keys_out + place, key, mask=inside)",
-        "item = tl.load(items + i, mask=inside, other=0)",
-        "tl.store(items_out + place, item, mask=inside)",
-    ]
-    pointers = {"keys": keys, "items": "i64", "sums": "i64", "keys_out": keys, "items_out": "i64"}
-    return kernel("spread_digits", pointers, ("count", "shift", "programs"), body, warps=16)

@@ -36,8 +36,8 @@ __all__ = [
     "float_to_int32", "float_to_int64", "floor_div", "fmod", "hypot", "int_div", "int_floor_div",
     "int_maximum", "int_minimum", "int_rem", "int_remainder", "log", "log1p", "log2", "log10",
     "logaddexp", "matmul", "matmul_add", "matmul_thirds", "maximum", "minimum", "multiply",
-    "nextafter", "pow", "remainder", "rint", "sin", "sinh", "tan", "tanh", "thirds", "to_bfloat16",
-    "trunc",
+    "nextafter", "ordered", "pow", "remainder", "rint", "sin", "sinh", "tan", "tanh", "thirds",
+    "to_bfloat16", "trunc",
 ]  # fmt: skip
 
 
@@ -96,3 +96,9 @@ def matmul_thirds(a: tl.tensor, b0: tl.tensor, b1: tl.tensor, b2: tl.tensor) -> 
         result = (a.handle.data[:, :, None] * b.handle.data[None]).sum(1)
     handle = TensorHandle(result, tl.float32)
     return tl.tensor(handle, tl.block_type(tl.float32, list(result.shape)))
+
+
+def ordered(value: tl.tensor, digit: tl.tensor, i: tl.tensor, bits: int, warps: int) -> tl.tensor:
+    """Values in the order of their digits, equal digits in their order."""
+    order = np.argsort(digit.handle.data, kind="stable")
+    return tl.tensor(TensorHandle(value.handle.data[order], tl.int64), value.type)

@@ -13,10 +13,9 @@ from tiga.backends.triton.index_arrays import (
     empty,
     index_array,
     launch,
-    sorted_by,
-    sorted_order,
 )
 from tiga.backends.triton.index_kernels import kernel
+from tiga.backends.triton.radix_sort import sorted_by, sorted_order
 from tiga.backends.triton.writer import KernelSource, pointer_type
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import DType, bool_
@@ -73,7 +72,9 @@ def sorted_rows(x: DeviceArray, dtype: DType, descending: bool) -> IndexArray:
     order = sorted_order(keys, key_bits(dtype))
     rows = x.size // columns
     if rows > 1:
-        _, order = sorted_by(order // columns, (rows - 1).bit_length(), order)
+        _, order = sorted_by(
+            order // columns, (rows - 1).bit_length(), order, (x.size - 1).bit_length()
+        )
     return order - (order // columns) * columns
 
 

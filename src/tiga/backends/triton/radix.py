@@ -1,0 +1,203 @@
+"""Kernels that sort numbers by their bits, one digit at a time, from the lowest.
+
+One kernel counts the digits of all passes. Then each pass reads and writes every number once: a
+program puts those of its tile in order, and finds how many of each digit tiles before it have by
+looking back at what their programs published. Programs take tiles in the order in which they start,
+so whoever is waited for runs already.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tiga.backends.triton.index_kernels import source
+from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.writer import KernelSource
+
+TILE = Tile(1, 4096, 8)
+"""What one program puts in order."""
+
+LOOK = 4
+"""How many tiles a program looks back at, at once."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """How keys are taken apart: `passes` digits of `bits` bits; `wide` if counts need 64 bits."""
+
+    bits: int
+    passes: int
+    wide: bool
+
+    @property
+    def kind(self) -> str:
+        """The type of counts."""
+        return "i64" if self.wide else "i32"
+
+    @property
+    def dtype(self) -> str:
+        """The same as Triton calls it."""
+        return f"tl.int{self.kind[1:]}"
+
+    @property
+    def count(self) -> int:
+        """How many digits there are."""
+        return 1 << self.bits
+
+    @property
+    def flag(self) -> int:
+        """The bit of a published count from which on is said what it counts."""
+        return 62 if self.wide else 30
+
+    def shifted(self, number: int) -> str:
+        """A number in the bits of the flag."""
+        return f"(tl.full([1], {number}, {self.dtype}) << {self.flag})"
+
+
+@lru_cache(maxsize=64)
+def count_digits(digits: Digits, key: str) -> KernelSource:
+    """How many keys have each digit, added to `totals[pass, digit]`."""
+    sums = [f"sum{p}" for p in range(digits.passes)]
+    body = [
+        f"number = tl.arange(0, {digits.count})",
+        *(f"{name} = tl.zeros([{digits.count}], {digits.dtype})" for name in sums),
+        "for tile in range(tl.program_id(0).to(tl.int64), tiles, programs):",
+        f"    at = tile * {TILE.edges} + tl.arange(0, {TILE.edges})",
+        "    inside = at < count",
+        "    key = tl.load(keys + at, mask=inside, other=0).to(tl.int64) & mask",
+    ]
+    for p, name in enumerate(sums):
+        body += [
+            f"    digit = ((key >> {p * digits.bits}) & {digits.count - 1}).to(tl.int32)",
+            f"    {name} += tl.histogram(digit, {digits.count}, mask=inside).to({digits.dtype})",
+        ]
+    for p, name in enumerate(sums):
+        body.append(f"tl.atomic_add(totals + {p * digits.count} + number, {name}, sem='relaxed')")
+    pointers = {"keys": key, "totals": digits.kind}
+    return source("count_digits", pointers, ("count", "mask", "tiles", "programs"), body, TILE)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One pass. Keys and items, numbers of 64 bits, lie in two arrays, or `packed` in one: an item
+    in the lowest bits, the key above. The `first` pass packs them, the `last` one takes them apart.
+    Where `counted` there are no items: they are 0, 1, 2, ..."""
+
+    digits: Digits
+    key: str
+    packed: bool
+    first: bool
+    last: bool
+    counted: bool
+
+    def sources(self) -> dict[str, str]:
+        """The arrays that it reads."""
+        if self.packed and not self.first:
+            return {"values": "i64"}
+        return {"keys": self.key} | ({} if self.first and self.counted else {"items": "i64"})
+
+    def targets(self) -> dict[str, str]:
+        """The arrays that it writes."""
+        if self.packed and not self.last:
+            return {"values_out": "i64"}
+        return {"keys_out": self.key, "items_out": "i64"}
+
+    def read(self) -> list[str]:
+        """`value`, which is moved, and `key`, whose digit says where."""
+        if self.packed and not self.first:
+            return [
+                "value = tl.load(values + at, mask=inside, other=0)",
+                "key = (value >> low) & mask",
+            ]
+        key = ["key = tl.load(keys + at, mask=inside, other=0).to(tl.int64) & mask"]
+        if not self.packed:
+            return [*key, "value = i.to(tl.int64)"]
+        if self.counted:
+            return [*key, "value = (key << low) | at"]
+        items = "tl.load(items + at, mask=inside, other=0)"
+        return [*key, f"value = (key << low) | {items}"]
+
+    def written(self) -> list[str]:
+        """Stores at `to` of what lies in order now; `key` is that of `value`."""
+        if self.packed and not self.last:
+            return ["tl.store(values_out + to, value, mask=inside)"]
+        if self.packed:
+            item = "value & ((tl.full([1], 1, tl.int64) << low) - 1)"
+        elif self.first and self.counted:
+            item = "source"
+        else:
+            item = "tl.load(items + source, mask=inside, other=0)"
+        return [
+            "tl.store(keys_out + to, key, mask=inside)",
+            f"tl.store(items_out + to, {item}, mask=inside)",
+        ]
+
+    def key_again(self) -> list[str]:
+        """The `key` of each value, where it lies now."""
+        if self.packed:
+            return ["key = (value >> low) & mask"]
+        return [
+            f"source = tile * {TILE.edges} + value",
+            "key = tl.load(keys + source, mask=inside, other=0).to(tl.int64)",
+        ]
+
+
+@lru_cache(maxsize=256)
+def sweep(of: Sweep) -> KernelSource:
+    """Numbers in the order of one digit, equal digits in their order."""
+    digits = of.digits
+    most = digits.count - 1
+    body = [
+        "tile = tl.atomic_add(ticket, 1, sem='relaxed').to(tl.int64)",
+        f"i = tl.arange(0, {TILE.edges})",
+        # Told nothing of neighbours, the compiler gives all steps one layout.
+        f"at = tl.max_contiguous(tile * {TILE.edges} + i, [1])",
+        "inside = at < count",
+        *of.read(),
+        # What is outside comes last.
+        f"digit = tl.where(inside, (key >> shift) & {most}, {most}).to(tl.int32)",
+        f"number = tl.arange(0, {digits.count})",
+        f"counts = tl.histogram(digit, {digits.count}, mask=inside).to({digits.dtype})",
+        f"own = status + tile * {digits.count} + number",
+        f"tl.store(own, counts | {digits.shifted(1)})",
+        *_look_back(digits),
+        f"tl.store(own, (before + counts) | {digits.shifted(2)})",
+        "total = tl.load(totals + number)",
+        "starts = tl.cumsum(total, 0) - total + before - (tl.cumsum(counts, 0) - counts)",
+        f"own = bases + tile * {digits.count}",
+        "tl.store(own + number, starts)",
+        f"value = ordered(value, digit, i, {digits.bits}, {TILE.warps})",
+        *of.key_again(),
+        f"digit = ((key >> shift) & {most}).to(tl.int32)",
+        "tl.debug_barrier()",
+        "to = tl.load(own + digit).to(tl.int64) + i",
+        *of.written(),
+    ]
+    tables = {"totals": digits.kind, "status": digits.kind, "bases": digits.kind, "ticket": "i32"}
+    pointers = of.sources() | of.targets() | tables
+    return source("sweep", pointers, ("count", "mask", "low", "shift"), body, TILE)
+
+
+def _look_back(digits: Digits) -> list[str]:
+    """`before`: how many elements of tiles before this one have each digit. A program publishes
+    what its tile has (flag 1), then what all tiles up to it have (flag 2)."""
+    body = [
+        "before = counts * 0",
+        "behind = tile - 1 + number * 0",
+        "open = number >= 0",
+        "while tl.max(open.to(tl.int32), 0) > 0:",
+    ]
+    for k in range(LOOK):
+        asked = f"mask=open & (behind >= {k}), other={digits.shifted(2)}, volatile=True"
+        place = f"status + (behind - {k}) * {digits.count} + number"
+        body.append(f"    seen{k} = tl.load({place}, {asked})")
+    body.append("    known = open")
+    for k in range(LOOK):
+        body += [
+            f"    flag = (seen{k} >> {digits.flag}) & 3",
+            "    known = known & (flag != 0)",
+            f"    before += tl.where(known, seen{k} & ({digits.shifted(1)} - 1), 0)",
+            "    open = open & ((known & (flag == 2)) == 0)",
+            "    known = known & (flag == 1)",
+            "    behind -= known.to(tl.int64)",
+        ]
+    return body

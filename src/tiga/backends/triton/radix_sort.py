@@ -1,0 +1,90 @@
+"""Sorting index arrays by the bits of their keys; stable, and the same in every run."""
+
+from typing import Any
+
+from tiga.backends.triton import radix
+from tiga.backends.triton.index_arrays import (
+    IndexArray,
+    empty,
+    launch,
+    positions,
+    type_name,
+)
+from tiga.backends.triton.radix import Digits, Sweep
+
+MOST_BITS = 9
+"""Bits of the largest digit."""
+
+LEAST_BITS = 4
+
+_NARROW = 1 << 30
+"""Below so many elements counts and their flags fit 32 bits."""
+
+_COUNTERS = 512
+"""Programs that count digits."""
+
+
+def sorted_by(
+    keys: IndexArray, bits: int, items: IndexArray | None = None, item_bits: int = 64
+) -> tuple[IndexArray, IndexArray]:
+    """Keys sorted by their `bits` lowest bits, equal ones in their order, and what goes with them:
+    int64 `items`, not negative and of at most `item_bits` bits, or their places. Bits above those
+    are not kept."""
+    machine, count = keys.machine, keys.size
+    if count < 2 or not bits:
+        return keys, positions(machine, count) if items is None else items
+    passes = -(-bits // MOST_BITS)
+    digits = Digits(max(-(-bits // passes), LEAST_BITS), passes, count >= _NARROW)
+    low = (count - 1).bit_length() if items is None else item_bits
+    packed = bits + low <= 64
+    tables = _Tables(digits, machine, count)
+    mask = (1 << bits) - 1 if bits < 64 else -1
+    tables.count(keys, mask)
+    now = [keys] if items is None else [keys, items]
+    for p in range(passes):
+        of = Sweep(digits, type_name(keys), packed, p == 0, p == passes - 1, items is None)
+        targets = [empty(machine, count, _dtype(kind)) for kind in of.targets().values()]
+        numbers = [mask, low, p * digits.bits]
+        launch(radix.sweep(of), count, [*now, *targets, *tables.of(p)], numbers)
+        now = targets
+    return now[0], now[1]
+
+
+def _dtype(kind: str) -> str:
+    return kind.replace("i", "int")
+
+
+class _Tables:
+    """What programs tell one another: set to 0 first, and all in one piece of memory."""
+
+    def __init__(self, digits: Digits, machine: Any, count: int) -> None:
+        self.digits = digits
+        self.tiles = -(-count // radix.TILE.edges)
+        row = digits.count
+        published = self.tiles * row
+        parts = digits.passes * (row + published)
+        self._bases = empty(machine, published, _dtype(digits.kind))
+        self._counts = empty(machine, parts, _dtype(digits.kind))
+        self._tickets = empty(machine, 4 * digits.passes, "int32")
+        for array in (self._counts, self._tickets):
+            machine.zero(array.address, array.nbytes)
+
+    def count(self, keys: IndexArray, mask: int) -> None:
+        """Count the digits of all passes."""
+        programs = min(self.tiles, _COUNTERS)
+        source = radix.count_digits(self.digits, type_name(keys))
+        launch(source, keys.size, [keys, self._counts], [mask, self.tiles, programs], programs)
+
+    def of(self, p: int) -> list[IndexArray]:
+        """The tables of a pass."""
+        row = self.digits.count
+        published = self.tiles * row
+        start = self.digits.passes * row + p * published
+        totals = self._counts[p * row : (p + 1) * row]
+        status = self._counts[start : start + published]
+        return [totals, status, self._bases, self._tickets[4 * p : 4 * p + 1]]
+
+
+def sorted_order(keys: IndexArray, bits: int) -> IndexArray:
+    """The places that sort keys of so many bits, equal keys in their order."""
+    return sorted_by(keys, bits)[1]
