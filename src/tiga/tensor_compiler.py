@@ -15,11 +15,15 @@ from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
 from tiga.ops.dense import Deferred
+from tiga.ops.feature import Permute, Reshape
+from tiga.ops.tensor_index import AddAt
 from tiga.passes.tensor_axes import for_kernels
 from tiga.passes.tensor_identity import semantic_hash
+from tiga.passes.tensor_places import KNOWN
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 Body = Callable[..., np.ndarray]
@@ -52,8 +56,9 @@ class TensorExecutable:
     @cached_property
     def calls(self) -> tuple[str, ...]:
         """The ops that numpy computes; views cost nothing and are left out."""
-        free = ("reshape", "permute")
-        return tuple(n.op.name for n in self._single if n.op.name not in free and not _adds(n))
+        views = (Reshape, Permute)
+        called = (n for n in self._single if not isinstance(n.op, views) and not _adds(n))
+        return tuple(n.op.name for n in called)
 
     @cached_property
     def semantic_hash(self) -> str:
@@ -64,7 +69,7 @@ class TensorExecutable:
     def constants(self) -> dict[Node, np.ndarray]:
         """What depends on no input, as arrays with few elements in memory, whatever their
         extents."""
-        found = [node for node in self.program.order if node.op.name in ("constant", "positions")]
+        found = [node for node in self.program.order if node.op.origin in KNOWN]
         return {node: _constant(node) for node in found}
 
     @cached_property
@@ -121,7 +126,7 @@ class TensorExecutable:
 
 
 def _constant(node: Node) -> np.ndarray:
-    if node.op.name == "positions":
+    if node.op.origin is Origin.POSITION:
         return np.asarray(node.op.compute())
     return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
 
@@ -264,8 +269,8 @@ def _bind_library(
 
 def _adds(node: Node) -> bool:
     """Whether a loop of its own computes the op: sums at positions."""
-    named = node.op.name in ("index_add", "add_along")
-    return named and node.type.dtype.kind != "b" and all(n.type.size for n in node.inputs)
+    adds = isinstance(node.op, AddAt)
+    return adds and node.type.dtype.kind != "b" and all(n.type.size for n in node.inputs)
 
 
 def call_library(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -112,11 +112,12 @@ class Op:
 class Pointwise(Op):
     """Element by element on operands of one shape, space and dtype; subclasses give `lower`.
 
-    Facts: `exact` says that the result needs no rounding to the operands' 16-bit type; `domain` is
-    where samples are drawn from.
+    Facts: `exact` says that the result needs no rounding to the operands' 16-bit type;
+    `of_floats` that kernels compute it on floats only; `domain` is where samples are drawn from.
     """
 
     exact: ClassVar[bool] = False
+    of_floats: ClassVar[bool] = False
     domain: ClassVar[tuple[float, float]] = (-3.0, 3.0)
 
     def infer(self, *types: Type) -> Type:

@@ -17,6 +17,7 @@ class Unary(Pointwise):
 
     arity = 1
     cost = 20
+    of_floats = True
 
     def lower(self, b, x):
         return getattr(b, self.name)(x)
@@ -26,6 +27,7 @@ class Unary(Pointwise):
 class Abs(Unary, name="abs"):
     """|x|, with derivative 0 at 0."""
 
+    of_floats = False
     exact = True
     cost = 1
 
@@ -40,6 +42,7 @@ class Abs(Unary, name="abs"):
 class Sign(Unary, name="sign"):
     """-1, 0 or 1 with the sign of x; no derivative."""
 
+    of_floats = False
     exact = True
     cost = 2
 
@@ -242,6 +245,7 @@ class Erfc(Unary, name="erfc"):
 class Rem(Binary, name="rem"):
     """The remainder of a / b with the sign of a (C's fmod)."""
 
+    of_floats = True
     cost = 8
 
     def reference(self, a, b):
@@ -258,6 +262,7 @@ class Rem(Binary, name="rem"):
 class Pow(Binary, name="pow"):
     """a to the power b, as C's pow; of integers the fraction is cut off."""
 
+    of_floats = True
     cost = 40
     domain = (0.1, 3.0)
 
@@ -281,6 +286,7 @@ class Pow(Binary, name="pow"):
 class Copysign(Binary, name="copysign"):
     """|a| with the sign of b."""
 
+    of_floats = True
     exact = True
 
     def reference(self, a, b):

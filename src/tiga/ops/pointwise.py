@@ -93,6 +93,7 @@ class Div(Binary, name="div"):
     """a / b; integers truncate towards zero."""
 
     cost = 4
+    of_floats = True
 
     def fold(self, inputs):
         x, y = inputs

@@ -18,6 +18,7 @@ from tiga.trace.node import Node
 class NumpyUnary(Scalar):
     """A numpy function of one operand."""
 
+    of_floats = True
     arity = 1
     cost = 20
     ufunc: ClassVar[np.ufunc]
@@ -185,6 +186,7 @@ class Log10(NumpyUnary, name="log10"):
 class Atan2(Scalar, name="atan2"):
     """The angle of the point (b, a)."""
 
+    of_floats = True
     arity = 2
     cost = 30
 
@@ -203,6 +205,7 @@ class Atan2(Scalar, name="atan2"):
 class Hypot(Scalar, name="hypot"):
     """sqrt(a² + b²) without overflow; derivative 0 at the origin."""
 
+    of_floats = True
     arity = 2
     cost = 10
 
@@ -219,6 +222,7 @@ class Hypot(Scalar, name="hypot"):
 class Logaddexp(Scalar, name="logaddexp"):
     """log(exp(a) + exp(b)) without overflow."""
 
+    of_floats = True
     arity = 2
     cost = 50
 
@@ -236,6 +240,7 @@ class Logaddexp(Scalar, name="logaddexp"):
 class Nextafter(Scalar, name="nextafter"):
     """The next number after a in the direction of b; it moves with a."""
 
+    of_floats = True
     arity = 2
     exact = True
     widens = False

@@ -4,6 +4,7 @@ Positions below 0 count from the end of their axis; those that do not exist are 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,12 +14,33 @@ from tiga.types import Shape, Type, int64
 
 
 @dataclass(frozen=True)
-class IndexTake(LinearFirst, name="index_take"):
-    """x at the positions of an integer tensor along one axis; its axes replace that axis."""
+class Pick(LinearFirst):
+    """Elements of the first operand at positions along `axis` that the second holds."""
 
     arity = 2
     widens = False
+    per_line: ClassVar[bool]
+    """Whether each line along the axis has positions of its own."""
     axis: int
+
+
+@dataclass(frozen=True)
+class AddAt(LinearFirst):
+    """Zeros of `extent` along `axis`, with the first operand added at positions that the second
+    holds, in the order of its elements."""
+
+    arity = 2
+    per_line: ClassVar[bool]
+    """Whether each line along the axis has positions of its own."""
+    axis: int
+    extent: int
+
+
+@dataclass(frozen=True)
+class IndexTake(Pick, name="index_take"):
+    """x at the positions of an integer tensor along one axis; its axes replace that axis."""
+
+    per_line = False
 
     def infer(self, x: Type, index: Type) -> Type:
         return x.with_shape((*x.shape[: self.axis], *index.shape, *x.shape[self.axis + 1 :]))
@@ -51,13 +73,10 @@ class Reorder(LinearFirst, name="reorder"):
 
 
 @dataclass(frozen=True)
-class IndexAdd(LinearFirst, name="index_add"):
-    """Zeros of `extent` along one axis, with values added at the positions of an integer tensor,
-    in the order of its elements."""
+class IndexAdd(AddAt, name="index_add"):
+    """Values added at the positions of an integer tensor, whose axes become the one axis."""
 
-    arity = 2
-    axis: int
-    extent: int
+    per_line = False
 
     def infer(self, values: Type, index: Type) -> Type:
         after = self.axis + len(index.shape)
@@ -77,12 +96,10 @@ class IndexAdd(LinearFirst, name="index_add"):
 
 
 @dataclass(frozen=True)
-class TakeAlong(LinearFirst, name="take_along"):
+class TakeAlong(Pick, name="take_along"):
     """Per line along one axis, x at the line's own positions."""
 
-    arity = 2
-    widens = False
-    axis: int
+    per_line = True
 
     def infer(self, x: Type, index: Type) -> Type:
         return x.with_shape(index.shape)
@@ -95,12 +112,10 @@ class TakeAlong(LinearFirst, name="take_along"):
 
 
 @dataclass(frozen=True)
-class AddAlong(LinearFirst, name="add_along"):
-    """Per line along one axis of `extent`, values added at the line's own positions."""
+class AddAlong(AddAt, name="add_along"):
+    """Per line along one axis, values added at the line's own positions."""
 
-    arity = 2
-    axis: int
-    extent: int
+    per_line = True
 
     def infer(self, values: Type, index: Type) -> Type:
         assert values.shape == index.shape, f"{values} at {index}"

@@ -162,6 +162,8 @@ class ArgExtremum(NoDerivative):
     """The position of an extremum along one axis: the first of ties, or of NaNs."""
 
     arity = 1
+    extremum: ClassVar[type[Extremum]]
+    """The extremum whose position it is."""
     axis: int
 
     def fold(self, inputs):
@@ -176,6 +178,8 @@ class ArgExtremum(NoDerivative):
 class ArgMax(ArgExtremum, name="argmax"):
     """The position of the maximum."""
 
+    extremum = Max
+
     def compute(self, x: np.ndarray) -> np.ndarray:
         return x.argmax(axis=self.axis)
 
@@ -183,6 +187,8 @@ class ArgMax(ArgExtremum, name="argmax"):
 @dataclass(frozen=True)
 class ArgMin(ArgExtremum, name="argmin"):
     """The position of the minimum."""
+
+    extremum = Min
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         return x.argmin(axis=self.axis)
@@ -193,6 +199,8 @@ class Quantifier(NoDerivative):
     """Whether a truth value holds over axes."""
 
     arity = 1
+    over_numbers: ClassVar[type[Extremum]]
+    """The same of whole numbers, 1 for true."""
     axes: Shape
 
     def infer(self, x: Type) -> Type:
@@ -205,6 +213,8 @@ class Quantifier(NoDerivative):
 class AllTrue(Quantifier, name="all_axes"):
     """Whether every element is true."""
 
+    over_numbers = Min
+
     def compute(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.all(axis=self.axes))
 
@@ -212,6 +222,8 @@ class AllTrue(Quantifier, name="all_axes"):
 @dataclass(frozen=True)
 class AnyTrue(Quantifier, name="any_axes"):
     """Whether some element is true."""
+
+    over_numbers = Max
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.any(axis=self.axes))

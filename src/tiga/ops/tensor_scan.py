@@ -6,6 +6,7 @@ recurrence in the other direction, with no division, so zeros change nothing.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, mul
 from tiga.ops.tensor_views import join, slice_, unslice
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Shape, Type, int64
 
 Together = Callable[..., Node]
@@ -24,6 +26,8 @@ Together = Callable[..., Node]
 class Scan(Dense):
     """Something carried along an axis, from its start or (`reverse`) its end."""
 
+    combine: ClassVar[str | None] = None
+    """What carries on by one element: a pointwise op, if it is no more than that."""
     axis: int
     reverse: int = 0
 
@@ -42,6 +46,7 @@ class Scan(Dense):
 class CumSum(Scan, name="cumsum"):
     """Inclusive sums along an axis."""
 
+    combine = "add"
     arity = 1
 
     def compute(self, x: np.ndarray) -> np.ndarray:
@@ -60,6 +65,7 @@ class CumSum(Scan, name="cumsum"):
 class CumProd(Scan, name="cumprod"):
     """Products along an axis of what is up to each element, itself included."""
 
+    combine = "mul"
     arity = 1
 
     def compute(self, x: np.ndarray) -> np.ndarray:
@@ -111,6 +117,7 @@ class Positions(NoDerivative, name="positions"):
     """The position of each element along an axis."""
 
     arity = 0
+    origin = Origin.POSITION
     axis: int
     shape: Shape
 

@@ -6,14 +6,11 @@ import math
 from tiga.ops.feature import permute
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import cast, eq, logical_or, ne, where
-from tiga.ops.tensor_reduce import ArgMax, Max, Min, Reduction, expand, runs
+from tiga.ops.tensor_reduce import ArgExtremum, Min, Quantifier, Reduction, expand, runs
 from tiga.ops.tensor_scan import Positions, Scan
-from tiga.passes.tensor_fusable import REDUCTIONS
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Shape, bool_, int8
-
-QUANTIFIERS: dict[str, type[Reduction]] = {"all_axes": Min, "any_axes": Max}
 
 
 def columns_after(shape: Shape, axes: Shape) -> int | None:
@@ -33,18 +30,17 @@ def for_kernels(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    name = node.op.name
     if not inputs or not inputs[0].type.size:
         return None
-    if name in QUANTIFIERS:
-        kind = QUANTIFIERS[name]
+    if isinstance(node.op, Quantifier):
+        kind = node.op.over_numbers
         whole = _by_runs(kind, node.op.axes, cast(inputs[0], int8), node.where)
         return cast(whole, bool_)
-    if name in ("argmax", "argmin"):
+    if isinstance(node.op, ArgExtremum):
         return _position(node, inputs[0])
     if isinstance(node.op, Scan):
         return _along_last(node, inputs)
-    if name not in REDUCTIONS or len(runs(inputs[0].type.shape, node.op.axes)) < 2:
+    if not isinstance(node.op, Reduction) or len(runs(inputs[0].type.shape, node.op.axes)) < 2:
         return None
     return _by_runs(type(node.op), node.op.axes, inputs[0], node.where)
 
@@ -59,8 +55,7 @@ def _position(node: Node, x: Node) -> Node:
     """The least position whose element is the extremum, or is NaN as it is."""
     axis = node.op.axis
     x = cast(x, int8) if x.type.dtype == bool_ else x
-    kind: type[Reduction] = Max if isinstance(node.op, ArgMax) else Min
-    best = expand(kind((axis,))(x, where=node.where), (axis,), x.type)
+    best = expand(node.op.extremum((axis,))(x, where=node.where), (axis,), x.type)
     found = eq(x, best)
     if x.type.dtype.is_float:
         found = logical_or(found, ne(x, x))

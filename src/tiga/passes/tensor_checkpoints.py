@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiga.ops.base import Pointwise
-from tiga.ops.tensor_markers import Checkpoint, Spill
+from tiga.ops.feature import Broadcast, Permute, Reshape
+from tiga.ops.leaf import StopGradient
+from tiga.ops.tensor_markers import Checkpoint, CheckpointCandidate, Spill
+from tiga.ops.tensor_matmul import Matmul
 from tiga.passes.base import Pass
 from tiga.passes.tensor_dialect import TensorProgram
 from tiga.trace.mincut import INFINITE, Network
 from tiga.trace.node import Node, rewrite, topological
 from tiga.trace.program import Program
 
-CANDIDATE = "checkpoint_candidate"
 UNLIMITED = -1
 PRICES = (0.0, *(2.0**k for k in range(-16, 13)))
 """Nanoseconds of work that one saved byte has to spare."""
@@ -28,9 +30,9 @@ def work(node: Node) -> float:
     op, size = node.op, max(node.type.size, 1)
     if not node.inputs:
         return 0.0
-    if op.name in ("reshape", "broadcast", "permute", "stop_gradient", CANDIDATE):
+    if isinstance(op, Broadcast | Reshape | Permute | StopGradient | CheckpointCandidate):
         return 0.01 * size
-    if op.name == "matmul":
+    if isinstance(op, Matmul):
         return 0.05 * size * node.inputs[0].type.shape[-1]
     if isinstance(op, Pointwise):
         return (0.2 + 0.05 * op.cost) * size
@@ -74,7 +76,7 @@ class _Cut:
 
 def candidates_of(program: Program) -> tuple[Node, ...]:
     """The forward values that are marked as candidates, in order."""
-    marked = (node.inputs[0] for node in program.order if node.op.name == CANDIDATE)
+    marked = (node.inputs[0] for node in program.order if isinstance(node.op, CheckpointCandidate))
     return tuple(dict.fromkeys(marked))
 
 
@@ -176,7 +178,7 @@ def apply_plan(program: TensorProgram, chosen: CheckpointPlan) -> TensorProgram:
         done[node] = kept[node](node) if node in kept else made
 
     def decide(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        return done[node.inputs[0]] if node.op.name == CANDIDATE else None
+        return done[node.inputs[0]] if isinstance(node.op, CheckpointCandidate) else None
 
     return TensorProgram(program.inputs, tuple(rewrite(program.outputs, decide)))
 

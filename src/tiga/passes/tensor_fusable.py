@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from tiga.ops import complex_functions
 from tiga.ops.base import Pointwise
+from tiga.ops.feature import Broadcast, Reshape
+from tiga.ops.pointwise import Cast
+from tiga.ops.tensor_complex import Part
+from tiga.ops.tensor_index import Pick
+from tiga.ops.tensor_reduce import Extremum, Reduction
+from tiga.ops.tensor_scan import Scan
 from tiga.trace.node import Node
 from tiga.types import DType, Shape
 
@@ -13,32 +19,21 @@ COMPLEX_OPS = frozenset(
     ("add", "sub", "mul", "neg", "div", "conj", "real", "imag", "make_complex", "where",
      "stop_gradient")
 )  # fmt: skip
-FLOAT_OPS = frozenset(
-    ("sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "erfc", "pow",
-     "asin", "acos", "atan", "atan2", "tan", "sinh", "cosh", "asinh", "acosh", "atanh",
-     "logaddexp", "log2", "log10", "nextafter", "hypot",
-     "floor", "ceil", "trunc", "roundeven", "copysign", "div", "rem")
-)  # fmt: skip
-MOVES = ("broadcast", "reshape")
-REDUCTIONS = {
-    "sum_axes": "add", "max_axes": "maximum", "min_axes": "minimum", "prod_axes": "mul"
-}  # fmt: skip
-GATHERS = ("index_take", "take_along")
-SCANS = ("cumsum", "cumprod", "linear_recurrence")
+"""Ops on complex numbers that kernels of every backend have, by name."""
 
 
 @dataclass(frozen=True)
 class Target:
     """What a backend's kernels compute: `functions` and `int_functions` are pointwise ops that it
     has on floats and on integers beside those with a lowering, `complex_ops` those that it has on
-    complex numbers; `reductions` those of `REDUCTIONS` that it has. `grouped` says that its
+    complex numbers; `combines` the pointwise ops by which it reduces. `grouped` says that its
     reductions over rows may add a few neighbouring ones each, `indexed` that it reads elements at
     positions that are values, and `scans` that it carries values along rows."""
 
     functions: frozenset[str] = frozenset()
     int_functions: frozenset[str] = frozenset()
     complex_ops: frozenset[str] = COMPLEX_OPS
-    reductions: frozenset[str] = frozenset(("sum_axes", "max_axes", "min_axes"))
+    combines: frozenset[str] = frozenset(("add", "maximum", "minimum"))
     grouped: bool = False
     indexed: bool = False
     scans: bool = False
@@ -48,7 +43,7 @@ CPU = Target(
     functions=frozenset(("hypot", "log2", "log10", "nextafter", "floor_divide", "remainder")),
     int_functions=frozenset(("floor_divide", "remainder")),
     complex_ops=COMPLEX_OPS | frozenset(complex_functions.FUNCTIONS) | {"cast"},
-    reductions=frozenset(REDUCTIONS),
+    combines=frozenset(("add", "mul", "maximum", "minimum")),
     grouped=True,
     indexed=True,
     scans=True,
@@ -59,8 +54,8 @@ def _has_lowering(op: object, dtype: DType, target: Target) -> bool:
     functions = target.functions if dtype.is_float else target.int_functions
     return isinstance(op, Pointwise) and (
         type(op).lower is not Pointwise.lower
-        or op.name in ("cast", *target.complex_ops)
-        or op.name in functions
+        or isinstance(op, Cast)
+        or op.name in target.complex_ops | functions
     )
 
 
@@ -74,30 +69,34 @@ def is_pointwise(node: Node, target: Target = CPU) -> bool:
         return op.name in target.complex_ops
     if not getattr(op, "widens", True) and types[0] != types[0].compute:
         return False
-    if op.name in ("conj", "real", "imag", "make_complex"):
-        return False
-    if op.name == "cast":
+    if isinstance(op, Cast):
         return True
-    return op.name not in FLOAT_OPS or types[-1].is_float
+    return not isinstance(op, Part) and (not op.of_floats or types[-1].is_float)
 
 
 def is_reduction(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this reduction."""
     dtype = node.type.dtype
-    known = node.op.name in target.reductions and dtype.kind != "b"
-    return known and not (dtype.is_complex and node.op.name not in ("sum_axes", "prod_axes"))
+    known = isinstance(node.op, Reduction) and node.op.combine in target.combines
+    ordered = not (dtype.is_complex and isinstance(node.op, Extremum))
+    return known and ordered and dtype.kind != "b"
 
 
 def is_gather(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can read elements at these positions."""
-    return target.indexed and node.op.name in GATHERS and node.inputs[0].type.size > 0
+    return target.indexed and isinstance(node.op, Pick) and node.inputs[0].type.size > 0
 
 
 def is_scan(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can carry this scan along rows: it goes along the last axis."""
-    after = node.type.shape[node.op.axis + 1 :] if node.op.name in SCANS else ()
-    known = target.scans and node.op.name in SCANS and node.type.dtype.kind != "b"
-    return known and math.prod(after) == 1
+    if not (target.scans and isinstance(node.op, Scan)) or node.type.dtype.kind == "b":
+        return False
+    return math.prod(node.type.shape[node.op.axis + 1 :]) == 1
+
+
+def is_move(node: Node) -> bool:
+    """Whether kernels read the operand under another shape, and move nothing."""
+    return isinstance(node.op, Broadcast | Reshape)
 
 
 def boundary(shape: Shape, columns: int) -> int | None:

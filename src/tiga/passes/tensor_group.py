@@ -4,16 +4,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import Constant
 from tiga.passes.tensor_blocks import block_of
 from tiga.passes.tensor_fusable import (
     CPU,
-    MOVES,
-    REDUCTIONS,
     Target,
     boundary,
     fits,
     is_gather,
+    is_move,
     is_pointwise,
     is_reduction,
     is_scan,
@@ -39,6 +39,7 @@ from tiga.passes.tensor_spec import (
     Spec,
 )
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType, Shape, int64
 
 KEPT_TEXTS = ("0.0", "1.0", "-1.0", "2.0", "0.5", "inf", "-inf", "nan", "0", "1", "True", "False")
@@ -106,7 +107,7 @@ class Group:
             return False
         if any(self.kind(child) in (COLUMN, TOTAL) for child in node.inputs):
             return False
-        if node.op.name in MOVES:
+        if is_move(node):
             return self._accepts_move(node)
         if is_reduction(node, self.target):
             return self._accepts_reduction(node)
@@ -124,9 +125,9 @@ class Group:
 
     def _readable(self, node: Node, kind: str) -> bool:
         """Whether an outside value can be read as one of this kind."""
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return True
-        if node.op.name == "positions":
+        if node.op.origin is Origin.POSITION:
             return kind == FULL and place_kind(self, node.op) is not None
         if kind == FULL:
             return self.is_full(node.type.shape)
@@ -136,7 +137,8 @@ class Group:
         kinds = {self.kind(child) for child in node.inputs} - {None, SCALAR}
         if len(kinds) > 1:
             return None
-        outside = [c for c in node.inputs if self.kind(c) is None and c.op.name != "constant"]
+        read = (c for c in node.inputs if c.op.origin is not Origin.NUMBER)
+        outside = [child for child in read if self.kind(child) is None]
         here = FULL if self.is_full(node.type.shape) else None
         kind = kinds.pop() if kinds else here
         if kind is None or not all(self._readable(child, kind) for child in outside):
@@ -148,11 +150,11 @@ class Group:
     def _accepts_move(self, node: Node) -> bool:
         (x,) = node.inputs
         kind, target = self.kind(x), node.type.shape
-        if x.op.name == "constant":
+        if x.op.origin is Origin.NUMBER:
             return False
         if kind == SCALAR:
             return True
-        if node.op.name == "reshape":
+        if isinstance(node.op, Reshape):
             if kind is None:
                 return False
             return kind == ROW or self.is_full(target)
@@ -216,7 +218,7 @@ class Group:
 
     def join(self, node: Node) -> None:
         """Add the node, which is accepted."""
-        if node.op.name in MOVES:
+        if is_move(node):
             self._join_move(node)
         elif is_reduction(node, self.target):
             self._join_reduction(node)
@@ -236,7 +238,7 @@ class Group:
         kind = self.kind(x)
         if kind is None:
             self.index[node] = self._load(x, node.type.shape, FULL)
-        elif kind == ROW and node.op.name == "broadcast":
+        elif kind == ROW and isinstance(node.op, Broadcast):
             # The value of the row, at every column of it.
             spread = Instruction("spread", FULL, node.type.dtype, (self.index[x],))
             self.index[node] = self.add(spread)
@@ -250,8 +252,7 @@ class Group:
         if kind == COLUMN:
             self.group = self._column_group(x.type.shape, node.op.axes) or 0
         source = self._operand(x, FULL if self.kind(x) is None else str(self.kind(x)))
-        text = REDUCTIONS[node.op.name]
-        made = Instruction("reduce", kind, node.type.dtype, (source,), text=text)
+        made = Instruction("reduce", kind, node.type.dtype, (source,), text=node.op.combine)
         self.index[node] = self.add(made)
 
     def _join_scan(self, node: Node) -> None:
@@ -264,9 +265,9 @@ class Group:
         found = self.index.get(node)
         if found is not None:
             return found
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return self._constant(node.op)
-        if node.op.name == "positions":
+        if node.op.origin is Origin.POSITION:
             return join_positions(self, node.op)
         return self._load(node, node.type.shape, kind)
 

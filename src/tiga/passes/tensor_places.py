@@ -9,6 +9,7 @@ from tiga.ops.tensor_scan import Positions
 from tiga.passes.tensor_fusable import boundary, fits, is_gather, is_scan, joined, strides_of
 from tiga.passes.tensor_spec import FULL, ROW, SCALAR, Instruction
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import Shape, int64
 
 if TYPE_CHECKING:
@@ -29,12 +30,16 @@ class Picked:
     index_moves: bool
 
 
+KNOWN = (Origin.NUMBER, Origin.POSITION)
+"""Where values come from that need no memory."""
+
+
 def _axes_of(node: Node) -> tuple[Shape, Shape]:
     """For each axis of a gather's result, the step in x; and the positions' shape broadcast to the
     result's rank."""
     x, index = (child.type.shape for child in node.inputs)
     axis, steps = node.op.axis, linear_positions(x)
-    if node.op.name == "take_along":
+    if node.op.per_line:
         return (*steps[:axis], 0, *steps[axis + 1 :]), index
     after = len(x) - axis - 1
     there = (1,) * axis + index + (1,) * after
@@ -80,13 +85,13 @@ def columns_of(node: Node) -> int | None:
     if after > 1:
         return after
     positions = node.inputs[1].type.shape
-    return positions[axis] if node.op.name == "take_along" else math.prod(positions)
+    return positions[axis] if node.op.per_line else math.prod(positions)
 
 
 def accepts_gather(group: "Group", node: Node) -> bool:
     """Whether a gather can join a kernel: what it reads is in memory, its positions fit."""
     x, index = node.inputs
-    if group.kind(x) is not None or x.op.name in ("constant", "positions"):
+    if group.kind(x) is not None or x.op.origin in KNOWN:
         return False
     if not group.is_full(node.type.shape):
         return False

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tiga.ops.feature import Broadcast
 from tiga.passes.tensor_axes import columns_after
 from tiga.passes.tensor_fusable import (
     CPU,
-    MOVES,
     Target,
     is_gather,
+    is_move,
     is_pointwise,
     is_reduction,
     is_scan,
@@ -26,6 +27,7 @@ from tiga.passes.tensor_group import Group
 from tiga.passes.tensor_places import columns_of
 from tiga.passes.tensor_spec import FULL, LibraryStep, TensorStep
 from tiga.trace.node import Node, users
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Shape
 
@@ -48,7 +50,7 @@ def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
     votes: Counter = Counter()
     for node in nodes:
         for columns in _wishes(node, size, target):
-            votes[columns] += 1 if node.op.name == "broadcast" else 2
+            votes[columns] += 1 if isinstance(node.op, Broadcast) else 2
     return votes
 
 
@@ -63,7 +65,7 @@ def _wishes(node: Node, size: int, target: Target) -> Iterator[int]:
         return
     elif asked := _asked(node, target):
         yield asked
-    elif node.op.name == "broadcast" and node.inputs[0].type.size > 1:
+    elif isinstance(node.op, Broadcast) and node.inputs[0].type.size > 1:
         yield moving_columns(node.inputs[0].type.shape, node.type.shape)
 
 
@@ -105,7 +107,7 @@ def _can_start(node: Node, native: bool, target: Target) -> bool:
 
 
 def _is_readable_move(node: Node) -> bool:
-    return node.op.name == "broadcast" and node.inputs[0].op.name != "constant"
+    return isinstance(node.op, Broadcast) and node.inputs[0].op.origin is not Origin.NUMBER
 
 
 def plan(
@@ -183,7 +185,7 @@ class _Planner:
     def _close(self, group: Group, inside: list[Node]) -> None:
         members = set(inside)
         wanted = [n for n in inside if self._is_stored(n, members)]
-        kernel = [n for n in wanted if n.op.name not in MOVES or self._computed(group, n)]
+        kernel = [n for n in wanted if not is_move(n) or self._computed(group, n)]
         moves = [n for n in wanted if n not in set(kernel)]
         # Another moved value that is wanted outside is numpy's view of the stored one.
         bases = [self._base(group, n, members) for n in moves]
@@ -197,10 +199,10 @@ class _Planner:
 
     def _computed(self, group: Group, node: Node) -> bool:
         """Whether a broadcast value is one of the kernel's full values."""
-        return node.op.name == "broadcast" and group.kind(node) == FULL
+        return isinstance(node.op, Broadcast) and group.kind(node) == FULL
 
     def _moves(self, group: Group, node: Node, members: set[Node]) -> bool:
-        return node in members and node.op.name in MOVES and not self._computed(group, node)
+        return node in members and is_move(node) and not self._computed(group, node)
 
     def _base(self, group: Group, node: Node, members: set[Node]) -> Node:
         while self._moves(group, node, members):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tiga.errors import InvalidValue
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
+from tiga.ops.tensor_markers import Grad
 from tiga.passes.base import Pass
 from tiga.passes.tensor_dialect import TensorProgram
 from tiga.trace.autodiff import vjp
@@ -20,7 +21,7 @@ class TensorVjp(Pass, name="gf-tensor-vjp", takes=TensorProgram):
 
 
 def _gradient(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name != "grad":
+    if not isinstance(node.op, Grad):
         return None
     output, cotangent, x = inputs
     (found,) = vjp([output], [cotangent], [x], add, conj)

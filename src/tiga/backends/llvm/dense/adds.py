@@ -187,7 +187,7 @@ def compile_adds(form: Form) -> tuple[Library, int]:
 
 def form_of(node: Node, parts: int = 1) -> Form:
     """The code that an `index_add` or `add_along` needs."""
-    along = node.op.name == "add_along"
+    along = node.op.per_line
     inner = math.prod(node.type.shape[node.op.axis + 1 :])
     wide = not along and inner >= LANES
     single = not along and inner == 1

@@ -4,7 +4,7 @@ Sums go through lanes by doubling, in float64 where floats are shorter. Products
 take one lane after the other: products of parts may overflow where those of all do not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -14,6 +14,7 @@ from tiga.backends.llvm.complex_values import COMPLEX, A, cast
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
+from tiga.ops.tensor_scan import Scan
 from tiga.passes.tensor_spec import Instruction, Spec
 from tiga.types import DType, complex64, complex128, float32, float64
 
@@ -32,12 +33,18 @@ def state_dtype(spec: Spec, i: int) -> DType:
 
 def first_state(spec: Spec, i: int) -> Value:
     """What a scan carries before its first column."""
-    product = spec.instructions[i].op.name == "cumprod"  # type: ignore[union-attr]
-    return dv.filled(1 if product else 0, state_dtype(spec, i), 1)
+    return dv.filled(
+        1 if _scan(spec.instructions[i]).combine == "mul" else 0, state_dtype(spec, i), 1
+    )
+
+
+def _scan(one: Instruction) -> Scan:
+    assert isinstance(one.op, Scan), f"{one} carries nothing"
+    return one.op
 
 
 def _adds(one: Instruction) -> bool:
-    return one.op is not None and one.op.name == "cumsum"
+    return _scan(one).combine == "add"
 
 
 def value(lanes: "Lanes", i: int) -> Value:
@@ -105,7 +112,7 @@ def _one_by_one(
 ) -> tuple[Value, Value]:
     """The lanes one after the other; masked ones carry on what they are given."""
     made = dv.filled(0, one.dtype.compute, lanes.lanes)
-    rule = _RULES[one.op.name]  # type: ignore[union-attr]
+    rule = _product if _scan(one).combine == "mul" else _recurrence
     for k in _order(lanes):
         here = [tuple(_lane(part, k) for part in x) for x in sources]
         after = rule(lanes, k, one.dtype, here, state)
@@ -135,6 +142,3 @@ def _recurrence(
     first = arith.subi(kernel.high, i64(1)) if _backwards(lanes) else kernel.low
     grown = dv.combine("add", dtype, _times(dtype, factor, state), term)
     return dv.choose(arith.cmpi(arith.CmpIPredicate.eq, column, first), term, grown)
-
-
-_RULES: dict[str, Callable[..., Value]] = {"cumprod": _product, "linear_recurrence": _recurrence}

@@ -23,6 +23,7 @@ from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 Body = Callable[[Sequence[DeviceArray], Room], DeviceArray]
@@ -63,7 +64,7 @@ class DenseExecutable:
     def constants(self) -> tuple[Node, ...]:
         """Constants that are read as arrays."""
         reads = {n for step in self.steps for n in step.reads} | set(self.outputs)
-        return tuple(n for n in reads if n.op.name == "constant")
+        return tuple(n for n in reads if n.op.origin is Origin.NUMBER)
 
     @cached_property
     def _released(self) -> list[list[Node]]:

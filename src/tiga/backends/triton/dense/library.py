@@ -100,7 +100,7 @@ def _unslice(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArr
 def _pick(node: Node, inputs: Sequence[DeviceArray], room: Room) -> DeviceArray:
     made = room.array(node.type)
     x, index = map(contiguous, inputs)
-    pick_into(made, x, index, node.op.axis, node.op.name == "take_along", node.where)
+    pick_into(made, x, index, node.op.axis, node.op.per_line, node.where)
     return made
 
 

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable
 
+from tiga.ops.base import Op
 from tiga.ops.feature import permute, reshape
 from tiga.ops.pointwise import cast
-from tiga.ops.tensor_reduce import Reduction
-from tiga.ops.tensor_scan import doubled_product, doubled_recurrence, halved_product
-from tiga.passes.tensor_axes import QUANTIFIERS
-from tiga.passes.tensor_fusable import REDUCTIONS, prefix, suffix
+from tiga.ops.tensor_reduce import Extremum, Prod, Quantifier, Reduction
+from tiga.ops.tensor_scan import (
+    CumProd,
+    Recurrence,
+    doubled_product,
+    doubled_recurrence,
+    halved_product,
+)
+from tiga.passes.tensor_fusable import prefix, suffix
 from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
 from tiga.types import Shape, bool_, int8
@@ -21,14 +27,16 @@ def for_kernels(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.op.name in QUANTIFIERS and inputs[0].type.size:
-        kind = QUANTIFIERS[node.op.name]
+    if not inputs or not inputs[0].type.size:
+        return None
+    if isinstance(node.op, Quantifier):
+        kind = node.op.over_numbers
         whole = _reduced(kind(node.op.axes), cast(inputs[0], int8), node.where)
         return cast(whole, bool_)
-    if node.op.name in PRODUCTS and inputs[0].type.size:
-        return PRODUCTS[node.op.name](node, *inputs)
-    if node.op.name in REDUCTIONS and inputs[0].type.size:
-        if node.op.name != "sum_axes" and inputs[0].type.dtype == bool_:
+    if type(node.op) in PRODUCTS:
+        return PRODUCTS[type(node.op)](node, *inputs)
+    if isinstance(node.op, Reduction):
+        if isinstance(node.op, Extremum) and inputs[0].type.dtype == bool_:
             whole = _reduced(node.op, cast(inputs[0], int8), node.where)
             return cast(whole, bool_)
         return _reduced(node.op, inputs[0], node.where)
@@ -39,10 +47,10 @@ def _product(node: Node, x: Node) -> Node:
     return reshape(halved_product(x, node.op.axes[0]), node.type.shape)
 
 
-PRODUCTS: dict[str, Callable[..., Node]] = {
-    "prod_axes": _product,
-    "cumprod": lambda node, x: doubled_product(x, node.op.axis, node.op.reverse),
-    "linear_recurrence": lambda node, a, b: doubled_recurrence(a, b, node.op.axis, node.op.reverse),
+PRODUCTS: dict[type[Op], Callable[..., Node]] = {
+    Prod: _product,
+    CumProd: lambda node, x: doubled_product(x, node.op.axis, node.op.reverse),
+    Recurrence: lambda node, a, b: doubled_recurrence(a, b, node.op.axis, node.op.reverse),
 }
 """What is made of products of parts here."""
 

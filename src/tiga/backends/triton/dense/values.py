@@ -7,8 +7,11 @@ from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, 
 from tiga.backends.triton.evaluate import round_to
 from tiga.ops import complex_functions, complex_parts
 from tiga.ops.base import Op
+from tiga.ops.functions import Rem
 from tiga.ops.monoid import MONOIDS
+from tiga.ops.pointwise import Cast, Div
 from tiga.ops.tensor_complex import REAL_OF
+from tiga.ops.tensor_functions import FloorDivide, Remainder
 from tiga.passes.tensor_fusable import COMPLEX_OPS, Target
 from tiga.types import DType, bool_, complex64, complex128, int16
 
@@ -33,7 +36,7 @@ GPU = Target(
 )
 """What these kernels compute."""
 
-_SIGNED = ("div", "rem", "floor_divide", "remainder")
+_SIGNED = (Div, Rem, FloorDivide, Remainder)
 """Ops on integers whose text is for signed ones."""
 
 _MONOIDS = {"add": "sum", "maximum": "max", "minimum": "min"}
@@ -96,7 +99,7 @@ def apply(
     """A pointwise op on values of the given types, rounded to a 16-bit type where it has one."""
     arithmetic = Naming(keep)
     if dtype.is_complex or any(d.is_complex for d in sources):
-        if op.name == "cast":
+        if isinstance(op, Cast):
             return _cast_complex(arithmetic, args[0], sources[0], dtype)
         if dtype == complex64 and op.name in complex_functions.IN_DOUBLE:
             wide = [_cast_complex(arithmetic, arg, complex64, complex128) for arg in args]
@@ -104,12 +107,12 @@ def apply(
             return _cast_complex(arithmetic, double, complex128, complex64)
         return _COMPLEX[op.name](arithmetic, *args)
     plain = [arg[0] for arg in args]
-    if dtype.kind == "u" and op.name in _SIGNED:
+    if dtype.kind == "u" and isinstance(op, _SIGNED):
         # They compare with -1, and a quotient fits twice the bits.
         wide = [(arithmetic.cast(term, dtype, int16),) for term in plain]
         (value,) = apply(op, int16, [int16] * len(wide), wide, keep)
         return (arithmetic.cast(value, int16, dtype),)
-    if op.name == "cast":
+    if isinstance(op, Cast):
         value = arithmetic.cast(plain[0], sources[0].compute, dtype)
         return (arithmetic.cast(value, dtype, dtype.compute),)
     value = _function(op, plain) if op.name in FUNCTIONS else op.lower(arithmetic, *plain)  # type: ignore[attr-defined]
