@@ -21,10 +21,12 @@ _PARALLEL_FOR = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3
 )
 _SEQUENCE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 2)
+_WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
+_LOOP_SLOTS = 17
 # Slots of 8 bytes: kernel, args, tasks, grain; the counter has a cache line of its own.
 _MODULE = """
-llvm.func internal @worker(%loop: !llvm.ptr) {
+llvm.func @worker(%loop: !llvm.ptr) {
   %args_at = llvm.getelementptr %loop[1] : (!llvm.ptr) -> !llvm.ptr, i64
   %tasks_at = llvm.getelementptr %loop[2] : (!llvm.ptr) -> !llvm.ptr, i64
   %grain_at = llvm.getelementptr %loop[3] : (!llvm.ptr) -> !llvm.ptr, i64
@@ -127,6 +129,7 @@ class _Entries:
     library: Library
     parallel_for: Any
     sequence: Any
+    worker: Any
 
     @staticmethod
     def of(library: Library) -> "_Entries":
@@ -134,6 +137,7 @@ class _Entries:
             library,
             _PARALLEL_FOR(library.address("parallel_for")),
             _SEQUENCE(library.address("sequence")),
+            _WORKER(library.address("worker")),
         )
 
 
@@ -217,6 +221,20 @@ def launch_sequence(records: ctypes.Array, count: int, threads: int) -> None:
     """
     fork = parallel.fork_address() if threads > 1 else 0
     _LOOPS.entries().sequence(fork, records, count, threads if fork else 1)
+
+
+class SharedLoop:
+    """A launch whose tasks several threads take, each by a call of `work`."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._slots = (ctypes.c_int64 * _LOOP_SLOTS)(
+            launch.kernel, launch.args, launch.num_tasks, launch.grain
+        )
+        self._worker = _LOOPS.entries().worker
+
+    def work(self) -> None:
+        """Do tasks until none is left to take; the GIL is free meanwhile."""
+        self._worker(self._slots)
 
 
 def sequence_records(launches: Sequence[Launch]) -> ctypes.Array:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.executable import RowStep
-from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequence_records
+from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.paged.scatters import Sums, group_bounds
+from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.scatters import SCATTER_GROUPS
 from tiga.errors import UnsupportedByBackend
 from tiga.paging.span import LongRow
@@ -94,7 +95,7 @@ class Launcher:
 
     step: RowStep
     bits: int
-    threads: int
+    team: Team
     addresses: Mapping[Node, int]
     pieces: Pieces
     sums: Sums | None = None
@@ -122,7 +123,7 @@ class Launcher:
             for n in variant.functions
             if n != "totals"
         ]
-        launch_sequence(sequence_records(launches), len(launches), self.threads)
+        self.team.run(launches)
         for node, block in sums.items():
             self.pieces.add(node, block, count)
 
@@ -243,8 +244,7 @@ class RowInParts:
         tasks, counts = np.array(page.rows, np.int64), Counts(0, 1, self.long.chunks)
         table = launcher.table(page, tasks, split, counts, named)
         address = launcher.step.variant(launcher.bits, HUB_DEGREE).address(kernel)
-        records = sequence_records([Launch(address, ctypes.addressof(table), count)])
-        launch_sequence(records, 1, launcher.threads)
+        launcher.team.run([Launch(address, ctypes.addressof(table), count)])
 
 
 def _states(node: Node, count: int) -> np.ndarray:

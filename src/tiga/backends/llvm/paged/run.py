@@ -20,6 +20,7 @@ from tiga.backends.llvm.paged.launch import Launcher, Pieces, RowInParts, even_t
 from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import Sums
 from tiga.backends.llvm.paged.steps import Steps, name_of
+from tiga.backends.llvm.paged.team import Team
 from tiga.paging.collected import Collected
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits, Planner
@@ -56,7 +57,7 @@ class PagedRun:
     extents: Mapping[Space, int]
     addresses: dict[Node, int]
     homes: dict[Node, Rows]
-    threads: int
+    team: Team
     matmul: Matmul
     paging: Paging
     pipeline: Pipeline
@@ -68,7 +69,7 @@ class PagedRun:
         """What computes dense products."""
         return Products(
             self.extents, self.addresses, self.homes, self.paging.limits.nbytes,
-            self.threads, self.matmul, self.pipeline.arenas,
+            self.team.threads, self.matmul, self.pipeline.arenas,
         )  # fmt: skip
 
     def allocate(self, nbytes: int) -> int:
@@ -115,7 +116,7 @@ class PagedRun:
         if step.program.scatters:
             sums = Sums.of(step, len(walk.tasks) - 1, planner.stage.others)
         bits = walk.dtype.itemsize * 8
-        launcher = Launcher(step, bits, self.threads, self.addresses, Pieces(), sums)
+        launcher = Launcher(step, bits, self.team, self.addresses, Pieces(), sums)
         kept = self._collected(planner)
         self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
         with self._charged(spans.resident):
@@ -126,7 +127,7 @@ class PagedRun:
             self.pipeline.arenas.borrow(collected.finish)
         launcher.totals()
         if sums is not None:
-            sums.finish(step.variant(bits, 0).address, self.homes, self.threads)
+            sums.finish(step.variant(bits, 0).address, self.homes, self.team.threads)
 
     def _collected(self, planner: Planner) -> dict[Node, Any]:
         """What keeps values that are stored by number, where the plan says so."""
@@ -141,7 +142,7 @@ class PagedRun:
     def _rows(self, step: RowStep) -> None:
         stage, tasks, spans = self.steps.rows(step.program)
         self.plan.add(name_of(step), spans)
-        launcher = Launcher(step, 32, self.threads, self.addresses, Pieces())
+        launcher = Launcher(step, 32, self.team, self.addresses, Pieces())
 
         def run(span: Span, page: Page) -> None:
             launcher.page(page, np.ascontiguousarray(tasks[span.first : span.last + 1]))
@@ -180,7 +181,7 @@ class WalkPages(WalkJobs):
         span = page.span
         tasks = np.ascontiguousarray(self.stage.walk.tasks[span.first : span.last + 1, 0])
         if self.planner.division.splits:
-            tasks = even_tasks(span.rows, self.launcher.threads)
+            tasks = even_tasks(span.rows, self.launcher.team.threads)
         self.launcher.page(page, tasks)
 
     def _long_row(self, long: LongRow) -> Iterator[Job]:
@@ -223,10 +224,10 @@ def run_paged(
     addresses, homes, repeated = _places(executable, inputs, outputs)
     bound = dict(zip(executable.relations, graphs, strict=False))
     arenas = Arenas(paging.charge)
-    with Helpers() as helpers:
+    with Helpers() as helpers, Team(threads) as team:
         pipeline = Pipeline(arenas, paging.limits.depth, helpers)
         plan = PagePlan(paging.limits.nbytes)
-        run = PagedRun(bound, sizes, addresses, homes, threads, matmul, paging, pipeline, plan)
+        run = PagedRun(bound, sizes, addresses, homes, team, matmul, paging, pipeline, plan)
         run.provide(executable.plan.intermediates)
         try:
             for step in executable.steps:
