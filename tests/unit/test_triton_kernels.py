@@ -14,10 +14,12 @@ from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.executable import compile_program
 from tiga.backends.triton.layout import Tile, box_map, padded
 from tiga.errors import Unfusable
+from tiga.ops.align import expand_to
 from tiga.ops.contract import contract
-from tiga.ops.leaf import Input
-from tiga.ops.message import gather
-from tiga.ops.pointwise import mul
+from tiga.ops.functions import exp
+from tiga.ops.leaf import Input, constant
+from tiga.ops.message import degree, gather, sum_to
+from tiga.ops.pointwise import gt, mul, sub, where
 from tiga.reducers import Max, Messages
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
@@ -74,6 +76,21 @@ def test_values_too_wide_for_registers_are_refused():
     case = programs.softmax(float32, (140000,))
     with pytest.raises(Unfusable, match="262144 elements"):
         compile_program(case.program)
+
+
+def test_the_shift_of_a_softmax_reads_nothing_edge_after_edge():
+    """What it takes beside the running maximum, here the number of edges, is known before."""
+    relation, dst = harness.RELATION, harness.DST
+    x = Input("x", Type(float32, (3,), harness.SRC))()
+    score = gather(relation, "src", x)
+    count = expand_to(degree(relation, "dst", float32), (3,), dst)
+    zero = constant(0, Type(float32, (3,), dst))
+    shift = where(gt(count, zero), Max().rows(Messages(relation, (score,))), zero)
+    total = sum_to(relation, "dst", exp(sub(score, gather(relation, "dst", shift))))
+    (text,) = (s.text for s in compile_program(Program((x,), (total,))).sources(has_chunks=False))
+    before, loop = text.split("for start in")
+    assert "row_ptr_dst" in before
+    assert "row_ptr_dst" not in loop
 
 
 def test_double_constants_keep_their_bits():

@@ -113,6 +113,7 @@ class OnlineLoop:
         edges = self.loop.edges(inner, self.row, ahead=True)
         score = edges.value(peak.inputs[0])
         dims = (tile.rows, tile.edges, *score.dims[2:])
+        self._evaluate_beside_peak()
         state = self._start(body, "peak", Value(neutral(peak), ()), dims)
         before = self._shift(body, state)
         before = self._start(body, "shift", before, dims)
@@ -130,6 +131,17 @@ class OnlineLoop:
 
     def _start(self, block: Block, hint: str, value: Value, dims: tuple[int, ...]) -> Value:
         return self.loop.writer.named(block, hint, self.loop.writer.full(value, dims))
+
+    def _evaluate_beside_peak(self) -> None:
+        """Give the row what the shift takes beside the maximum: once, not edge after edge."""
+        late = {self.online.peak}
+        for node in topological([self.online.shift.inputs[0]]):
+            if late.isdisjoint(node.inputs):
+                continue
+            late.add(node)
+            for child in node.inputs:
+                if child not in late:
+                    self.row.value(child)
 
     def _shift(self, block: Block, peak: Value) -> Value:
         """The shift that belongs to a running maximum."""
