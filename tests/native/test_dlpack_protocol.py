@@ -102,3 +102,50 @@ def test_memory_outlives_its_tensor() -> None:
 def test_derivatives_do_not_cross() -> None:
     x = tg.ones(2, requires_grad=True)
     assert not tg.from_dlpack(np.from_dlpack(x.detach())).requires_grad
+
+
+class Old(Producer):
+    """A producer from before DLPack 1.0: it takes no options."""
+
+    def __dlpack__(self, stream: object = None) -> object:  # type: ignore[override]
+        return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("view", [lambda a: a, lambda a: a.T, lambda a: a[::-1], lambda a: a[:0]])
+def test_old_producers_lend_their_memory_to_read(
+    view: Callable[[np.ndarray], np.ndarray],
+) -> None:
+    given = np.arange(6.0).reshape(2, 3)
+    x = tg.from_dlpack(Old(view(given)))
+    given += 1.0
+    assert x.tolist() == view(given).tolist()
+    with pytest.raises(errors.InvalidValue, match="lends to read"):
+        x.add_(1.0)
+    assert tg.tensor(Old(given)).add_(1.0).tolist() == (given + 1.0).tolist()
+
+
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.T, lambda x: x[:, ::2], lambda x: x[:0]])
+def test_bfloat16_goes_both_ways(view: Callable[[tg.Tensor], tg.Tensor]) -> None:
+    x = tg.arange(6, dtype=tg.bfloat16).reshape(2, 3)
+    back = tg.from_dlpack(OnlyDLPack(view(x)))
+    assert back.dtype == tg.bfloat16
+    x.mul_(2.0)
+    assert back.tolist() == view(x).tolist()
+
+
+class OnlyDLPack:
+    """What another library sees of a tensor."""
+
+    def __init__(self, x: tg.Tensor) -> None:
+        self.x = x
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.x.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.x.__dlpack_device__()
+
+
+def test_a_dtype_without_counterpart_is_named() -> None:
+    with pytest.raises(errors.InvalidType, match="uint32"):
+        tg.from_dlpack(np.zeros(3, np.uint32))

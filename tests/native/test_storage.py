@@ -353,3 +353,36 @@ def test_expressions_on_a_value_that_is_written_later() -> None:
     y.add_(10.0)
     assert z.tolist() == [3.0, 3.0, 3.0]
     assert (y + 1.0).tolist() == [13.0, 13.0, 13.0]
+
+
+def test_connected_expressions_have_second_derivatives() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = (tg.from_torch(t, connect=True) ** 3).sum().to_torch()
+    (first,) = torch.autograd.grad(y, t, create_graph=True)
+    assert first.tolist() == [3.0, 12.0]
+    (second,) = torch.autograd.grad((first * first).sum(), t, create_graph=True)
+    assert second.tolist() == [36.0, 288.0]
+    (third,) = torch.autograd.grad(second.sum(), t)
+    assert third.tolist() == [108.0, 432.0]
+
+
+def test_a_connected_expression_is_used_once_unless_kept() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = (tg.from_torch(t, connect=True) ** 2).sum().to_torch()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert t.grad.tolist() == [4.0, 8.0]
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+
+
+def test_a_connected_input_that_was_written_is_noticed() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = (tg.from_torch(t, connect=True) ** 2).sum().to_torch()
+    with torch.no_grad():
+        t.add_(1.0)
+    with pytest.raises(RuntimeError, match="inplace"):
+        y.backward()

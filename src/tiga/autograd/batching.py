@@ -90,6 +90,7 @@ def _example(x: Tensor) -> Tensor:
     type_ = x._node.type.with_shape(x.shape[1:])
     made = Tensor(LazyNode(Leaf(type_, "vmap"), (), type_, user_place()), x.requires_grad)
     made._leaf = True
+    made._node.wanted = x.requires_grad
     return made
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiga.autograd.batching import vmap
-from tiga.autograd.reverse import as_list, check_fresh, gradients, tracking
+from tiga.autograd.reverse import as_list, check_fresh, gradients, release, tracking
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor, helper
@@ -42,6 +42,7 @@ def jvp(
         o.detach() * 0 if node is None else result(node, o, *tangents)
         for o, node in zip(outputs, found, strict=True)
     ]
+    release([*outputs, *made], primals, tracked)
     return value, made[0] if single else tuple(made)
 
 
@@ -64,13 +65,17 @@ def jacobian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if tracked.size < value.size:
         columns = vmap(lambda t: jvp(function, (tracked,), (t,))[1])(_units(tracked))
         flat = reshape(columns, (tracked.size, value.size))
-        return reshape(flat.transpose(0, 1), shape)
+        found = reshape(flat.transpose(0, 1), shape)
+        release([found], [x], [tracked])
+        return found
 
     def pull(ct: Tensor) -> Tensor:
         (node,) = gradients([value], [ct._node], [tracked])
         return tracked.detach() * 0 if node is None else result(node, value, ct)
 
-    return reshape(vmap(pull)(_units(value)), shape)
+    found = reshape(vmap(pull)(_units(value)), shape)
+    release([found], [x], [tracked])
+    return found
 
 
 def _units(like: Tensor) -> Tensor:

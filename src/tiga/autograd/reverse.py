@@ -9,7 +9,7 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, user_place, value_of
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place, value_of
 from tiga.ops.leaf import ones_like
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
@@ -213,6 +213,7 @@ def value_and_grad(function: Callable[..., Tensor], *, argnums: Any = 0) -> Call
         filled = [
             tracked[i] * 0 if g is None else g for i, g in zip(places, found, strict=True)
         ]  # fmt: skip
+        release([value, *filled], args, tracked)
         return value, filled[0] if isinstance(argnums, int) else tuple(filled)
 
     return call
@@ -223,6 +224,32 @@ def tracking(x: Any) -> Tensor:
     if not isinstance(x, Tensor):
         raise InvalidType(f"expected a tensor to differentiate, got {type(x).__name__} ({here()}).")
     return x if x.requires_grad else x.detach().requires_grad_()
+
+
+def release(results: Sequence[Tensor], given: Sequence[Any], tracked: Sequence[Any]) -> None:
+    """Let results of a function of `tracked` in place of `given` forget how they came about, unless
+    they depend on something else that derivatives are asked for."""
+    own = [t for g, t in zip(given, tracked, strict=True) if t is not g]
+    for tensor in own:
+        tensor._node.wanted = False
+    for tensor in results:
+        tensor._grad = tensor._grad and reaches_wanted(tensor._node)
+
+
+def reaches_wanted(node: Node) -> bool:
+    """Whether a value depends on one that derivatives can be asked for."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if is_wanted(node):
+            return True
+        if node.op.name != "stop_gradient":
+            stack.extend(node.inputs)
+    return False
 
 
 def vjp(function: Callable[..., Any], *primals: Tensor) -> tuple[Any, Callable[..., Any]]:
@@ -236,15 +263,19 @@ def vjp(function: Callable[..., Any], *primals: Tensor) -> tuple[Any, Callable[.
     """
     tracked = [tracking(p) for p in primals]
     value = function(*tracked)
-    outputs, _ = as_list(value, "the function's result")
+    results, _ = as_list(value, "the function's result")
+    outputs = [Tensor(r._node, r._grad) for r in results]
+    release(results, primals, tracked)
 
     def pull(*cotangents: Tensor) -> tuple[Tensor, ...]:
         given = [cotangent_of(o, c) for o, c in zip(outputs, cotangents, strict=True)]
         found = gradients(outputs, given, tracked)
         sources = [*outputs, *cotangents]
-        return tuple(
+        made = [
             x * 0 if node is None else result(node, *sources)
             for x, node in zip(tracked, found, strict=True)
-        )
+        ]
+        release(made, primals, tracked)
+        return tuple(made)
 
     return value, pull

@@ -5,9 +5,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tiga.errors import InvalidType, InvalidValue
+from tiga.errors import InvalidType
 from tiga.runtime.device_array import DeviceArray
-from tiga.runtime.dlpack import CUDA, LEGACY_STREAM, exported, imported
+from tiga.runtime.dlpack import (
+    CUDA,
+    LEGACY_STREAM,
+    exported,
+    exported_host,
+    imported,
+    imported_host,
+)
 
 CPU_DEVICE = (1, 0)
 """DLPack's name of the CPU."""
@@ -44,14 +51,31 @@ def array_of(x: Any, copy: bool | None = None) -> Any:
     elif hasattr(x, "_array"):
         array = x.numpy()
     else:
-        array = np.from_dlpack(x)
-    if copy:
-        return np.array(array)
-    if not array.flags.writeable:
-        if copy is False:
-            raise InvalidValue("from_dlpack with copy=False of read-only memory.")
-        return np.array(array)
-    return array
+        array = _host_array(x)
+    return np.array(array) if copy else array
+
+
+def _host_array(x: Any) -> np.ndarray:
+    """The array that shares a producer's memory, read-only where it does not say that it may be
+    written: producers before DLPack 1.0 cannot say it."""
+    lender = _Lender(x)
+    try:
+        return np.from_dlpack(lender)
+    except (BufferError, RuntimeError):  # a dtype that numpy does not have
+        return imported_host(x.__dlpack__())
+
+
+class _Lender:
+    """A producer that keeps its capsules: one that goes while an error is raised breaks it."""
+
+    def __init__(self, producer: Any) -> None:
+        self.producer = producer
+        self.capsules: list[Any] = []
+        self.__dlpack_device__ = producer.__dlpack_device__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.capsules.append(self.producer.__dlpack__(**options))
+        return self.capsules[-1]
 
 
 def array_of_torch(tensor: Any) -> Any:
@@ -61,8 +85,10 @@ def array_of_torch(tensor: Any) -> Any:
         InvalidType: it is not dense, elsewhere, or of a dtype without counterpart.
     """
     if tensor.device.type not in ("cpu", "cuda") or str(tensor.layout) != "torch.strided":
+        layout = str(tensor.layout).removeprefix("torch.")
         raise InvalidType(
-            f"from_torch expected a dense tensor on the CPU or a GPU, got {tensor.device}."
+            f"from_torch expected a dense tensor on the CPU or a GPU, got a {layout} one on "
+            f"{tensor.device}; .to_dense() or .cpu() makes one."
         )
     plain = tensor.detach().resolve_conj().resolve_neg()
     if tensor.device.type == "cuda":
@@ -98,15 +124,15 @@ def capsule(array: np.ndarray, **options: Any) -> Any:
     """The DLPack capsule of an array; options are those of the array API's `__dlpack__`.
 
     Raises:
-        InvalidType: its dtype has no DLPack code here, or another device is asked for.
+        InvalidType: another device is asked for.
     """
     device = options.get("dl_device")
     if device is not None and tuple(map(int, device)) != CPU_DEVICE:
         raise InvalidType(f"__dlpack__: the memory is on the CPU, not on device {device}.")
     given = {k: v for k, v in options.items() if v is not None and k != "dl_device"}
-    if array.dtype == ml_dtypes.bfloat16:
-        raise InvalidType("__dlpack__ of bfloat16 is not supported; use .to_torch().")
-    return array.__dlpack__(**given)
+    if array.dtype != ml_dtypes.bfloat16:
+        return array.__dlpack__(**given)
+    return exported_host(np.array(array) if options.get("copy") else array)
 
 
 def torch_of(array: Any) -> Any:

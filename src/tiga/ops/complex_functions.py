@@ -226,13 +226,12 @@ def tan(a: Arithmetic, z: Parts) -> Parts:
 
 
 def pow(a: Arithmetic, z: Parts, w: Parts) -> Parts:
-    """e^(w log z); 1 for w = 0, and 0 for z = 0 if w has a positive real part alone."""
+    """e^(w log z); 1 for w = 0, and 0 for z = 0 if w has a positive real part."""
     zero, one = _number(a, 0.0, z[0]), _number(a, 1.0, z[0])
     unknown = _number(a, math.nan, z[0])
     real, imag = exp(a, mul(a, w, log(a, z)))
     origin = _is_zero(a, a.add(a.abs(z[0]), a.abs(z[1])))
-    alone = a.logical_and(a.compare("gt", w[0], zero), _is_zero(a, w[1]))
-    at_origin = a.select(alone, zero, unknown)
+    at_origin = a.select(a.compare("gt", w[0], zero), zero, unknown)
     real, imag = a.select(origin, at_origin, real), a.select(origin, at_origin, imag)
     none = _is_zero(a, a.add(a.abs(w[0]), a.abs(w[1])))
     return a.select(none, one, real), a.select(none, zero, imag)

@@ -1,20 +1,21 @@
-"""DLPack for a GPU's memory: capsules of ours for other libraries, and theirs for us.
+"""DLPack capsules of ours for other libraries, and theirs for us.
 
-numpy's own support ends at the CPU; the structures are those of DLPack 0.8, which every later
-version still takes.
+numpy's own support ends at the CPU, and knows no bfloat16; the structures are those of DLPack 0.8,
+which every later version still takes.
 """
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidType
-from tiga.runtime.device_array import DeviceArray, DeviceMemory, Machine
+from tiga.runtime.device_array import DeviceArray, DeviceMemory, Machine, row_major
 
-CUDA = 2
-"""DLPack's name of NVIDIA's devices."""
+CPU, CUDA = 1, 2
+"""DLPack's names of the CPU and of NVIDIA's devices."""
 
 LEGACY_STREAM = 1
 """DLPack's name of the default stream, on which all work of ours is."""
@@ -76,18 +77,27 @@ def _code(dtype: np.dtype) -> int:
 
 
 def exported(array: DeviceArray) -> Any:
-    """A capsule that shares an array's memory."""
+    """A capsule that shares the memory of an array on a GPU."""
+    return _capsule(array, array.address, CUDA, array.machine.index)
+
+
+def exported_host(array: np.ndarray) -> Any:
+    """A capsule that shares the memory of a numpy array."""
+    return _capsule(array, array.__array_interface__["data"][0], CPU, 0)
+
+
+def _capsule(array: Any, address: int, device: int, index: int) -> Any:
     rank = max(array.ndim, 1)
     shape = (ctypes.c_int64 * rank)(*array.shape)
     strides = (ctypes.c_int64 * rank)(*(s // array.itemsize for s in array.strides))
     tensor = _Tensor(
-        array.address, CUDA, array.machine.index, array.ndim, _code(array.dtype),
-        8 * array.itemsize, 1, shape, strides, 0,
+        address, device, index, array.ndim, _code(array.dtype), 8 * array.itemsize, 1, shape,
+        strides, 0,
     )  # fmt: skip
     managed = _Managed(tensor, None, _delete)
-    address = ctypes.addressof(managed)
-    _exported[address] = (managed, shape, strides, array)
-    return _new(address, _NAME, ctypes.cast(_unused, ctypes.c_void_p))
+    place = ctypes.addressof(managed)
+    _exported[place] = (managed, shape, strides, array)
+    return _new(place, _NAME, ctypes.cast(_unused, ctypes.c_void_p))
 
 
 class _Borrowed:
@@ -101,29 +111,67 @@ class _Borrowed:
             self._managed.deleter(ctypes.byref(self._managed))
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What a capsule holds: where the first element is, and how the others lie."""
+
+    owner: _Borrowed
+    index: int
+    start: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+
+    @staticmethod
+    def taken(capsule: Any, device: int, what: str) -> "_Given":
+        """Take a capsule's memory, which must be on a kind of device."""
+        if not _is_named(id(capsule), _NAME):
+            raise InvalidType("from_dlpack expected a capsule that nobody has taken yet.")
+        address = _pointer(id(capsule), _NAME)
+        _rename(capsule, _USED)
+        owner = _Borrowed(address)
+        tensor = _Managed.from_address(address).tensor
+        if tensor.device_type != device:
+            raise InvalidType(f"from_dlpack expected memory of {what}.")
+        dtype = _dtype(tensor)
+        shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+        strides = None
+        if tensor.strides:
+            strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
+        start = (tensor.data or 0) + tensor.byte_offset
+        return _Given(owner, tensor.device_id, start, dtype, shape, strides)
+
+
 def imported(capsule: Any, machine_of: Any) -> DeviceArray:
     """The array of a capsule with memory of a GPU; `machine_of` gives the machine of an index.
 
     Raises:
         InvalidType: it is used already, not on a GPU, or of a dtype without counterpart.
     """
-    if not _is_named(id(capsule), _NAME):
-        raise InvalidType("from_dlpack expected a capsule that nobody has taken yet.")
-    address = _pointer(id(capsule), _NAME)
-    _rename(capsule, _USED)
-    owner = _Borrowed(address)
-    tensor = _Managed.from_address(address).tensor
-    if tensor.device_type != CUDA:
-        raise InvalidType("from_dlpack expected memory of an NVIDIA GPU.")
-    dtype = _dtype(tensor)
-    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    strides = None
-    if tensor.strides:
-        strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
-    machine: Machine = machine_of(tensor.device_id)
-    start = (tensor.data or 0) + tensor.byte_offset
-    memory = DeviceMemory(machine, _span(shape, strides, dtype), address=start, owner=owner)
-    return DeviceArray(memory, shape, dtype, strides, start)
+    given = _Given.taken(capsule, CUDA, "an NVIDIA GPU")
+    machine: Machine = machine_of(given.index)
+    size = _span(given.shape, given.strides, given.dtype)
+    memory = DeviceMemory(machine, size, address=given.start, owner=given.owner)
+    return DeviceArray(memory, given.shape, given.dtype, given.strides, given.start)
+
+
+def imported_host(capsule: Any) -> np.ndarray:
+    """The array of a capsule with memory of the CPU, not to be written.
+
+    Raises:
+        InvalidType: it is used already, elsewhere, or of a dtype without counterpart.
+    """
+    given = _Given.taken(capsule, CPU, "the CPU")
+    strides = row_major(given.shape, given.dtype.itemsize) if given.strides is None else (
+        given.strides)  # fmt: skip
+    # Steps may be negative: the memory starts where the first of all elements is.
+    low = sum((n - 1) * s for n, s in zip(given.shape, strides, strict=True) if s < 0 and n)
+    reach = _span(given.shape, tuple(map(abs, strides)), given.dtype)
+    memory = (ctypes.c_char * reach).from_address(given.start + low)
+    memory.owner = given.owner  # type: ignore[attr-defined]
+    array: np.ndarray = np.ndarray(given.shape, given.dtype, memoryview(memory), -low, strides)
+    array.flags.writeable = False
+    return array
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: np.dtype) -> int:

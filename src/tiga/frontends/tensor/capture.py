@@ -137,6 +137,7 @@ def stand_in(dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
     kind = Type(dtype, (extent, *shape), GLOBAL)
     made = Tensor(LazyNode(Leaf(kind, "edge or node"), (), kind, None), grad)
     made._leaf = True
+    made._node.wanted = grad
     return made
 
 

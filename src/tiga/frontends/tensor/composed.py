@@ -81,10 +81,11 @@ def array_equal(x1: Any, x2: Any, /) -> bool:
 
 
 @_serves_torch
-def isin(x: Any, values: Any, /) -> Tensor:
-    """Per element whether it is equal to one of `values`."""
+def isin(x: Any, values: Any, /, *, invert: bool = False) -> Tensor:
+    """Per element whether it is equal to one of `values`, or with `invert` to none."""
     a, b = as_tensor(x), as_tensor(values)
-    return r.any(e.equal(views.expand_dims(a, axis=-1), views.ravel(b)), axis=-1)
+    found = r.any(e.equal(views.expand_dims(a, axis=-1), views.ravel(b)), axis=-1)
+    return s.logical_not(found) if invert else found
 
 
 @_serves_torch

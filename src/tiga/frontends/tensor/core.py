@@ -126,9 +126,8 @@ class Tensor:
             return CPU
         if self._buffer is not None and self._buffer.absent:
             return self._buffer.absent.device
-        from tiga.frontends.tensor.evaluate import device_of_node
-
-        return device_of_node(self._node)
+        device: Device = _evaluation().device_of_node(self._node)
+        return device
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -180,8 +179,8 @@ class Tensor:
     @property
     def execution(self) -> dict[str, Any] | None:
         """How the value was computed; None for given values, views and what is not computed yet."""
-        if self._execution is not None and not isinstance(self._execution, dict):
-            self._execution = self._execution.report()
+        if self._execution is not None:
+            self._execution = _evaluation().report(self)
         return self._execution
 
     @property
@@ -190,7 +189,8 @@ class Tensor:
         return self._node.where
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
-        """Ask for derivatives with respect to this tensor, or no longer; returns it."""
+        """Ask for derivatives with respect to this tensor, or no longer; returns it. A computed
+        tensor becomes a leaf by it: it is computed now, and forgets its operands."""
         if requires_grad and not self.dtype.is_differentiable:
             raise InvalidType(
                 f"requires_grad= expected a float or complex tensor, got {self.dtype} ({here()}); "
@@ -200,7 +200,9 @@ class Tensor:
             raise InvalidValue(
                 f"a computed tensor keeps its history ({here()}); use .detach() for one without."
             )
-        self._grad = requires_grad
+        if requires_grad and not self._grad and not self._leaf:
+            _evaluation().begin(self)
+        self._grad = self._node.wanted = requires_grad
         return self
 
     # values
@@ -211,11 +213,9 @@ class Tensor:
         Compiled sums add in lanes and blocks; with `strict`, element after element.
         """
         if self._array is None and strict:
-            from tiga.frontends.tensor.evaluate import realize_strictly
-
-            realize_strictly(self)
+            _evaluation().realize_strictly(self)
         if self._array is None:
-            _evaluator()(self)
+            _evaluation().realize(self)
         return self
 
     def numpy(self) -> np.ndarray:
@@ -308,11 +308,11 @@ class Tensor:
 
 
 @cache
-def _evaluator() -> Callable[[Tensor], None]:
-    """What gives a tensor its value; it knows tensors, so they cannot import it."""
-    from tiga.frontends.tensor.evaluate import realize
+def _evaluation() -> Any:
+    """The module that gives tensors their values; it knows tensors, so they cannot import it."""
+    from tiga.frontends.tensor import evaluate
 
-    return realize
+    return evaluate
 
 
 def _layout(tensor: Tensor) -> np.ndarray:
@@ -383,6 +383,8 @@ def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -
     """A given value: a leaf that shares the array's memory; `owner` keeps foreign memory alive."""
     dtype = dtype_of_numpy(array.dtype)
     result = Tensor(leaf(array, Type(dtype, array.shape, GLOBAL), user_place()), requires_grad)
+    if requires_grad:
+        result._node.wanted = True
     result._leaf = True
     result._array = array
     result._buffer = Buffer(array if owner is None else owner, array.nbytes)

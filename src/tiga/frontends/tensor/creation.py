@@ -108,14 +108,15 @@ def tensor(
         (2, 2)
     """
     wanted = None if dtype is None else check_dtype(dtype)
+    if hasattr(data, "__dlpack__") and not isinstance(data, (Tensor, np.ndarray)):
+        data = from_dlpack(data)
     if isinstance(data, Tensor) and data.device != CPU:
         return _copied(data, wanted, device, requires_grad)
     if isinstance(data, Tensor):
         array = data.numpy()
-    elif hasattr(data, "__array__") and not isinstance(data, np.generic):
+    elif hasattr(data, "__array__"):
         array = np.asarray(data)
-    elif hasattr(data, "__dlpack__"):
-        array = np.from_dlpack(data)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
     else:
         found: set[type] = set()
         shape = _leaves(data, found)
@@ -211,6 +212,11 @@ def from_numpy(array: np.ndarray, *, requires_grad: bool = False) -> Tensor:
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares the memory of another library's array, by DLPack.
 
+    Memory that its owner does not say may be written, such as JAX's, is refused to writes in place.
+
+    Raises:
+        InvalidType: it is no array, elsewhere, or of a dtype without counterpart.
+
     Example:
         >>> import numpy as np, tiga as tg
         >>> tg.from_dlpack(np.arange(3)).tolist()
@@ -219,6 +225,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     from tiga.frontends.dlpack import array_of
 
     array = array_of(x, copy)
+    _known_dtype(array)
     if isinstance(array, np.ndarray):
         return finish(array, False, device, shared=True)
     from tiga.frontends.tensor.placement import device_of, duplicate, moved_to

@@ -15,7 +15,7 @@ from tiga.errors import InvalidIndex, OutOfBudget
 from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, leaf
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
@@ -36,7 +36,8 @@ class Evaluation(NamedTuple):
     def report(self) -> dict[str, Any]:
         """As `Tensor.execution` tells it."""
         total = self.seconds * 1e3
-        return {"backend": "python-oracle", "materialize_ms": total, "saved_bytes": 0}
+        return {"backend": "python-oracle", "cache_hit": False, "compile_ms": 0.0,
+                "launch_ms": total, "materialize_ms": total, "saved_bytes": 0}  # fmt: skip
 
 
 def call(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -69,6 +70,17 @@ def pending(roots: Sequence[Node]) -> list[Node]:
         order.append(node)
         stack.pop()
     return order
+
+
+def report(tensor: Tensor) -> dict[str, Any]:
+    """How a tensor was computed, and what tells its program from others."""
+    how = tensor._execution
+    told: dict[str, Any] = how if isinstance(how, dict) else how.report()
+    if "semantic_hash" not in told:
+        from tiga.frontends.tensor.inspection import hash_of
+
+        told["semantic_hash"] = hash_of(tensor)
+    return told
 
 
 def has_value(node: Node) -> bool:
@@ -284,6 +296,18 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
     if shared:
         assert tensor._buffer is not None
         tensor._buffer.nodes.append((ref(node), ref(array)))
+
+
+def begin(tensor: Tensor) -> None:
+    """Make a computed tensor a leaf, unless it stands for many values and so has none."""
+    if any(isinstance(node.op, Leaf) for node in pending([tensor._node])):
+        return
+    tensor.realize()
+    tensor._leaf = True
+    if tensor._node.inputs:
+        assert tensor._array is not None
+        tensor._node = leaf(tensor._array, tensor._node.type, tensor._node.place)
+        tensor._expression = None
 
 
 def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:

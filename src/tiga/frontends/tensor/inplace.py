@@ -31,6 +31,9 @@ from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import dtype_of_numpy
 
+_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+"""Kinds of dtypes: values of a higher one do not fit a lower one."""
+
 _OWN_REFERENCES = 4
 """References to a node that only its tensor uses: the tensor's, two variables, the count's own."""
 
@@ -56,6 +59,11 @@ def _check(tensor: Tensor, what: str) -> None:
                 f"{what} of an expanded tensor ({here()}): several of its elements are one place "
                 "in memory; make a copy first with tg.asarray(x, copy=True)."
             )
+    if isinstance(tensor._array, np.ndarray) and not tensor._array.flags.writeable:
+        raise InvalidValue(
+            f"{what} of memory that another library only lends to read ({here()}): make a copy "
+            "first with tg.asarray(x, copy=True)."
+        )
 
 
 def _keep_value(node: LazyNode, array: np.ndarray) -> None:
@@ -76,6 +84,8 @@ def _renew(tensor: Tensor) -> None:
     assert array is not None
     _keep_value(node, array)
     tensor._node = leaf(array, node.type, node.place)
+    if tensor._grad:
+        tensor._node.wanted = True
     tensor._expression = tensor._execution = None
 
 
@@ -123,8 +133,11 @@ def _update(tensor: Tensor, value: Tensor, other: Any, what: str) -> Tensor:
     _check(tensor, what)
     if value.shape != tensor.shape:
         raise InvalidValue(f"{what}: shape {value.shape} does not fit {tensor.shape} ({here()}).")
-    if value.dtype.kind == "c" and tensor.dtype.kind != "c":
-        raise InvalidType(f"{what}: complex values into {tensor.dtype} ({here()}).")
+    if _RANKS[value.dtype.kind] > _RANKS[tensor.dtype.kind]:
+        raise InvalidType(
+            f"{what}: {value.dtype} values into {tensor.dtype} ({here()}) would lose what they "
+            "are; use x = x + y, or cast with .astype(...)."
+        )
     viewers = _viewers(tensor)
     if is_tracked(viewers, other):
         return write_tracked(tensor, viewers, value, ..., what)

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
+from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.recipe import Made
 from tiga.trace.node import Node, topological
 
@@ -19,6 +21,15 @@ def shown_node(x: Tensor, *, alive: bool = False) -> Node:
     if found is None:
         return x._node
     return found.node(alive=alive) if isinstance(found, Made) else found
+
+
+def hash_of(x: Tensor) -> str:
+    """What tells a tensor's program from others: equal programs have equal hashes."""
+    from tiga.frontends.tensor.program import program_of
+    from tiga.passes.tensor_axes import for_kernels
+    from tiga.passes.tensor_identity import semantic_hash
+
+    return semantic_hash(for_kernels(program_of([shown_node(x)]).program))
 
 
 def expression(x: Tensor) -> str:
@@ -64,8 +75,12 @@ def generated_code(x: Tensor, stage: str | None = None) -> str:
         from tiga.backends.triton.dense.executable import dense_code
 
         return dense_code(program_of([shown_node(x)]).program, stage or "triton")
-    from tiga.tensor_compiler import tensor_code
+    from tiga.tensor_compiler import STAGES, tensor_code
 
+    if stage is not None and stage not in STAGES:
+        raise InvalidValue(
+            f"generated_code expected one of {', '.join(STAGES)}, got {stage!r} ({here()})."
+        )
     return tensor_code(program_of([shown_node(x)]).program, stage or "llvm")
 
 

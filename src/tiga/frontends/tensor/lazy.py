@@ -118,11 +118,13 @@ class Leaf(Op):
 
 class LazyNode(Node):
     """A node of a tensor: `cell` is its value once there is one, `depth` the length of the
-    longest chain of nodes below it that have none, `largest` the size of the largest of them."""
+    longest chain of nodes below it that have none, `largest` the size of the largest of them.
+    `wanted` is set where derivatives with respect to it can be asked for (see `is_wanted`)."""
 
-    __slots__ = ("cell", "depth", "largest", "place")
+    __slots__ = ("cell", "depth", "largest", "place", "wanted")
 
     cell: Cell | None
+    wanted: bool
 
     def __init__(
         self, op: Any, inputs: tuple[Node, ...], type: Type, place: Place | None, depth: int = 0,
@@ -151,6 +153,11 @@ def leaf(array: np.ndarray, type: Type, place: Place | None = None) -> LazyNode:
 
 HELPER = "helper"
 """The label of values that Tiga made for itself, which go with operands on any device."""
+
+
+def is_wanted(node: Node) -> bool:
+    """Whether derivatives with respect to this very value can be asked for."""
+    return getattr(node, "wanted", False)
 
 
 def value_of(node: Node) -> Cell | None:

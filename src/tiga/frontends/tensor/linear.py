@@ -99,16 +99,10 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
     known = [as_tensor(t) for t in tensors]
     dtype = result_dtype(*(t.dtype for t in known))
     terms, output = _equation(equation, known)
-    extents: dict[str, int] = {}
-    for term, tensor in zip(terms, known, strict=True):
-        for label, extent in zip(term, tensor.shape, strict=True):
-            if extents.setdefault(label, extent) != extent:
-                raise InvalidValue(
-                    f"einsum: {label!r} is {extents[label]} and {extent} in {equation!r} "
-                    f"({here()})."
-                )
+    extents = _extents(equation, terms, known)
     factors = [
-        _diagonal(convert(t._node, dtype), term) for t, term in zip(known, terms, strict=True)
+        _diagonal(convert(_spread(t, term, extents), dtype), term)
+        for t, term in zip(known, terms, strict=True)
     ]
     node, labels = factors[0]
     node, labels = _drop(node, labels, output + "".join(names for _, names in factors[1:]))
@@ -117,6 +111,26 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
         node, labels = _contract(node, labels, other, other_labels, later)
     order = tuple(labels.index(label) for label in output)
     return result(permute(node, order) if order != tuple(range(len(order))) else node, *known)
+
+
+def _extents(equation: str, terms: list[str], known: list[Tensor]) -> dict[str, int]:
+    """The extent of every label; those of 1 broadcast."""
+    extents: dict[str, int] = {}
+    for term, tensor in zip(terms, known, strict=True):
+        for label, extent in zip(term, tensor.shape, strict=True):
+            there = extents.get(label, 1)
+            if 1 not in (there, extent) and there != extent:
+                raise InvalidValue(
+                    f"einsum: {label!r} is {there} and {extent} in {equation!r} ({here()})."
+                )
+            extents[label] = extent if there == 1 else there
+    return extents
+
+
+def _spread(tensor: Tensor, term: str, extents: dict[str, int]) -> Node:
+    """The operand with its axes of extent 1 repeated to what others have under their labels."""
+    target = tuple(extents[label] for label in term)
+    return tensor._node if target == tensor.shape else broadcast(tensor._node, target)
 
 
 def _equation(equation: str, known: list[Tensor]) -> tuple[list[str], str]:

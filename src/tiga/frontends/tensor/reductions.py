@@ -18,6 +18,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_INT, as_float, check_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.record import recorded
+from tiga.frontends.tensor.views import concat
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_reduce as r
@@ -350,9 +351,20 @@ def log_softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
     return result(convert(value, as_float(tensor.dtype)), tensor)
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
-    """Differences of neighbours along an axis, `n` times."""
-    tensor = as_tensor(x)
+def diff(
+    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Tensor:
+    """Differences of neighbours along an axis, `n` times; of what is joined before and after `x`
+    too, if it is given.
+
+    Example:
+        >>> import tiga as tg
+        >>> x = tg.tensor([1, 4, 9])
+        >>> tg.diff(x).tolist(), tg.diff(x, prepend=tg.tensor([0])).tolist()
+        ([3, 5], [1, 3, 5])
+    """
+    given = [part for part in (prepend, x, append) if part is not None]
+    tensor = as_tensor(x) if len(given) == 1 else concat(given, axis=axis)
     axis = normalize_axis(axis, tensor.ndim)
     node: Node = tensor._node
     for _ in range(n):

@@ -1,0 +1,102 @@
+"""Small promises of native tensors, each as a new user would try it."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tiga as tg
+from tiga import errors
+
+HERE = r"test_promises\.py:\d+"
+
+
+@pytest.mark.parametrize("backend", ["auto", "native", "python"])
+def test_every_backend_tells_what_it_did(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    y = (tg.ones((4, 8)) * 2.0).sum(axis=1).realize()
+    told = y.execution
+    assert told is not None
+    assert {"backend", "semantic_hash", "compile_ms", "launch_ms", "materialize_ms", "cache_hit",
+            "saved_bytes"} <= told.keys()  # fmt: skip
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
+    again = (tg.full((4, 8), 3.0) * 2.0).sum(axis=1).realize().execution
+    assert again is not None
+    assert again["semantic_hash"] == told["semantic_hash"]
+
+
+@pytest.mark.parametrize(
+    "write", [lambda x: x.add_(1.5), lambda x: x.mul_(0.5), lambda x: x.sub_(tg.ones(3))]
+)
+def test_floats_are_not_written_into_integers(write: Callable[[tg.Tensor], object]) -> None:
+    x = tg.arange(3)
+    with pytest.raises(errors.InvalidType, match=f"would lose.*|{HERE}"):
+        write(x)
+    assert x.add_(tg.tensor([1, 1, 1], dtype=tg.int8)).tolist() == [1, 2, 3]
+
+
+def test_a_part_of_complex_numbers_is_named() -> None:
+    with pytest.raises(errors.InvalidType, match=HERE):
+        tg.ones(2, dtype=tg.complex64).astype(tg.float32)
+    assert tg.real(tg.ones(2, dtype=tg.complex64)).dtype == tg.float32
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i4", ">c8"])
+def test_arrays_of_the_other_byte_order_are_copied(dtype: str) -> None:
+    given = np.arange(4).astype(dtype)
+    assert tg.tensor(given).tolist() == given.tolist()
+
+
+def test_scalars_of_numpy_keep_their_dtype() -> None:
+    assert tg.tensor(np.float64(1.5)).dtype == tg.float64
+    assert tg.tensor(np.int8(3)).dtype == tg.int8
+    assert tg.tensor(np.True_).dtype == tg.bool
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [("ab,ab->ba", ((1, 4), (3, 4))), ("i,i->i", ((1,), (4,))), ("ij,jk->ik", ((2, 1), (3, 4)))],
+)
+def test_einsum_broadcasts_extents_of_one(
+    equation: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=shape) for shape in shapes]
+    tensors = [tg.tensor(g, requires_grad=True) for g in given]
+    out = tg.einsum(equation, *tensors)
+    np.testing.assert_allclose(out.numpy(), np.einsum(equation, *given))
+    for g, x in zip(tg.autograd.grad(out.sum(), tensors), tensors, strict=True):
+        assert g.shape == x.shape
+
+
+def test_diff_joins_before_and_after() -> None:
+    x = np.array([[1.0, 4.0, 9.0], [2.0, 3.0, 5.0]])
+    before, after = np.zeros((2, 1)), np.full((2, 2), 7.0)
+    for options in ({}, {"prepend": before}, {"append": after},
+                    {"prepend": before, "append": after, "n": 2}):  # fmt: skip
+        given = {k: tg.tensor(v) if k != "n" else v for k, v in options.items()}
+        np.testing.assert_array_equal(tg.diff(tg.tensor(x), **given).numpy(), np.diff(x, **options))
+
+
+def test_isin_inverts() -> None:
+    found = tg.isin(tg.tensor([1, 2, 3]), tg.tensor([2, 5]), invert=True)
+    assert found.tolist() == [True, False, True]
+
+
+def test_stages_are_named_with_the_line() -> None:
+    with pytest.raises(errors.InvalidValue, match=HERE):
+        tg.ones(3).generated_code("nothing")
+
+
+@pytest.mark.parametrize("backend", ["native", "python"])
+def test_zero_to_a_complex_power(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    power = tg.tensor([1 + 1j, 0.5 - 2j, 2 + 0j], dtype=tg.complex128)
+    assert tg.pow(tg.zeros(3, dtype=tg.complex128), power).tolist() == [0j, 0j, 0j]
+
+
+def test_layouts_of_torch_are_named() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(errors.InvalidType, match=re.escape("sparse_coo")):
+        tg.from_torch(torch.ones(3).to_sparse())
