@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,6 +12,14 @@ pytest.importorskip("torch_mlir")
 
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
+from tests.gpu.paged_harness import (  # noqa: E402
+    WIDTH,
+    check,
+    fields,
+    saved,
+    with_gradients,
+    within,
+)
 from tiga.errors import InvalidFile, OutOfBudget  # noqa: E402
 from tiga.frontends.torch import paged_gpu  # noqa: E402
 
@@ -22,7 +29,6 @@ pytestmark = [
     ),
     pytest.mark.usefixtures("where"),
 ]
-NODES, WIDTH = 80, 4
 
 
 class Difference(tg.MessagePassing):
@@ -65,18 +71,6 @@ class Deviation(tg.MessagePassing):
         return src.x * edge.w[:, None]
 
 
-def degrees(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Some rows without edges, and some that kernels split."""
-    if kind == "uneven":
-        found = rng.zipf(1.7, NODES).clip(0, 300)
-        found[[3, 40]] = 300, 515
-    else:
-        found = rng.integers(0, 9, NODES)
-        found[5] = 9000 if kind == "long" else 400
-    found[::7] = 0
-    return found
-
-
 @pytest.fixture(scope="module")
 def uneven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     return saved(tmp_path_factory.mktemp("uneven"), "uneven")
@@ -90,62 +84,6 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     return saved(tmp_path_factory.mktemp("sparse"), "sparse")
-
-
-def saved(folder: Path, kind: str) -> tuple[Any, Any]:
-    """A graph in the device's memory, and in a file with fields."""
-    rng, where = np.random.default_rng(3), harness.device()
-    degree = degrees(rng, kind)
-    dst = np.repeat(np.arange(NODES), degree)
-    src = rng.integers(0, NODES, len(dst))
-    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
-    x = rng.integers(-3, 4, (NODES, WIDTH)).astype(np.float32) / 3
-    w = rng.standard_normal(len(dst)).astype(np.float32)
-    path = graph.save(folder / "g", {"src": {"x": x}, "edge": {"w": w}})
-    opened = tg.Graph.open(path, device=str(where))
-    csr = opened.in_memory().csr()
-    memory = tg.Graph.from_csr(
-        *(torch.from_numpy(np.array(a)).to(where) for a in (csr.row_ptr, csr.col_idx)),
-        num_src=NODES,
-    )
-    return memory, opened
-
-
-def fields(opened: Any, where: torch.device, dtype: Any, in_file: bool) -> list[Any]:
-    """`x` and `w`: in the device's memory, or mapped from the file."""
-    kinds = opened.field("src", "x"), opened.field("edge", "w")
-    arrays = [torch.from_numpy(kind.numpy()) for kind in kinds]
-    if not in_file:
-        arrays = [array.clone().to(where, dtype) for array in arrays]
-    return [array.detach().requires_grad_() for array in arrays]
-
-
-def with_gradients(kernel: Any, graph: Any, given: list[Any]) -> list[Any]:
-    x, w = given
-    out = kernel(graph=graph, ndata={"x": x}, edge={"w": w})
-    outs = list(out.values()) if isinstance(out, dict) else [out]
-    loss = sum((o.float() ** 2).sum().cpu() for o in outs)
-    return [*(o.detach() for o in outs), *torch.autograd.grad(loss, given)]
-
-
-def same_bits(found: list[Any], expected: list[Any]) -> bool:
-    pairs = zip(found, expected, strict=True)
-    return all(torch.equal(a.cpu(), b.cpu()) for a, b in pairs)
-
-
-def check(
-    run: Callable[[Any, list[Any]], list[Any]], both: Any, where: Any, budget: str | None,
-    dtype: Any = torch.float32, in_file: bool = True,
-) -> dict[str, Any]:  # fmt: skip
-    """The same bits within a budget; what the scope reports."""
-    memory, opened = both
-    expected = run(memory, fields(opened, where, dtype, in_file=False))
-    budgets = {} if budget is None else {"device": budget, "host-pinned": budget}
-    with tg.execution(memory=budgets) as scope:
-        found = run(opened, fields(opened, where, dtype, in_file))
-        report = scope.memory_report()
-    assert same_bits(found, expected)
-    return report
 
 
 class Numbers(tg.MessagePassing):
@@ -170,11 +108,6 @@ def test_tiles_of_edges(sparse: Any, where: Any) -> None:
 
 def gradients_of(kernel: Any) -> Callable[[Any, list[Any]], list[Any]]:
     return lambda graph, given: with_gradients(kernel(), graph, given)
-
-
-def within(report: dict[str, Any]) -> bool:
-    peaks, budgets = report["peak_bytes"], report["budget_bytes"]
-    return all(most is None or peaks[tier] <= most for tier, most in budgets.items())
 
 
 @pytest.mark.parametrize("kernel", [Difference, Attention, Ends, Deviation])
@@ -266,31 +199,6 @@ def test_outer_sums_over_nodes(uneven: Any, where: Any) -> None:
         return [*first, *torch.autograd.grad(sum((g**2).sum().cpu() for g in first), leaves)]
 
     check(run, uneven, where, None)
-
-
-class Mixed(tg.MessagePassing, torch.nn.Module):
-    """A product of edge values: its matrix's gradient is a sum over all edges."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.map = torch.nn.Linear(WIDTH, WIDTH)
-
-    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-        return self.map(torch.relu(src.x - dst.x) * edge.w[:, None])
-
-
-def test_sums_over_all_edges_need_one_page(long: Any, where: Any) -> None:
-    kernel = Mixed().to(where)
-
-    def run(graph: Any, given: list[Any]) -> list[Any]:
-        out = kernel(graph=graph, ndata={"x": given[0]}, edge={"w": given[1]})
-        leaves = [*given, *kernel.parameters()]
-        return [out.detach(), *torch.autograd.grad((out**2).sum().cpu(), leaves)]
-
-    check(run, long, where, None)
-    with pytest.raises(OutOfBudget, match="sum over all rows or edges"):
-        check(run, long, where, "80KiB")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

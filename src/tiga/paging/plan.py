@@ -112,6 +112,11 @@ class Planner:
                 break
         return best or Spans(self._pages(whole, whole), 1)
 
+    def at_once(self) -> Spans | None:
+        """Everything in one page, if it fits."""
+        found = self._try(1, self.limits.nbytes, self.limits.nbytes)
+        return found if found and len(found.pages) == 1 else None
+
     @cached_property
     def least_cost(self) -> int:
         """Bytes moved if everything were one page."""

@@ -206,6 +206,9 @@ class Kernel:
         ):  # fmt: skip
             pointer = self.writer.parameter(hint, hint, type_)
             text = f"tl.load({pointer} + item, mask=item < num_items, other=0)"
+            if name == "row" and self.program.has_sums:
+                # Beyond the last item the last row: the first need not be in a page.
+                text = f"tl.load({pointer} + tl.minimum(item, num_items - 1))"
             self.body.add(f"{name} = {text}" if name == "count" else f"{name} = {text}[:, None]")
         self.body.add("steps = tl.max(count, 0)")
         if self.kernels.wide:

@@ -82,6 +82,12 @@ class RowStep:
         self.by_walk.pop(walk, None)
 
     @cached_property
+    def page_totals(self) -> tuple[Kernel, ...]:
+        """What adds up the pieces that a page of a graph in a file leaves, one for each total."""
+        nodes = (*self.program.totals, *self.program.outer_sums)
+        return tuple(Kernel(sum_pieces(f"step{self.number}_page", n, of_page=True)) for n in nodes)
+
+    @cached_property
     def _arrays(self) -> tuple[tuple[Space, int], ...]:
         kept = (n for scan in kept_scans(self.program) for n in (scan.before, scan.after))
         nodes = (*self.program.reads, *self.program.writes, *kept)

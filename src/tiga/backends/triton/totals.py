@@ -19,10 +19,15 @@ ELEMENTS = 16384
 pieces, and one program to add them."""
 
 
-def sum_pieces(name: str, node: Node) -> KernelSource:
-    """`total[f] = sum over pieces of pieces[p, f]`: piece by piece in lanes, then the lanes."""
-    size, dtype = node.type.size, node.type.dtype
-    compute = dtype.compute
+PAGE = "page"
+"""What pages of a graph in a file add up to, each a piece of the whole."""
+
+
+def sum_pieces(name: str, node: Node, of_page: bool = False) -> KernelSource:
+    """`total[f] = sum over pieces of pieces[p, f]`: piece by piece in lanes, then the lanes. The
+    total of a page stays in the type that sums are computed in."""
+    size, compute = node.type.size, node.type.dtype.compute
+    dtype = compute if of_page else node.type.dtype
     window = min(padded(size), WINDOW if size < LARGE else NARROW)
     lanes = max(LANES, min(ELEMENTS // window, 1024)) if size <= WINDOW else LANES
     text = f"""@triton.jit
@@ -39,7 +44,7 @@ def {name}(pieces, total, count):
 """
     parameters = (
         Parameter("pieces", pointer_type(compute), ("piece", node)),
-        Parameter("total", pointer_type(dtype), ("array", node)),
+        Parameter("total", pointer_type(dtype), (PAGE if of_page else "array", node)),
         Parameter("count", "i32", "num_pieces"),
     )
     warps = 4 if lanes == LANES else 8

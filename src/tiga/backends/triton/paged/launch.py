@@ -5,7 +5,7 @@ kernels see the numbers and positions of the whole graph.
 """
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,8 @@ from tiga.backends.triton.paged.lists import Launches, WorkList
 from tiga.backends.triton.preparation import Shape, adds, loops
 from tiga.backends.triton.scans import BLOCK, KEPT, MARK
 from tiga.backends.triton.split_scans import states_of
+from tiga.backends.triton.topology import CHUNK
+from tiga.backends.triton.totals import PAGE
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
 from tiga.runtime.functions import Slots, launcher
@@ -86,41 +88,48 @@ class StepKernels:
 
     @cached_property
     def launches(self) -> Launches:
-        """What the work lists of pages are made for. Sums over all rows take none twice; they have
-        all rows in one page, row 0 as well."""
+        """What the work lists of pages are made for; sums over all rows take none twice."""
         dtype = np.dtype(np.int32 if self.shape.index_bits == 32 else np.int64)
         return Launches(self.overs, 1 if self.program.has_sums else self.tile.rows, dtype)
 
-    def launch(self, place: Place, only: tuple[str, ...] | None = None) -> None:
-        """All kernels on a page, or those over some kinds of entities."""
-        base, pieces = 0, self.pieces(place.work)
-        for over, kernel in self.kernels:
-            if over == "totals" or (only is not None and over not in only):
-                continue
-            programs = self._programs(over, kernel, place.work)
-            numbers = {"piece_base": base, "num_pieces": pieces}
-            self._launch(over, kernel, programs, place, numbers)
+    @property
+    def numbers(self) -> range:
+        """Those of the kernels that take a page: the ones for totals come last."""
+        return range(sum(over != "totals" for over, _ in self.kernels))
+
+    def launch(self, place: Place, numbers: Sequence[int] | None = None) -> None:
+        """The kernels on a page: all, or some by their numbers."""
+        base = 0
+        for number in self.numbers if numbers is None else numbers:
+            over, kernel = self.kernels[number]
+            programs = self._programs(kernel, place.work.counts.get(over, 0))
+            self._launch(over, kernel, programs, place, {"piece_base": base})
             base += programs if adds(kernel) else 0
 
-    def totals(self, place: Place) -> None:
+    def totals(self, place: Place, pieces: int) -> None:
         """Add the pieces of totals."""
-        for over, kernel in self.kernels:
-            if over == "totals":
-                numbers = {"num_pieces": self.pieces(place.work)}
-                self._launch(over, kernel, 1, place, numbers)
+        for over, kernel in self.kernels[len(self.numbers) :]:
+            self._launch(over, kernel, 1, place, {"num_pieces": pieces})
 
-    def alone(self, number: int, place: Place) -> None:
-        """One kernel, by its number."""
-        over, kernel = self.kernels[number]
-        self._launch(over, kernel, self._programs(over, kernel, place.work), place, {})
+    def page_totals(self, place: Place, pieces: int) -> None:
+        """Add up the pieces that a page left."""
+        for kernel in self.step.page_totals:
+            self._launch("totals", kernel, 1, place, {"num_pieces": pieces})
 
-    def pieces(self, work: WorkList) -> int:
-        """The pieces of totals that a page leaves."""
-        return sum(self._programs(o, k, work) for o, k in self.kernels if adds(k))
+    def pieces(self, work: WorkList, numbers: Sequence[int] | None = None) -> int:
+        """The pieces of totals that kernels leave on a page."""
+        found = (self.kernels[i] for i in (self.numbers if numbers is None else numbers))
+        return sum(self._programs(k, work.counts.get(o, 0)) for o, k in found if adds(k))
 
-    def _programs(self, over: str, kernel: Kernel, work: WorkList) -> int:
+    def most_pieces(self, rows: int, edges: int) -> int:
+        """The pieces that a page of so many rows and edges leaves, at most."""
+        items = rows + edges // CHUNK + 1
+        return sum(self._programs(kernel, items) for _, kernel in self.kernels if adds(kernel))
+
+    @staticmethod
+    def _programs(kernel: Kernel, count: int) -> int:
         tile = kernel.source.tile
-        tiles = -(-work.counts.get(over, 0) // tile.rows)
+        tiles = -(-count // tile.rows)
         return min(tiles, tile.groups) if loops(kernel) else tiles
 
     def _launch(
@@ -148,6 +157,8 @@ class StepKernels:
         if kind == "array":
             node = rest[0]
             return self.globals[node] if node in self.globals else place.arrays[node]
+        if kind == PAGE:
+            return place.states[key]
         return place.degrees[tuple(rest)] if kind == "degree" else place.states[key]
 
     def _aligned(self, over: str, kernel: Kernel) -> tuple[bool, ...]:
@@ -159,7 +170,10 @@ class StepKernels:
         )
 
     def _is_aligned(self, over: str, key: Any) -> bool:
-        """Items of rows that are not split follow the chunks of those that are."""
+        """Items of rows that are not split follow the chunks of those that are, the totals of pages
+        one another."""
+        if not isinstance(key, str) and key[0] == PAGE:
+            return False
         if over != "whole" or not isinstance(key, str) or not key.startswith("item_"):
             return True
         assert self.facts is not None
@@ -198,11 +212,10 @@ class StepKernels:
         filled = (-(-chunks // self.launches.tile) + 1) * self.launches.tile
         return self.states(WorkList({"hubs": 1}, {}, {"num_chunks": filled}))
 
-    def pieces_states(self, work: WorkList) -> Iterator[tuple[State, int, DType]]:
-        """The pieces of totals."""
-        count = max(self.pieces(work), 1)
+    def pieces_states(self, count: int, kind: str = "piece") -> Iterator[tuple[State, int, DType]]:
+        """So many pieces of totals."""
         for node in (*self.program.totals, *self.program.outer_sums):
-            yield self._state("piece", node, count)
+            yield self._state(kind, node, max(count, 1))
 
     def kept_states(self) -> Iterator[tuple[State, int, DType]]:
         """What programs keep of scans for the block of edges that each is at."""

@@ -5,7 +5,8 @@ in order; results that do not stay on the device are copied back and written beh
 gives depends on its own edges alone, so the results have the same bits as in memory.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from tiga.backends.triton.paged.link import Link, PairedArena, link_of
 from tiga.backends.triton.paged.lists import plain_list
 from tiga.backends.triton.paged.memory import DeviceRows
 from tiga.backends.triton.paged.steps import Steps
+from tiga.backends.triton.paged.sums import Launcher, Sums
 from tiga.backends.triton.paged.walk import Loaded, Scratch, WalkPages
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits
@@ -28,7 +30,24 @@ from tiga.passes.rows import LibraryCall
 from tiga.runtime.pages import Rows, copy_rows
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, DType, Relation, Space
+from tiga.types import GLOBAL, Relation, Space
+
+
+@dataclass
+class StepMemory:
+    """Scratch of the device that lives as long as a step."""
+
+    platform: Platform
+    held: dict[int, Any] = field(default_factory=dict)
+
+    def take(self, nbytes: int) -> int:
+        block = self.platform.arena(max(nbytes, 1))
+        address = self.platform.address(block)
+        self.held[address] = block
+        return address
+
+    def clear(self, address: int, nbytes: int) -> None:
+        self.platform.zero(self.held[address], 0, nbytes)
 
 
 @dataclass
@@ -41,11 +60,6 @@ class PagedRun:
     pipeline: Pipeline
     charge: Callable[[int], Callable[[], None]]
     plan: PagePlan
-    held: list[Any] = field(default_factory=list)
-
-    @property
-    def platform(self) -> Platform:
-        return self.steps.platform
 
     def execute(self, step: RowStep | LibraryCall) -> None:
         if isinstance(step, LibraryCall):
@@ -64,56 +78,48 @@ class PagedRun:
         assert isinstance(home, DeviceRows), f"{node!r} is not on the device"
         return home.view(node.type.size, node.type.dtype)
 
-    def _allocate(self, nbytes: int) -> int:
-        """The address of scratch that lives as long as the step."""
-        self.held.append(self.platform.arena(max(nbytes, 1)))
-        return self.platform.address(self.held[-1])
-
     def _walk(self, step: RowStep) -> None:
         kernels, planner, spans = self.steps.walk(step)
-        scratch = Scratch(self._allocate)
-        pages = WalkPages(planner, kernels, self.link, scratch, self._totals(kernels))
         self.pipeline.one_by_one = bool(planner.stage.collectable)
-        self._paged(step_name(step), spans, lambda: scratch.add(kernels.kept_states()),
-                    pages.jobs(spans.pages))  # fmt: skip
+        with self._memory(step_name(step), spans) as memory:
+            scratch = Scratch(memory.take)
+            scratch.add(kernels.kept_states())
+            with _summing(kernels, spans, memory) as launcher:
+                pages = WalkPages(planner, kernels, self.link, scratch, launcher)
+                self.pipeline.run(pages.jobs(spans.pages))
 
     def _rows(self, step: RowStep) -> None:
         kernels, stage, spans = self.steps.rows(step)
-        pages = RowPages(stage, kernels, self.link, self._totals(kernels))
         self.pipeline.one_by_one = False
-        self._paged(step_name(step), spans, _nothing, map(pages.job, spans.pages))
+        with (
+            self._memory(step_name(step), spans) as memory,
+            _summing(kernels, spans, memory) as launcher,
+        ):
+            pages = RowPages(stage, kernels, self.link, launcher)
+            self.pipeline.run(map(pages.job, spans.pages))
 
-    def _totals(self, kernels: StepKernels) -> Callable[[Place], None]:
-        """What launches the kernels of a page, and adds totals if there are some."""
-        if not kernels.program.has_sums:
-            return kernels.launch
-        return partial(self._summed, kernels)
-
-    def _summed(self, kernels: StepKernels, place: Place) -> None:
-        pieces = {}
-        for state, count, dtype in kernels.pieces_states(place.work):
-            pieces[state] = self._cleared(count, dtype)
-        place = place.with_states(pieces)
-        kernels.launch(place)
-        kernels.totals(place)
-
-    def _cleared(self, count: int, dtype: DType) -> int:
-        address, nbytes = self._allocate(count * dtype.itemsize), count * dtype.itemsize
-        self.platform.zero(self.held[-1], 0, nbytes)
-        return address
-
-    def _paged(
-        self, what: str, spans: Spans, prepare: Callable[[], None], jobs: Iterable[Job]
-    ) -> None:
+    @contextmanager
+    def _memory(self, what: str, spans: Spans) -> Iterator[StepMemory]:
+        """The memory of a step, charged for the body of a `with`."""
         self.plan.add(what, spans)
         self.pipeline.arenas.provide(spans, self.steps.device)
         uncharge = self.charge(spans.resident)
         try:
-            prepare()
-            self.pipeline.run(jobs)
+            yield StepMemory(self.steps.platform)
         finally:
-            self.held.clear()
             uncharge()
+
+
+@contextmanager
+def _summing(kernels: StepKernels, spans: Spans, memory: StepMemory) -> Iterator[Launcher]:
+    """What launches the kernels of pages, and adds totals if there are some."""
+    if not kernels.program.has_sums:
+        yield kernels
+        return
+    sums = Sums(kernels, spans.pages, memory)
+    sums.prepare()
+    yield sums
+    sums.finish()
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ class RowPages:
     stage: Stage
     kernels: StepKernels
     link: Link
-    launch: Callable[[Place], None]
+    launcher: Launcher
 
     def job(self, span: Any) -> Job:
         """That of a page."""
@@ -142,12 +148,8 @@ class RowPages:
 
     def _run(self, loaded: Loaded) -> None:
         self.link.follow(loaded.mark)
-        self.launch(loaded.place)
+        self.launcher.launch(loaded.place)
         loaded.computed(self.link)
-
-
-def _nothing() -> None:
-    """Nothing is to be prepared."""
 
 
 @dataclass(frozen=True)

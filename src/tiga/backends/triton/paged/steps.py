@@ -13,11 +13,12 @@ from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.paged.facts import WalkFacts
 from tiga.backends.triton.paged.launch import StepKernels, state_bytes
+from tiga.backends.triton.paged.sums import sums_bytes
 from tiga.backends.triton.paged.walk import division_of, list_bytes
 from tiga.backends.triton.preparation import Run, Shape
 from tiga.backends.triton.split_scans import splits
 from tiga.backends.triton.topology import CHUNK, NO_EDGES
-from tiga.errors import OutOfBudget, UnsupportedByBackend
+from tiga.errors import UnsupportedByBackend
 from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, row_spans
 from tiga.paging.span import LongRow, PagePlan, Span, Spans, step_name
 from tiga.paging.stage import PagedGraph, Stage
@@ -68,8 +69,6 @@ class Steps:
         roles = roles_of(program)
         stage = Stage(program, roles, graph, walk, self.homes, **lists)
         planner, spans = self._planned(kernels, stage)
-        if program.has_sums and len(spans.pages) > 1:
-            raise _in_one_page(program, spans)
         return kernels, planner, spans
 
     def _planned(self, kernels: StepKernels, stage: Stage) -> tuple[Planner, Spans]:
@@ -95,19 +94,16 @@ class Steps:
 
     def _cut(self, kernels: StepKernels, planner: Planner) -> tuple[Limits, Spans]:
         beside = kept = state_bytes(kernels.kept_states())
-        for _ in range(2):  # long rows in parts, once known, take memory of their own
-            limits = self._limits(beside, kernels.program.has_sums)
-            spans = replace(planner, limits=limits).plan()
+        for _ in range(2):  # long rows in parts, and sums, take memory that is known from pages
+            left = max(0, min(self.limits.nbytes, self.device - beside))
+            limits = replace(self.limits, nbytes=left)
+            cut = replace(planner, limits=limits)
+            spans = (cut.at_once() if kernels.program.has_sums else None) or cut.plan()
             beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
+            beside += sums_bytes(kernels, spans.pages)
             if beside + spans.arenas * spans.arena_bytes <= self.device:
                 break
         return limits, replace(spans, beside=beside, stored=planner.stage.file_bytes)
-
-    def _limits(self, beside: int, whole: bool) -> Limits:
-        """What is left for pages; one that holds all of a sum may be as large."""
-        left = max(0, min(self.limits.nbytes, self.device - beside))
-        target = left if whole else self.limits.target
-        return replace(self.limits, nbytes=left, target=target)
 
     def _kernels(self, step: RowStep, facts: WalkFacts | None, word: int = 4) -> StepKernels:
         tile = step.tile(facts.degrees if facts else NO_EDGES)
@@ -118,11 +114,7 @@ class Steps:
         return StepKernels(step, self.platform, facts, shape, self.globals)
 
     def rows(self, step: RowStep) -> tuple[StepKernels, Stage, Spans]:
-        """Those of rows without edges.
-
-        Raises:
-            OutOfBudget: they add to a total, and need more than one page.
-        """
+        """Those of rows without edges."""
         program = step.program
         extent, roles = self.extents[program.space], roles_of(program)
         graph: Any = next(iter(self.graphs.values()), None)
@@ -132,10 +124,9 @@ class Steps:
         if row.staged:
             arenas = arenas_of(stage, self.limits)
             spans = row_spans(_boundaries(extent), row, self.limits, arenas)
-        spans = replace(spans, stored=extent * row.read)
-        if program.has_sums and len(spans.pages) > 1:
-            raise _in_one_page(program, spans)
-        return self._kernels(step, None), stage, spans
+        kernels = self._kernels(step, None)
+        beside = sums_bytes(kernels, spans.pages)
+        return kernels, stage, replace(spans, stored=extent * row.read, beside=beside)
 
 
 def _relation(stage: Stage) -> Relation:
@@ -162,16 +153,6 @@ def _long_bytes(kernels: StepKernels, page: Span | LongRow) -> int:
 
 def _boundaries(extent: int) -> np.ndarray:
     return np.append(np.arange(0, extent, ROWS), extent)
-
-
-def _in_one_page(program: RowProgram, spans: Spans) -> OutOfBudget:
-    (node, *_) = (*program.totals, *program.outer_sums)
-    place = f" ({node.where})" if node.where else ""
-    return OutOfBudget(
-        f"a sum over all rows or edges, {node.op.name}{place}, keeps its order only where the walk "
-        f"is one page of the device, and the budgets cut it into {len(spans.pages)}. Raise "
-        "memory={'device': ..., 'host-pinned': ...} of tg.execution, or run it on the CPU."
-    )
 
 
 def forecast(executable: Executable, steps: Steps, plan: PagePlan) -> None:

@@ -1,6 +1,6 @@
 """The pages of a walk over a graph in a file as jobs: staged, sent to the device, computed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from tiga.backends.triton.paged.edge_lists import edge_list, edge_list_bytes
 from tiga.backends.triton.paged.launch import Place, State, StepKernels, state_bytes
 from tiga.backends.triton.paged.link import Link, Mark, PairedArena
 from tiga.backends.triton.paged.lists import WorkList, chunk_list, work_list
+from tiga.backends.triton.paged.sums import Launcher
 from tiga.backends.triton.scans import BLOCK
 from tiga.backends.triton.topology import CHUNK
 from tiga.paging.pipeline import Job, never
@@ -73,7 +74,7 @@ class WalkPages(WalkJobs):
     kernels: StepKernels
     link: Link
     scratch: Scratch
-    launch: Callable[[Place], None]
+    launcher: Launcher
 
     def _read(self, span: Span, arena: Any) -> Loaded:
         arena.begin()
@@ -99,12 +100,12 @@ class WalkPages(WalkJobs):
         return 0 if self.by_tiles else page.span.parts[0][0]
 
     def _run(self, page: Loaded) -> None:
-        self._launch(self.launch, page)
+        self._launch(None, page)
 
-    def _launch(self, kernels: Callable[[Place], None], page: Loaded) -> None:
-        """Launch kernels on a page when it is there."""
+    def _launch(self, numbers: Sequence[int] | None, page: Loaded) -> None:
+        """Launch kernels on a page when it is there: all, or some by their numbers."""
         self.link.follow(page.mark)
-        kernels(page.place)
+        self.launcher.launch(page.place, numbers)
         page.computed(self.link)
 
     # long rows
@@ -114,8 +115,9 @@ class WalkPages(WalkJobs):
         chunks = -(-long.degree // CHUNK)
         states = Scratch(self.scratch.allocate)
         states.add(self.kernels.row_states(chunks))
-        for number, (over, _) in enumerate(self.kernels.kernels):
-            run = partial(self._launch, partial(self.kernels.alone, number))
+        for number in self.kernels.numbers:
+            over, _ = self.kernels.kernels[number]
+            run = partial(self._launch, (number,))
             if over == "hubs":
                 yield Job(partial(self._end, long, chunks, states.places), run, never)
             for part in long.parts if over in ("items", "chunks") else ():
