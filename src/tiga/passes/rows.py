@@ -13,9 +13,6 @@ LARGEST_PIECE = 1 << 16
 
 PAGED = "on a graph with edges in files"
 
-ROW_RESULTS = ("reduce", "scan_after")
-"""Ops whose results a loop over a row's edges leaves at the row."""
-
 
 @dataclass(frozen=True)
 class ScanLoop:

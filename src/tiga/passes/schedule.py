@@ -98,10 +98,10 @@ def _whole(program: RowProgram, nodes: list[Node]) -> int:
     sizes = {n.type.size for n in nodes} - {1}
     # What an earlier step stored is an array to read, whichever op made it.
     made = set(nodes).difference(program.reads)
-    return sizes.pop() if len(sizes) == 1 and all(map(is_window_safe, made)) else 0
+    return sizes.pop() if len(sizes) == 1 and all(map(is_elementwise, made)) else 0
 
 
-def is_window_safe(node: Node) -> bool:
+def is_elementwise(node: Node) -> bool:
     """Whether an element of the result depends on the same element of wide operands only."""
     op = node.op
     if op.origin is not Origin.OPERANDS:

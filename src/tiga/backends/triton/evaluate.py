@@ -18,7 +18,15 @@ from tiga.backends.triton.layout import (
 from tiga.backends.triton.writer import Value, Writer
 from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import FeatureReduce, moved_lanes
+from tiga.ops.feature import (
+    Broadcast,
+    FeatureReduce,
+    Permute,
+    Reshape,
+    is_movement,
+    moved_lanes,
+)
+from tiga.ops.pointwise import Cast
 from tiga.trace.node import Node
 from tiga.types import DType, Shape
 
@@ -44,7 +52,7 @@ def stored(term: Term, dtype: DType) -> Term:
 def lower_pointwise(node: Node, args: Sequence[Term]) -> Term:
     """One pointwise op, rounded to its 16-bit type where it has one."""
     op = node.op
-    if op.name == "cast":
+    if isinstance(op, Cast):
         value = ARITHMETIC.cast(args[0], node.inputs[0].type.dtype.compute, op.to)
         return ARITHMETIC.cast(value, op.to, op.to.compute)
     value = op.lower(ARITHMETIC, *args)
@@ -89,11 +97,10 @@ class Evaluator:
         """Any op that stays within an entity."""
         if isinstance(node.op, Pointwise):
             value = Value(lower_pointwise(node, [a.term for a in args]), _joint(args))
-        elif node.op.name == "contract":
-            raise AssertionError("products are evaluated where their matrix is")
         elif isinstance(node.op, FeatureReduce):
             value = self._reduce_axis(block, node, args[0])
         else:
+            assert is_movement(node.op), f"{node!r} does not stay within an entity"
             value = self._move(block, node, args)
         return self.named(block, node, value)
 
@@ -169,16 +176,16 @@ class Evaluator:
         """Movements that only rename, insert, drop or exchange axes."""
         source, target = node.inputs[0].type.shape, node.type.shape
         lead, features = value.dims[:2], value.dims[2:]
-        if node.op.name == "permute":
+        if isinstance(node.op, Permute):
             dims = (*lead, *(features[a] for a in node.op.axes))
             order = [0, 1, *(a + 2 for a in node.op.axes)]
             return Value(Term(f"tl.permute({typed(value.term).text}, {order})", value.dtype), dims)
-        if value.term.number is not None and node.op.name in ("broadcast", "reshape"):
+        if value.term.number is not None and isinstance(node.op, Broadcast | Reshape):
             return Value(value.term, (*lead, *(1,) * len(target)))
-        if node.op.name == "broadcast":
+        if isinstance(node.op, Broadcast):
             dims = (*lead, *(1,) * (len(target) - len(source)), *features)
             return self._reshaped(value, dims)
-        if node.op.name != "reshape":
+        if not isinstance(node.op, Reshape):
             return None
         kept = [f for f, n in zip(features, source, strict=True) if n != 1]
         if [n for n in source if n != 1] == [n for n in target if n != 1]:

@@ -4,22 +4,28 @@ Triton's own sums depend on how a tile lies in registers. That is harmless unles
 compared with one from another walk, as gradients of maxima and minima do.
 """
 
+from tiga.ops.feature import Broadcast, FeatureSum, Reshape
+from tiga.ops.functions import Exp
+from tiga.ops.leaf import StopGradient
+from tiga.ops.message import Gather, Reduce
+from tiga.ops.pointwise import Cast, Eq, Sub, Where
+from tiga.ops.winners import Winner
 from tiga.passes.rows import Plan
 from tiga.trace.node import Node, topological, users
 
-COMPARED = ("eq", "is_max", "is_min")
+COMPARED = (Eq, Winner)
 """Comparisons that a last bit decides."""
 
-RENAMES = ("gather", "where", "broadcast", "reshape", "cast")
+RENAMES = (Gather, Where, Broadcast, Reshape, Cast)
 """Ops between a maximum and what it shifts."""
 
 
 def _sums_below(node: Node) -> set[Node]:
-    return {n for n in topological([node]) if n.op.name == "feature_sum"}
+    return {n for n in topological([node]) if isinstance(n.op, FeatureSum)}
 
 
 def _selects(node: Node) -> bool:
-    return node.op.name == "reduce" and node.op.monoid.selects
+    return isinstance(node.op, Reduce) and node.op.monoid.selects
 
 
 def _only_shifts(node: Node, readers: dict[Node, list[Node]]) -> bool:
@@ -27,12 +33,12 @@ def _only_shifts(node: Node, readers: dict[Node, list[Node]]) -> bool:
     if not readers[node]:
         return False
     for reader in readers[node]:
-        if reader.op.name == "sub" and reader.inputs[1] is node and readers[reader]:
-            if any(n.op.name != "exp" for n in readers[reader]):
+        if isinstance(reader.op, Sub) and reader.inputs[1] is node and readers[reader]:
+            if any(not isinstance(n.op, Exp) for n in readers[reader]):
                 return False
-        elif reader.op.name == "stop_gradient":
+        elif isinstance(reader.op, StopGradient):
             continue  # no gradient compares messages with it
-        elif reader.op.name not in RENAMES or not _only_shifts(reader, readers):
+        elif not isinstance(reader.op, RENAMES) or not _only_shifts(reader, readers):
             return False
     return True
 
@@ -49,6 +55,6 @@ def ordered_sums(plan: Plan) -> frozenset[Node]:
     for node in order:
         if _selects(node) and not _only_shifts(node, readers):
             found |= _sums_below(node.inputs[0])
-        if node.op.name in COMPARED and node.type.space.kind == "edge":
+        if isinstance(node.op, COMPARED) and node.type.space.kind == "edge":
             found |= _sums_below(node)
     return frozenset(found)

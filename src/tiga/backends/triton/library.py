@@ -14,30 +14,29 @@ BLOCK_ROWS = 1024
 
 def call_library(node: Node, inputs: list[Any], out: Any) -> None:
     """Compute a library node into its tensor. Tensors are contiguous, entity axis first."""
-    if node.op.name == "contract":
-        x, matrix = inputs
-        _contract(node, x, matrix, out)
-    elif node.op.name == "outer_sum":
-        x, y = inputs
-        _outer_sum(node, x, y, out)
-    elif node.op.name == "index_sum":
-        index, y = inputs
-        _index_sum(node, index, y, out)
-    else:
+    if not node.op.stands_alone:
         _rearrange(node, inputs, out)
+    elif node.op.by_index:
+        _index_sum(node, inputs, out)
+    elif node.op.table is not None:
+        _contract(node, inputs, out)
+    else:
+        _outer_sum(node, inputs, out)
 
 
-def _contract(node: Node, x: Any, matrix: Any, out: Any) -> None:
+def _contract(node: Node, inputs: list[Any], out: Any) -> None:
     import torch
 
+    x, matrix = inputs
     inner, outer = node.inputs[1].type.shape
     torch.mm(x.reshape(-1, inner), matrix.reshape(inner, outer), out=out.view(-1, outer))
 
 
-def _outer_sum(node: Node, x: Any, y: Any, out: Any) -> None:
+def _outer_sum(node: Node, inputs: list[Any], out: Any) -> None:
     """Per block of rows, then the blocks' sum in a fixed order."""
     import torch
 
+    x, y = inputs
     inner, outer = node.type.shape
     left, right = x.reshape(-1, inner), y.reshape(-1, outer)
     full = len(left) // BLOCK_ROWS * BLOCK_ROWS
@@ -48,11 +47,12 @@ def _outer_sum(node: Node, x: Any, y: Any, out: Any) -> None:
     out.view(inner, outer).copy_(pieces.sum(0) + rest)
 
 
-def _index_sum(node: Node, index: Any, y: Any, out: Any) -> None:
+def _index_sum(node: Node, inputs: list[Any], out: Any) -> None:
     """Rows added to those of a table, in their order: torch sorts them by index first, which is
     the same in every run. One more row takes what names none."""
     import torch
 
+    index, y = inputs
     extent = node.op.extent
     known = (index >= 0) & (index < extent)
     place = torch.where(known, index, extent).reshape(-1)

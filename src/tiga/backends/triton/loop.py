@@ -13,6 +13,7 @@ from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType
 
 
@@ -142,7 +143,7 @@ class EdgeLoop:
 
     @cached_property
     def _reads_other(self) -> bool:
-        gathers = (n for n in cone(self.program) if n.op.name == "gather")
+        gathers = (n for n in cone(self.program) if n.op.origin is Origin.END)
         return any(n.op.side != self.program.side for n in gathers)
 
     @cached_property
@@ -150,5 +151,5 @@ class EdgeLoop:
         assert self.program.relation is not None
         edge = self.program.relation.edge
         reads = any(n.type.space == edge for n in self.program.reads)
-        reads = reads or any(n.op.name == "edge_index" for n in cone(self.program))
+        reads = reads or any(n.op.origin is Origin.POSITION for n in cone(self.program))
         return reads or any(phase.stores for phase in self.program.phases)

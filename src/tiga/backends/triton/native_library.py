@@ -28,16 +28,16 @@ def call_library(node: Node, inputs: list[DeviceArray], out: DeviceArray) -> Non
         return
     machine: Any = out.machine
     room = Room(machine)
-    if node.op.name == "contract":
-        _contract(node, inputs, out, room)
-    elif node.op.name == "outer_sum":
-        _outer_sum(node, inputs, out, room)
-    elif node.op.name == "index_sum":
-        _index_sum(node, inputs, out, room)
-    elif is_movement(node.op):
+    if is_movement(node.op):
         _move(node, inputs, out, room)
-    else:
+    elif not node.op.stands_alone:
         _reduce(node, inputs[0], out, room)
+    elif node.op.by_index:
+        _index_sum(node, inputs, out, room)
+    elif node.op.table is not None:
+        _contract(node, inputs, out, room)
+    else:
+        _outer_sum(node, inputs, out, room)
 
 
 def _contract(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:

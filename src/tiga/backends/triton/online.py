@@ -14,11 +14,16 @@ from tiga.backends.triton.evaluate import ARITHMETIC
 from tiga.backends.triton.loop import EdgeLoop, across, neutral, over_edges
 from tiga.backends.triton.scope import EdgeScope, RowScope
 from tiga.backends.triton.writer import Value, at_rank
+from tiga.ops.feature import Broadcast, Reshape
+from tiga.ops.functions import Exp
+from tiga.ops.leaf import StopGradient
+from tiga.ops.pointwise import Cast, Mul, Sub
 from tiga.passes.rows import Phase, RowProgram
 from tiga.trace.node import Node, topological
+from tiga.trace.origin import Origin
 from tiga.types import bool_
 
-RENAMES = ("broadcast", "reshape", "cast", "stop_gradient")
+RENAMES = (Broadcast, Reshape, Cast, StopGradient)
 """Ops on the way from the weight to a message that the scale of a sum takes as well."""
 
 
@@ -59,7 +64,7 @@ def _only_reduces(phase: Phase) -> bool:
 def _shifts(program: RowProgram, peak: Node, sums: Phase) -> list[Node]:
     """Gathers from the row, read by the sums, of what depends on the maximum."""
     nodes = topological([n.inputs[0] for n in sums.reductions])
-    own = [n for n in nodes if n.op.name == "gather" and n.op.side == program.side]
+    own = [n for n in nodes if n.op.origin is Origin.END and n.op.side == program.side]
     return [n for n in own if peak in topological([n.inputs[0]])]
 
 
@@ -68,17 +73,17 @@ def _weights(shifts: list[Node], sums: Phase, peak: Node) -> list[Node]:
     (shift,) = shifts
     nodes = topological([n.inputs[0] for n in sums.reductions])
     readers = [n for n in nodes if shift in n.inputs]
-    if len(readers) != 1 or readers[0].op.name != "sub" or readers[0].inputs[1] is not shift:
+    if len(readers) != 1 or not isinstance(readers[0].op, Sub) or readers[0].inputs[1] is not shift:
         return []
     if plain(readers[0].inputs[0]) is not plain(peak.inputs[0]):
         return []
     found = [n for n in nodes if readers[0] in n.inputs]
-    return found if all(n.op.name == "exp" for n in found) else []
+    return found if all(isinstance(n.op, Exp) for n in found) else []
 
 
 def plain(score: Node) -> Node:
     """A score without what says that no derivative goes through it."""
-    while score.op.name == "stop_gradient":
+    while isinstance(score.op, StopGradient):
         (score,) = score.inputs
     return score
 
@@ -88,10 +93,10 @@ def _path(message: Node, weight: Node) -> tuple[Node, ...] | None:
     path: list[Node] = []
     while message is not weight:
         linear = [n for n in message.inputs if weight in topological([n])]
-        name = message.op.name
-        if len(linear) != 1 or not (name == "mul" or name in RENAMES):
+        renames = isinstance(message.op, RENAMES)
+        if len(linear) != 1 or not (renames or isinstance(message.op, Mul)):
             return None
-        if name in RENAMES:
+        if renames:
             path.append(message)
         message = linear[0]
     return tuple(reversed(path))
@@ -159,7 +164,7 @@ class OnlineLoop:
     def _along(self, block: Block, node: Node, scale: Value) -> Value:
         """A scale with the axes of a sum."""
         for step in self.online.sums[node]:
-            if step.op.name in ("broadcast", "reshape") and not self.loop.writer.tile.is_flat:
+            if isinstance(step.op, Broadcast | Reshape) and not self.loop.writer.tile.is_flat:
                 renamed = self.row.kernel.evaluator.renamed(step, scale)
                 assert renamed is not None, f"{step!r} does more than rename axes"
                 scale = self.loop.writer.named(block, "scale", renamed)

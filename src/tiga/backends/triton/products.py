@@ -14,6 +14,7 @@ from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, round_to, stored
 from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.writer import Value, Writer
+from tiga.ops.feature import Permute, Reshape, Take
 from tiga.trace.node import Node
 from tiga.types import DType, Shape, float32, float64
 
@@ -31,7 +32,7 @@ MOST_KEPT = 3
 """Matrices that a kernel keeps in shared memory from its start; of more, each is read when it is
 needed."""
 
-MOVES = ("take", "permute", "reshape")
+MOVES = (Take, Permute, Reshape)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class View:
 def view_of(matrix: Node, arrays: Collection[Node]) -> View | None:
     """A matrix as a part of one of the arrays, if it is one, with its axes in either order."""
     lanes, source = np.arange(matrix.type.size).reshape(matrix.type.shape), matrix
-    while source not in arrays and source.op.name in MOVES:
+    while source not in arrays and isinstance(source.op, MOVES):
         (child,) = source.inputs
         lanes, source = source.op.lanes(child.type.shape).ravel()[lanes], child
     box = box_map(lanes) if source in arrays else None
@@ -234,7 +235,7 @@ def _times(place: str, stride: int) -> str:
 
 def is_transpose(matrix: Node) -> bool:
     """Whether a matrix is another with its axes exchanged."""
-    return matrix.op.name == "permute" and matrix.op.axes == (1, 0)
+    return isinstance(matrix.op, Permute) and matrix.op.axes == (1, 0)
 
 
 def _sum_of_products(writer: Writer, block: Block, left: Value, view: View, matrix: Node) -> str:

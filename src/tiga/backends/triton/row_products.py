@@ -14,10 +14,11 @@ from tiga.backends.triton.layout import padded
 from tiga.backends.triton.products import LARGEST_WHOLE, LEAST, MOVES, view_of
 from tiga.backends.triton.row_steps import Cuts, Rows
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import is_movement
-from tiga.passes.rows import ROW_RESULTS, LibraryCall, Plan, RowProgram, Step
+from tiga.ops.feature import Reshape, is_movement
+from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
 WIDEST = 128
@@ -55,11 +56,11 @@ def with_row_products(plan: Plan) -> Plan:
 def _views(steps: Iterable[Step]) -> set[Node]:
     """Matrices that steps make by rearrangement: kernels read them where they lie."""
     calls = [step.node for step in steps if isinstance(step, LibraryCall)]
-    return {n for n in calls if n.op.name in MOVES and view_of(n, _source(n)) is not None}
+    return {n for n in calls if isinstance(n.op, MOVES) and view_of(n, _source(n)) is not None}
 
 
 def _source(matrix: Node) -> tuple[Node, ...]:
-    while matrix.op.name in MOVES:
+    while isinstance(matrix.op, MOVES):
         (matrix,) = matrix.inputs
     return (matrix,)
 
@@ -117,15 +118,20 @@ def _space_of(step: Step) -> Space | None:
         plain = step.relation is None and step.space != GLOBAL
         return step.space if plain and step.space.kind != "edge" else None
     node = step.node
-    if node.op.name not in ("contract", "outer_sum") or not _fits(node):
+    if not _is_product(node) or not _fits(node):
         return None
     space = node.inputs[0].type.space
     return space if space != GLOBAL and space.kind != "edge" else None
 
 
+def _is_product(node: Node) -> bool:
+    """Whether matrix units compute an op."""
+    return bool(node.op.stands_alone) and not node.op.by_index
+
+
 def _fits(node: Node) -> bool:
     """Whether a kernel multiplies such values on matrix units."""
-    matrix = node.type if node.op.name == "outer_sum" else node.inputs[1].type
+    matrix = node.type if node.op.table is None else node.inputs[node.op.table].type
     rows = [n for n in (*node.inputs, node) if n.type.space != GLOBAL]
     narrow = all(LEAST <= extent <= WIDEST for extent in matrix.shape)
     small = padded(matrix.shape[0]) * padded(matrix.shape[1]) <= LARGEST_WHOLE
@@ -140,8 +146,9 @@ def _with_sources(plan: Plan) -> Plan:
     def with_sources(step: Step) -> Step:
         if not isinstance(step, RowProgram) or step.relation is None:
             return step
-        shaped = (n for n in step.stores if n.op.name == "reshape" and n not in plan.outputs)
-        sources = [n.inputs[0] for n in shaped if n.inputs[0].op.name not in ("input", "reduce")]
+        shaped = (n for n in step.stores if isinstance(n.op, Reshape) and n not in plan.outputs)
+        below = (n.inputs[0] for n in shaped)
+        sources = [n for n in below if n.op.origin not in (Origin.ARGUMENT, Origin.ROW)]
         return replace(step, stores=tuple(dict.fromkeys((*step.stores, *sources))))
 
     return replace(plan, steps=tuple(map(with_sources, plan.steps)))
@@ -163,9 +170,9 @@ def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
         return False
     while stack:
         one = stack.pop()
-        if one in arrays or one.op.name == "constant":
+        if one in arrays or one.op.origin is Origin.NUMBER:
             continue
-        if (one.type.size > 1 and not _moves(one)) or one.op.name in ROW_RESULTS:
+        if (one.type.size > 1 and not _moves(one)) or one.op.origin is Origin.ROW:
             return False
         stack.extend(one.inputs)
     return True
@@ -173,7 +180,7 @@ def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
 
 def _moves(node: Node) -> bool:
     cheap = isinstance(node.op, Pointwise) and node.op.cost <= CHEAP
-    return cheap or is_movement(node.op) or node.op.name in ("spread", "degree")
+    return cheap or is_movement(node.op) or node.op.origin in (Origin.GLOBAL, Origin.DEGREE)
 
 
 def _in_order(plan: Plan, keys: dict[Step, Key]) -> list[tuple[Step, Key | None]]:
@@ -234,8 +241,8 @@ def _merged(plan: Plan, members: list[Step], known: set[Node]) -> Sequence[Step]
     others = [step for step in plan.steps if step not in members]
     elsewhere = {n for step in others for n in step.reads}.union(plan.outputs)
     written = [n for step in members for n in step.writes]
-    sums = [n for n in written if n.op.name == "outer_sum"]
-    totals = [n for n in written if n.op.name == "reduce_all"]
+    sums = [n for n in written if n.op.origin is Origin.OUTER]
+    totals = [n for n in written if n.op.origin is Origin.TOTAL]
     before = Rows(space, frozenset(known))
     stores = [n for n in written if n in elsewhere and n.type.space != GLOBAL]
     factors = [n for node in (*sums, *totals) for n in node.inputs]
@@ -256,7 +263,7 @@ def _totals_of_factors_apart(plan: Plan) -> Plan:
     """An equal plan that leaves the totals of factors of outer products to who reads these row by
     row anyway: a walk with totals takes more warps to a program, and each several tiles."""
     calls = [step.node for step in plan.steps if isinstance(step, LibraryCall)]
-    sums = [n for n in calls if n.op.name == "outer_sum" and _fits(n)]
+    sums = [n for n in calls if n.op.origin is Origin.OUTER and _is_product(n) and _fits(n)]
     factors = {n for node in sums for n in node.inputs}
     return replace(plan, steps=tuple(p for s in plan.steps for p in _without_totals(s, factors)))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tiga.backends.triton.schedule import is_product
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node, topological
@@ -44,7 +45,7 @@ class Rows:
         """Whether a value is made of products rather than of arrays alone."""
         if node in self.arrays:
             return False
-        return node.op.name == "contract" or any(map(self.has_products, node.inputs))
+        return is_product(node) or any(map(self.has_products, node.inputs))
 
     def read_by(self, value: Node) -> frozenset[Node]:
         """The arrays of rows that a value is made of."""
@@ -71,7 +72,7 @@ class Cuts:
     @cached_property
     def places(self) -> tuple[int, ...]:
         """Where a product stands in the order, and its end."""
-        found = [i for i, n in enumerate(self.order) if n.op.name == "contract"]
+        found = [i for i, n in enumerate(self.order) if is_product(n)]
         return (*found, len(self.order))
 
     @cached_property

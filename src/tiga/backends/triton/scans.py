@@ -18,6 +18,7 @@ from tiga.backends.triton.writer import Value, at_rank
 from tiga.passes.carries import kept_scans, only_scans, reads_carry
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 KEPT, MARK = "kept", "mark"
@@ -35,7 +36,7 @@ def run_step(
     for node in step.order:
         if node in known:
             continue
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             known[node] = evaluator.constant(node)
         else:
             known[node] = evaluator.op(block, node, [known[n] for n in node.inputs])

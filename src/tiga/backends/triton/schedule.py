@@ -7,11 +7,11 @@ import numpy as np
 from tiga.backends.triton.evaluate import MAX_ELEMENTS, check_size
 from tiga.backends.triton.layout import WARP, Tile, padded
 from tiga.errors import Unfusable
-from tiga.ops.base import Pointwise
-from tiga.passes.rows import ROW_RESULTS, RowProgram
-from tiga.passes.schedule import cone, evaluated
+from tiga.passes.rows import RowProgram
+from tiga.passes.schedule import cone, evaluated, is_elementwise
 from tiga.passes.wide_sums import LARGEST
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL
 
 WINDOW_BYTES = 512
@@ -56,8 +56,6 @@ FEW = 3
 """Wide values, read or summed, beside which a thread has registers for twice as many edges where
 features meet one another. The three walks of GAT took 18 to 37% less so on an H200."""
 
-MOVES_BETWEEN = ("gather", "spread", "reduce", "reduce_all", "degree", "input", "constant")
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -84,28 +82,30 @@ def in_registers(program: RowProgram) -> list[Node]:
     made = set(products(program))
 
     def held(node: Node) -> tuple[Node, ...]:
-        if node.op.name == "lookup":
+        if node.op.by_index:
             return node.inputs[1:]
         return node.inputs[:1] if node in made else node.inputs
 
     nodes = cone(program, held)
-    return [n for n in nodes if n.op.name != "outer_sum"]
+    return [n for n in nodes if n.op.origin is not Origin.OUTER]
+
+
+def is_product(node: Node) -> bool:
+    """Whether a value is a product with a matrix."""
+    return node.op.table is not None and not node.op.by_index
 
 
 def products(program: RowProgram) -> list[Node]:
     """The products with a matrix that kernels compute: others are arrays that they read."""
-    return [n for n in evaluated(program) if n.op.name == "contract"]
+    return list(filter(is_product, evaluated(program)))
 
 
 def is_window_safe(node: Node) -> bool:
-    """Whether an element of the result depends on the same element of wide operands only."""
-    if isinstance(node.op, Pointwise) or node.op.name in MOVES_BETWEEN:
-        return True
-    if node.op.name == "broadcast":
-        return node.inputs[0].type.size in (1, node.type.size)
-    if node.op.name == "lookup":
-        return node.inputs[1].type.size == 1
-    return node.op.name == "reshape"
+    """Whether an element of the result depends on the same element of wide operands only; of a
+    table that is looked up, kernels read what a window needs."""
+    if node.op.by_index:
+        return node.op.table is not None and node.inputs[1].type.size == 1
+    return is_elementwise(node) and node.op.origin is not Origin.POSITION
 
 
 def flat_size(program: RowProgram, nodes: list[Node]) -> int:
@@ -122,9 +122,9 @@ def facts(program: RowProgram) -> Facts:
     """The facts of a row program; raises Unfusable for values too wide for any tile."""
     nodes = in_registers(program)
     for node in program.outer_sums:
-        if node.op.name == "index_sum":
+        if node.op.by_index:
             raise Unfusable("index_sum: kernels of a GPU add edge values to no table")
-    if any(n.op.name == "lookup" and n.type.space == GLOBAL for n in nodes):
+    if any(n.op.by_index and n.type.space == GLOBAL for n in nodes):
         raise Unfusable("lookup: kernels of a GPU look up nothing by a global index")
     whole = flat_size(program, nodes)
     itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
@@ -152,7 +152,7 @@ def _held(program: RowProgram, widest: int) -> int:
             node = stack.pop()
             if node not in seen:
                 seen.add(node)
-                own = node in reads or node.op.name in ROW_RESULTS
+                own = node in reads or node.op.origin is Origin.ROW
                 stack.extend(() if own else node.inputs)
         found = (*(n for n in seen if n in reads), *phase.reductions)
         most = max(most, sum(_padded_size(n) == widest for n in found))
@@ -162,7 +162,7 @@ def _held(program: RowProgram, widest: int) -> int:
 def _gathered(program: RowProgram, whole: int) -> int:
     """How many arrays of the widest values edges read at their other ends."""
     reads = set(program.reads)
-    gathers = (n for n in cone(program) if n.op.name == "gather" and n.op.side != program.side)
+    gathers = (n for n in cone(program) if n.op.origin is Origin.END and n.op.side != program.side)
     return sum(n.inputs[0] in reads and n.type.size == whole for n in gathers)
 
 

@@ -23,21 +23,21 @@ from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.tables import looked_up
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
-from tiga.ops.feature import is_movement
+from tiga.ops.feature import Broadcast, Permute, Reshape, is_movement
 from tiga.ops.leaf import is_constant
+from tiga.ops.pointwise import LogicalAnd, Where
+from tiga.ops.winners import Winner
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node, users
+from tiga.trace.origin import Origin
 from tiga.types import DType, Type, int64
-
-RARE = ("is_max", "is_min")
-"""Comparisons that hold for few edges of a row."""
 
 
 def is_rare(condition: Node) -> bool:
     """Whether a condition holds for few edges of a row."""
-    parts = condition.inputs if condition.op.name == "logical_and" else (condition,)
-    return any(part.op.name in RARE for part in parts)
+    parts = condition.inputs if isinstance(condition.op, LogicalAnd) else (condition,)
+    return any(isinstance(part.op, Winner) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class KernelScope:
         return self.values[node]
 
     def _evaluate(self, node: Node) -> Value:
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return self.evaluator.constant(node)
         if node in self.reads:
             return self.load(self.block, node, Entity("0", None, (1, 1)))
@@ -83,7 +83,11 @@ class KernelScope:
         edges' other ends that nothing else reads. Not beside products: loads for these are started
         ahead, and none can be that waits for a product."""
         condition, chosen, rest = node.inputs
-        if chosen.op.name != "gather" or not is_constant(rest, 0.0) or not is_rare(condition):
+        if (
+            chosen.op.origin is not Origin.END
+            or not is_constant(rest, 0.0)
+            or not is_rare(condition)
+        ):
             return False
         (array,) = chosen.inputs
         at_other = chosen.op.side != self.program.side and array in self.reads
@@ -247,15 +251,15 @@ class RowScope:
 
     def _evaluate(self, node: Node) -> Value:
         kernel = self.kernel
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return kernel.evaluator.constant(node)
         if node in kernel.reads:
             return kernel.load(self.block, node, self.entity)
-        if node.op.name == "spread":
+        if node.op.origin is Origin.GLOBAL:
             return kernel.value(node.inputs[0])
-        if node.op.name == "degree":
+        if node.op.origin is Origin.DEGREE:
             return kernel.degree(self.block, node, self.entity)
-        assert node.op.name != "reduce", f"{node!r} belongs to an earlier phase"
+        assert node.op.origin is not Origin.ROW, f"{node!r} belongs to an earlier phase"
         return within_entity(self, node)
 
     def located(self, node: Node) -> Entity | None:
@@ -287,17 +291,17 @@ class EdgeScope:
 
     def _evaluate(self, node: Node) -> Value:
         kernel = self.kernel
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return kernel.evaluator.constant(node)
-        if node.op.name == "gather":
+        if node.op.origin is Origin.END:
             return self.end(node.op.side).value(node.inputs[0])
-        if node.op.name == "spread":
+        if node.op.origin is Origin.GLOBAL:
             return kernel.value(node.inputs[0])
-        if node.op.name == "edge_index":
+        if node.op.origin is Origin.POSITION:
             return self._position(node)
         if node in kernel.reads:
             return kernel.load(self.block, node, self.edge)
-        if node.op.name == "where" and kernel.is_picked(node):
+        if isinstance(node.op, Where) and kernel.is_picked(node):
             return self._picked(node)
         return within_entity(self, node)
 
@@ -328,15 +332,15 @@ Scope = RowScope | EdgeScope
 def within_entity(scope: Scope, node: Node) -> Value:
     """An op on values of one scope."""
     kernel = scope.kernel
-    if node.op.name == "contract":
+    if node.op.by_index:
+        table, index = node.inputs
+        pointer = kernel.array(table)
+        return looked_up(kernel.writer, scope.block, node, scope.value(index), pointer)
+    if node.op.table is not None:
         x = scope.value(node.inputs[0])
         return products.multiply(
             kernel.evaluator, scope.block, node, x, kernel.view, kernel.matrices
         )
-    if node.op.name == "lookup":
-        table, index = node.inputs
-        pointer = kernel.array(table)
-        return looked_up(kernel.writer, scope.block, node, scope.value(index), pointer)
     if is_movement(node.op) and not kernel.writer.tile.is_flat:
         return _moved(scope, node)
     return kernel.evaluator.op(scope.block, node, [scope.value(n) for n in node.inputs])
@@ -346,7 +350,8 @@ def _moved(scope: Scope, node: Node) -> Value:
     """A movement: by addresses where its operands are arrays, else in registers."""
     evaluator = scope.kernel.evaluator
     if node.op.arity is not None:
-        direct = evaluator.renamed(node, scope.value(node.inputs[0])) if _renames(node) else None
+        renames = isinstance(node.op, Broadcast | Reshape | Permute)
+        direct = evaluator.renamed(node, scope.value(node.inputs[0])) if renames else None
         if direct is not None:
             return evaluator.named(scope.block, node, direct)
     parts = [_part(*_base(scope, child, lanes)) for child, lanes in shares(node)]
@@ -354,14 +359,10 @@ def _moved(scope: Scope, node: Node) -> Value:
     return evaluator.named(scope.block, node, joined)
 
 
-def _renames(node: Node) -> bool:
-    return node.op.name in ("broadcast", "reshape", "permute")
-
-
 def _base(scope: Scope, child: Node, lanes: np.ndarray) -> tuple[Scope, Node, np.ndarray]:
     """The value from which a chain of movements takes its elements, and where it lives."""
     while child not in scope.values and scope.located(child) is None:
-        if child.op.name == "gather":
+        if child.op.origin is Origin.END:
             scope, child = scope.end(child.op.side), child.inputs[0]  # type: ignore[union-attr]
         elif is_movement(child.op) and child.op.arity is not None:
             ((source, inner),) = shares(child)

@@ -20,6 +20,7 @@ from tiga.backends.triton.writer import KernelSource, Value, pointer_type
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import int64
 
 COMBINED = Tile(32, 4, 1, 1, 1)
@@ -47,7 +48,7 @@ def _reads_row(message: Node, program: RowProgram) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        if node.op.name == "gather":
+        if node.op.origin is Origin.END:
             if node.op.side == program.side:
                 return True
             continue

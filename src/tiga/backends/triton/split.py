@@ -17,17 +17,18 @@ from tiga.backends.triton.schedule import (
 )
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import is_movement
-from tiga.passes.rows import ROW_RESULTS, Phase, Plan, RowProgram, Step
+from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.passes.wide_sums import LARGEST
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
 TOGETHER = 2 * LARGEST
 """Elements of matrices that one walk sums side by side."""
 
-FREE = ("input", "constant", "degree", "spread")
-"""Ops whose values every kernel has without an array that a step must store for it."""
+FREE = (Origin.ARGUMENT, Origin.NUMBER, Origin.DEGREE, Origin.GLOBAL)
+"""Where values come from that every kernel has without an array that a step must store for it."""
 
 
 def split(plan: Plan) -> Plan:
@@ -55,7 +56,7 @@ def _evaluated(goals: Iterable[Node], reads: set[Node]) -> list[Node]:
         node = stack.pop()
         if node not in seen:
             seen[node] = None
-            stop = node in reads or node.op.name in (*ROW_RESULTS, "reduce_all")
+            stop = node in reads or node.op.origin in (Origin.ROW, Origin.TOTAL)
             stack.extend(() if stop else node.inputs)
     return list(seen)
 
@@ -79,7 +80,7 @@ def _outer_apart(program: RowProgram) -> list[RowProgram]:
     kept = [
         n.inputs[0]
         for n in _evaluated(goals, reads)
-        if n.op.name == "gather" and _needs_walk(n.inputs[0], reads)
+        if n.op.origin is Origin.END and _needs_walk(n.inputs[0], reads)
     ]
     phases = tuple(replace(phase, outer_sums=()) for phase in program.phases)
     while phases and phases[-1] == Phase(()):
@@ -117,7 +118,7 @@ def _needs_walk(node: Node, reads: set[Node]) -> bool:
     """Whether a value of a row depends on what a loop over the row's edges leaves."""
     if node in reads:
         return False
-    return any(n.op.name in ROW_RESULTS and n not in reads for n in _evaluated([node], reads))
+    return any(n.op.origin is Origin.ROW and n not in reads for n in _evaluated([node], reads))
 
 
 # totals
@@ -137,13 +138,18 @@ def _totals_apart(program: RowProgram) -> list[RowProgram]:
 
 def _smallest(node: Node, reads: set[Node]) -> list[Node]:
     """The values of rows to store so that another step knows this one, which it may make again."""
-    if node in reads or node.op.name in FREE or node.type.space == GLOBAL:
+    if node in reads or node.op.origin in FREE or node.type.space == GLOBAL:
         return []
-    if node.op.name in ROW_RESULTS or not (isinstance(node.op, Pointwise) or is_movement(node.op)):
+    if node.op.origin is Origin.ROW or not _is_within(node):
         return [node]
     below = list(dict.fromkeys(n for child in node.inputs for n in _smallest(child, reads)))
     smaller = sum(n.type.row_bytes for n in below) < node.type.row_bytes
     return below if smaller else [node]
+
+
+def _is_within(node: Node) -> bool:
+    """Whether a value is made element by element, or moved, within its entity."""
+    return isinstance(node.op, Pointwise) or is_movement(node.op)
 
 
 # values of rows that mix features
@@ -160,7 +166,7 @@ class _Rows:
         """Whether the walk may evaluate the value of a node in windows of features."""
         return all(
             n.type.size in (1, self.whole)
-            and (n in self.reads or n.op.name in ROW_RESULTS or is_window_safe(n))
+            and (n in self.reads or n.op.origin is Origin.ROW or is_window_safe(n))
             for n in _evaluated([node], self.reads)
         )
 
@@ -179,7 +185,7 @@ class _Rows:
 
     def border(self, node: Node) -> dict[Node, None]:
         """The values that a step after the walk needs of it for this one."""
-        if node in self.reads or node.op.name in FREE or node.type.space == GLOBAL:
+        if node in self.reads or node.op.origin in FREE or node.type.space == GLOBAL:
             return {}
         if _needs_walk(node, self.reads) and self.is_plain(node):
             return {node: None}
@@ -194,7 +200,7 @@ def _mixing_apart(program: RowProgram) -> list[RowProgram]:
     reads = set(program.reads)
     whole = max((n.type.size for n in edges), default=1)
     rows = _Rows(reads, whole)
-    gathered = [n.inputs[0] for n in _evaluated(edges, reads) if n.op.name == "gather"]
+    gathered = [n.inputs[0] for n in _evaluated(edges, reads) if n.op.origin is Origin.END]
     goals = (*program.stores, *program.totals)
     needed = [n for source in gathered for n in rows.before(source)]
     needed += [n for goal in goals for n in rows.made_plain(_value(goal))]
@@ -215,7 +221,7 @@ def _mixing_apart(program: RowProgram) -> list[RowProgram]:
 
 def _value(goal: Node) -> Node:
     """What a step evaluates at its rows for a store or a total."""
-    return goal.inputs[0] if goal.op.name == "reduce_all" else goal
+    return goal.inputs[0] if goal.op.origin is Origin.TOTAL else goal
 
 
 def _spaces(nodes: Iterable[Node]) -> list[Space]:
@@ -226,8 +232,8 @@ def _plain_rows(
     program: RowProgram, goals: Iterable[Node], space: Space, arrays: Iterable[Node] = ()
 ) -> RowProgram:
     """A step without a walk that computes those goals that are of a space."""
-    own = [n for n in goals if n.type.space == space or n.op.name == "reduce_all"]
-    totals = tuple(n for n in own if n.op.name == "reduce_all")
-    stores = tuple(n for n in own if n.op.name != "reduce_all")
+    own = [n for n in goals if n.type.space == space or n.op.origin is Origin.TOTAL]
+    totals = tuple(n for n in own if n.op.origin is Origin.TOTAL)
+    stores = tuple(n for n in own if n.op.origin is not Origin.TOTAL)
     made = RowProgram(space, None, "dst", (), stores, totals, ())
     return _with_reads(made, (*program.reads, *arrays))

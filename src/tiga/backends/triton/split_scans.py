@@ -27,6 +27,7 @@ from tiga.backends.triton.writer import KernelSource, Value, pointer_type
 from tiga.passes.carries import joined_phases, kept_scans, levels, only_scans, root_of
 from tiga.passes.rows import RowProgram, ScanLoop
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import int64
 
 MARKS_OF_CHUNK = CHUNK // BLOCK
@@ -194,7 +195,7 @@ class ScanKernel(Kernel):
         return Value(typed(after.term), after.dims)
 
     def _uniform(self, node: Node) -> Value:
-        if node.op.name == "spread":
+        if node.op.origin is Origin.GLOBAL:
             return self.scope.value(node.inputs[0])
         return self.scope.evaluator.constant(node)
 
