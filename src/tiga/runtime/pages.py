@@ -137,42 +137,25 @@ class MemoryRows:
         return self.array
 
 
-class FileRows:
-    """Rows in a file from an offset on; `owner` keeps the descriptor open."""
+class ByRanges:
+    """Rows that are read and written by ranges: how to pick them by number, and store them so."""
 
-    in_file = True
-
-    def __init__(
-        self, fd: int, offset: int, count: int, row_bytes: int, traffic: Traffic, owner: Any
-    ) -> None:
-        self.fd, self.offset = fd, offset
-        self.count, self.row_bytes = count, row_bytes
-        self.traffic, self.owner = traffic, owner
-
-    @cached_property
-    def direct(self) -> DirectFile:
-        """The file past the page cache."""
-        return DirectFile(self.fd)
-
-    @property
-    def address(self) -> int:
-        return 0
-
-    def loaded(self) -> MemoryRows:
-        """The same rows in memory."""
-        block = Arena(self.count * self.row_bytes + BLOCK).rows(self.count, self.row_bytes)
-        self.read_into(0, block)
-        return MemoryRows(block)
+    count: int
+    row_bytes: int
 
     def read_into(self, low: int, out: np.ndarray) -> None:
-        flat, offset = out.reshape(-1), self.offset + low * self.row_bytes
-        direct = fits(out, offset) and self.direct.serves(offset, flat.size)
-        try:
-            if not (direct and self.direct.read(flat, offset)):
-                pread_into(self.fd, out, offset)
-        except EOFError as error:
-            raise Damaged(f"{error}: it was cut after it was opened") from None
-        self.traffic.count(read=flat.size)
+        raise NotImplementedError
+
+    def write(self, low: int, block: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def _room(self, scratch: np.ndarray) -> int:
+        """Bytes of scratch that rows are read into."""
+        return len(scratch)
+
+    def _placed(self, low: int, high: int, scratch: np.ndarray) -> np.ndarray:
+        """Room for rows [low, high) in scratch."""
+        return scratch[: (high - low) * self.row_bytes].reshape(high - low, self.row_bytes)
 
     def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         if not len(ids):
@@ -182,7 +165,7 @@ class FileRows:
             self.read_into(first, out)
             return
         dense = last - first <= SPARSE * len(ids)
-        room = len(scratch) - BLOCK if len(scratch) > LEAST else len(scratch)
+        room = self._room(scratch)
         spans = self._pieces(first, last, room) if dense else self._runs(ids, room)
         at = 0
         for low, high in spans:
@@ -193,24 +176,6 @@ class FileRows:
                 picked = ids[at:end] - low
                 np.take(_units(part), picked, axis=0, out=_units(out[at:end]), mode="clip")
             at = end
-
-    def _placed(self, low: int, high: int, scratch: np.ndarray) -> np.ndarray:
-        """Room for rows [low, high) in scratch; where they can be read past the page cache, if it
-        has room for that."""
-        nbytes = (high - low) * self.row_bytes
-        skip = (self.offset + low * self.row_bytes - scratch.ctypes.data) % BLOCK
-        skip = skip if skip + nbytes <= len(scratch) else 0
-        return scratch[skip : skip + nbytes].reshape(high - low, self.row_bytes)
-
-    def write(self, low: int, block: np.ndarray) -> None:
-        data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-        offset = self.offset + low * self.row_bytes
-        first, whole = -offset % BLOCK, 0
-        if fits(data, offset) and self.direct.serves(offset, data.size):
-            whole = self.direct.write(data, offset)
-        for at, part in ((0, data[:first]), (first + whole, data[first + whole :])):
-            pwrite_all(self.fd, part, offset + at)
-        self.traffic.count(written=data.size)
 
     def put(self, ids: np.ndarray, block: np.ndarray) -> None:
         if not len(ids):
@@ -247,6 +212,65 @@ class FileRows:
         ends = ids[np.concatenate((cuts - 1, [len(ids) - 1]))] + 1
         for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
             yield from self._pieces(low, high, room)
+
+
+class FileRows(ByRanges):
+    """Rows in a file from an offset on; `owner` keeps the descriptor open."""
+
+    in_file = True
+
+    def __init__(
+        self, fd: int, offset: int, count: int, row_bytes: int, traffic: Traffic, owner: Any
+    ) -> None:
+        self.fd, self.offset = fd, offset
+        self.count, self.row_bytes = count, row_bytes
+        self.traffic, self.owner = traffic, owner
+
+    @cached_property
+    def direct(self) -> DirectFile:
+        """The file past the page cache."""
+        return DirectFile(self.fd)
+
+    @property
+    def address(self) -> int:
+        return 0
+
+    def loaded(self) -> MemoryRows:
+        """The same rows in memory."""
+        block = Arena(self.count * self.row_bytes + BLOCK).rows(self.count, self.row_bytes)
+        self.read_into(0, block)
+        return MemoryRows(block)
+
+    def read_into(self, low: int, out: np.ndarray) -> None:
+        flat, offset = out.reshape(-1), self.offset + low * self.row_bytes
+        direct = fits(out, offset) and self.direct.serves(offset, flat.size)
+        try:
+            if not (direct and self.direct.read(flat, offset)):
+                pread_into(self.fd, out, offset)
+        except EOFError as error:
+            raise Damaged(f"{error}: it was cut after it was opened") from None
+        self.traffic.count(read=flat.size)
+
+    def _room(self, scratch: np.ndarray) -> int:
+        return len(scratch) - BLOCK if len(scratch) > LEAST else len(scratch)
+
+    def _placed(self, low: int, high: int, scratch: np.ndarray) -> np.ndarray:
+        """Room for rows [low, high) in scratch; where they can be read past the page cache, if it
+        has room for that."""
+        nbytes = (high - low) * self.row_bytes
+        skip = (self.offset + low * self.row_bytes - scratch.ctypes.data) % BLOCK
+        skip = skip if skip + nbytes <= len(scratch) else 0
+        return scratch[skip : skip + nbytes].reshape(high - low, self.row_bytes)
+
+    def write(self, low: int, block: np.ndarray) -> None:
+        data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+        offset = self.offset + low * self.row_bytes
+        first, whole = -offset % BLOCK, 0
+        if fits(data, offset) and self.direct.serves(offset, data.size):
+            whole = self.direct.write(data, offset)
+        for at, part in ((0, data[:first]), (first + whole, data[first + whole :])):
+            pwrite_all(self.fd, part, offset + at)
+        self.traffic.count(written=data.size)
 
 
 def _units(block: np.ndarray) -> np.ndarray:
