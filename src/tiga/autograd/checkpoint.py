@@ -15,7 +15,7 @@ from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.lazy import Cell
 from tiga.frontends.tensor.program import program_of, run_program
 from tiga.ops.leaf import Input
-from tiga.ops.tensor_markers import CheckpointCandidate
+from tiga.ops.tensor_markers import Checkpoint, CheckpointCandidate, Marker, Spill
 from tiga.passes.tensor_checkpoints import (
     CheckpointPlan,
     apply_plan,
@@ -104,14 +104,14 @@ class GradientPlan:
         planned: TensorProgram,
     ) -> dict[Node, "np.ndarray | Spilled"]:  # fmt: skip
         """The kept values by the node that marks them, and the output's value."""
-        marks = [n for n in planned.order if n.op.name in ("checkpoint", "checkpoint_spill")]
+        marks = [n for n in planned.order if isinstance(n.op, Checkpoint | Spill)]
         below = [_plain(n.inputs[0]) for n in marks]
         program = Program(inputs, (output, *below))
         (value, *kept), backend = run_program(program, arrays)
         if self.output._array is None:
             _give(self.output, _own(value), {"backend": backend})
         return {
-            mark: _spilled(array) if mark.op.name == "checkpoint_spill" else array
+            mark: _spilled(array) if isinstance(mark.op, Spill) else array
             for mark, array in zip(marks, kept, strict=True)
         }
 
@@ -148,7 +148,7 @@ class GradientPlan:
 
 def _plain(node: Node) -> Node:
     """A forward value without the marks below it."""
-    marks = [n for n in topological([node]) if n.op.name.startswith("checkpoint")]
+    marks = [n for n in topological([node]) if isinstance(n.op, Marker)]
     replacements: dict[Node, Node] = {}
     for mark in marks:
         (replacements[mark],) = substitute([mark.inputs[0]], dict(replacements))

@@ -11,6 +11,7 @@ from typing import Any
 from tiga.frontends.tensor.planned import keep
 from tiga.frontends.tensor.record import Record
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 MOST_NODES = 1024
 """Nodes of the largest expression that is looked up: a key refers to all ops of it."""
@@ -42,7 +43,7 @@ def wiring_of(groups: Sequence[Sequence[Node]]) -> Wiring | None:
             return None
         cell = getattr(node, "cell", None)
         stale = stale or (cell is not None and cell.stale)
-        parts += (None if op.name == "input" else op, node.type)
+        parts += (None if op.origin is Origin.ARGUMENT else op, node.type)
         for child in node.inputs:
             place = places.get(id(child))
             if place is None:

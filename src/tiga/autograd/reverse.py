@@ -10,7 +10,7 @@ from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place, value_of
-from tiga.ops.leaf import ones_like
+from tiga.ops.leaf import StopGradient, ones_like
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
 from tiga.ops.tensor_transfer import ToDevice
@@ -247,7 +247,7 @@ def reaches_wanted(node: Node) -> bool:
         seen.add(id(node))
         if is_wanted(node):
             return True
-        if node.op.name != "stop_gradient":
+        if not isinstance(node.op, StopGradient):
             stack.extend(node.inputs)
     return False
 

@@ -6,8 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from tiga.ops.base import Pointwise
+from tiga.ops.base import Op, Pointwise
 from tiga.ops.feature import Movement
+from tiga.ops.functions import Abs, Exp, Expm1, Log, Log1p, Pow, Sigmoid, Sqrt
+from tiga.ops.message import Spread
+from tiga.ops.pointwise import (
+    Add,
+    Cast,
+    Div,
+    Gt,
+    Maximum,
+    Minimum,
+    Mul,
+    Neg,
+    Sub,
+    Where,
+)
 from tiga.reducers.algebra import (
     ONE,
     Applied,
@@ -20,27 +34,26 @@ from tiga.reducers.algebra import (
     of_number,
 )
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 INVERSE = Fraction(-1)
 
-MEANINGS: dict[str, Callable[..., Expr]] = {
-    "add": Expr.__add__,
-    "sub": Expr.__sub__,
-    "mul": Expr.__mul__,
-    "neg": Expr.__neg__,
-    "div": lambda a, b: a * b.power(INVERSE),
-    "exp": exp,
-    "expm1": lambda a: exp(a) - ONE,
-    "log": log,
-    "log1p": lambda a: log(ONE + a),
-    "sqrt": lambda a: a.power(Fraction(1, 2)),
-    "sigmoid": lambda a: (ONE + exp(-a)).power(INVERSE),
-    "spread": lambda a: a,
+MEANINGS: dict[type[Op], Callable[..., Expr]] = {
+    Add: Expr.__add__,
+    Sub: Expr.__sub__,
+    Mul: Expr.__mul__,
+    Neg: Expr.__neg__,
+    Div: lambda a, b: a * b.power(INVERSE),
+    Exp: exp,
+    Expm1: lambda a: exp(a) - ONE,
+    Log: log,
+    Log1p: lambda a: log(ONE + a),
+    Sqrt: lambda a: a.power(Fraction(1, 2)),
+    Sigmoid: lambda a: (ONE + exp(-a)).power(INVERSE),
+    Spread: lambda a: a,
 }
 """Ops whose laws the normal form knows: sums and products associate, commute and distribute, and
 exponentials turn one into the other."""
-
-SYMMETRIC = ("maximum", "minimum")
 
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "eq": lambda a, b: a == b,
@@ -106,33 +119,33 @@ class Reader:
     def _read(self, node: Node) -> Expr:
         if node in self.known:
             return of_factor(Atom(self.known[node], in_place(node.type.size)))
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return _constant(node)
         if _moves(node):
             (x,) = node.inputs
             return self.read(x).moved(node.op.lanes(x.type.shape).ravel())
-        if node.op.name == "where":
+        if isinstance(node.op, Where):
             return self._where(node)
-        if node.op.name == "cast" and _widens(node):
+        if isinstance(node.op, Cast) and _widens(node):
             return self.read(node.inputs[0])
-        if node.op.name in MEANINGS and node.type.dtype.is_float:
-            return MEANINGS[node.op.name](*map(self.read, node.inputs))
+        if type(node.op) in MEANINGS and node.type.dtype.is_float:
+            return MEANINGS[type(node.op)](*map(self.read, node.inputs))
         if not isinstance(node.op, Pointwise):
             return of_factor(Atom(node, in_place(node.type.size)))
         return self._pointwise(node)
 
     def _pointwise(self, node: Node) -> Expr:
         arguments = tuple(map(self.read, node.inputs))
-        if node.op.name == "abs":
+        if isinstance(node.op, Abs):
             sign = self._sign(arguments[0])
             return arguments[0].scaled(sign) if sign else of_factor(Applied("abs", arguments))
-        if node.op.name in SYMMETRIC:
+        if isinstance(node.op, Maximum | Minimum):
             sign = self._sign(arguments[0] - arguments[1])
-            largest = node.op.name == "maximum"
+            largest = isinstance(node.op, Maximum)
             if sign:
                 return arguments[0 if (sign > 0) == largest else 1]
             return of_factor(Applied(node.op.name, frozenset(arguments)))
-        if node.op.name == "pow" and arguments[1].number is not None:
+        if isinstance(node.op, Pow) and arguments[1].number is not None:
             return arguments[0].power(Fraction(arguments[1].number))
         return of_factor(Applied(node.op, arguments))
 
@@ -149,7 +162,7 @@ class Reader:
 
     def _is_softplus(self, condition: Node, taken: Expr, other: Expr) -> bool:
         """log(1 + exp(x)), or x itself where that is the same number."""
-        if condition.op.name != "gt" or other != log(ONE + exp(taken)):
+        if not isinstance(condition.op, Gt) or other != log(ONE + exp(taken)):
             return False
         value, limit = map(self.read, condition.inputs)
         return value == taken and limit.number is not None and limit.number >= HIDES_ONE
@@ -232,7 +245,7 @@ def _infinity(node: Node) -> float | None:
     """An infinite constant's value."""
     while _moves(node):
         node = node.inputs[0]
-    if node.op.name != "constant" or not node.type.dtype.is_float:
+    if node.op.origin is not Origin.NUMBER or not node.type.dtype.is_float:
         return None
     return node.op.value if math.isinf(node.op.value) else None
 

@@ -21,7 +21,7 @@ import numpy as np
 from tiga.ops.functions import exp as exp_op
 from tiga.ops.leaf import Input, constant, is_constant, zeros_like
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import neg
+from tiga.ops.pointwise import Div, Mul, neg
 from tiga.reducers.algebra import (
     ONE,
     ZERO,
@@ -38,6 +38,7 @@ from tiga.reducers.algebra import (
 from tiga.reducers.fold import Fold
 from tiga.reducers.normal import INVERSE, Reader
 from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.origin import Origin
 from tiga.types import Space
 
 LEFT, RIGHT, OUT = "left", "right", "out"
@@ -154,7 +155,7 @@ def _plain(rule: Fold, i: int) -> Form | None:
     for kind, result in (("sum", left + right), ("prod", left * right)):
         if combined == result and _starts_with(rule, i, MONOIDS[kind].identity(dtype)):
             return Form(kind)
-    starts = dtype.is_float and rule.identity[i].op.name == "constant"
+    starts = dtype.is_float and rule.identity[i].op.origin is Origin.NUMBER
     sums = starts and _exponential(rule, i) == exp(left) + exp(right)
     return Form("logsumexp") if sums else None
 
@@ -166,7 +167,7 @@ def _exponential(rule: Fold, i: int) -> Expr:
 
 def _starts_with(rule: Fold, i: int, number: float) -> bool:
     start = rule.identity[i]
-    return start.op.name == "constant" and bool(start.op.value == number)
+    return start.op.origin is Origin.NUMBER and bool(start.op.value == number)
 
 
 def _scaled(rule: Fold, i: int, sums: frozenset[int], counts: frozenset[int]) -> Form | None:
@@ -298,7 +299,7 @@ def _one_sided(
     given = given | dict(zip(other, blank, strict=True)) | {other[i]: zeros_like(blank[i])}
 
     def without(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return constant(node.op.value, node.type.with_space(space))
         return _without_zeros(node, inputs)
 
@@ -308,16 +309,17 @@ def _one_sided(
 
 def _without_zeros(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     """Sums and products with zero, of values that are finite."""
-    zeros = [n.op.name == "constant" and n.op.value == 0 for n in inputs]
+    zeros = [n.op.origin is Origin.NUMBER and n.op.value == 0 for n in inputs]
     if not any(zeros):
         return None
-    if node.op.name == "mul" or (node.op.name == "div" and zeros[0]):
+    if isinstance(node.op, Mul) or (isinstance(node.op, Div) and zeros[0]):
         return inputs[zeros.index(True)]
-    if node.op.name == "add":
-        return inputs[1 if zeros[0] else 0]
-    if node.op.name == "sub":
-        return inputs[0] if zeros[1] else neg(inputs[1])
-    return inputs[0] if node.op.name == "neg" else None
+    if not node.op.signs:
+        return None
+    rest = [i for i, zero in enumerate(zeros) if not zero]
+    if len(rest) != 1:
+        return inputs[0]
+    return inputs[rest[0]] if node.op.signs[rest[0]] > 0 else neg(inputs[rest[0]])
 
 
 def _has_summand(rule: Fold, i: int) -> bool:

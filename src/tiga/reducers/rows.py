@@ -15,6 +15,7 @@ from tiga.reducers.fold import Fold, element, given_to, scanned
 from tiga.reducers.recognise import Form, Forms, summand
 from tiga.reducers.softmax import INFINITY, finite_shift
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 EXTREMA: Mapping[str, Callable[[Node, Node], Node]] = {"max": maximum, "min": minimum}
 
@@ -86,7 +87,7 @@ class RowStates:
         """The extremum of a row and of the state that it starts from."""
         start = self.rule.identity[i]
         identity = MONOIDS[kind].identity(total.type.dtype)
-        if start.op.name == "constant" and start.op.value == identity:
+        if start.op.origin is Origin.NUMBER and start.op.value == identity:
             return total
         return EXTREMA[kind](total, self._start(i, total))
 

@@ -16,6 +16,7 @@ from tiga.backends.triton.scope import Entity, KernelScope, RowScope
 from tiga.backends.triton.writer import KernelSource, Value, Writer, pointer_type
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType, int64
 
 COMBINE_LANES = 16
@@ -308,7 +309,7 @@ class Kernel:
         for node, total in self.totals.items():
             pointer = self.scope.state("piece", node)
             piece = f"({base} + tl.program_id(0)).to(tl.int64)"
-            if node.op.name == "outer_sum":
+            if node.op.origin is Origin.OUTER:
                 products.store_matrix(block, pointer, piece, node, total)
                 continue
             block.add(f"piece = tl.full([1, 1], 0, tl.int64) + {piece}")
