@@ -6,155 +6,29 @@ and a read as `x.index_select(0, index)`. While such code is traced, `index` is 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from tiga.errors import InvalidType, Unfusable
-from tiga.frontends.torch.extent import Shape
+from tiga.frontends.torch.messages import guard_leaves
 from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.torch.where import user_line
+from tiga.interop._edge_parts import Parts, is_extent
+from tiga.interop._edge_sets import ADDED, GIVEN, EdgeSet
+from tiga.interop._indices import EdgeMask, EndIndex, EndIndices, NodeIndex
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import constant, is_constant
-from tiga.ops.message import Gather, degree, gather
-from tiga.ops.pointwise import add, cast, mul
+from tiga.ops.message import Gather, degree, gather, sum_to
+from tiga.ops.pointwise import add, cast, mul, sub
 from tiga.reducers import Max, Messages, Min, Prod, Reducer, Sum
 from tiga.trace.node import Node
-from tiga.types import Relation, Space
+from tiga.types import GLOBAL, Relation, Space
 
 REDUCERS: dict[str, Reducer] = {
     "sum": Sum(), "prod": Prod(), "amax": Max(), "amin": Min(),
 }  # fmt: skip
-
-
-class SomeEdges:
-    """The number of edges in a comparison with 0, which is all that may be asked.
-
-    A program of a graph with edges is right for one without: every row is empty.
-    """
-
-    def __init__(self, refuse: Callable[[], NoReturn]) -> None:
-        self._refuse = refuse
-
-    def _is_positive(self, zero: Any) -> bool:
-        return True if zero == 0 else self._refuse()
-
-    def _is_zero(self, zero: Any) -> bool:
-        return not self._is_positive(zero)
-
-    __gt__ = __ne__ = _is_positive
-    __eq__ = __le__ = _is_zero
-    __hash__ = object.__hash__
-
-    def __getattr__(self, name: str) -> NoReturn:
-        self._refuse()
-
-
-class EndIndex:
-    """The node at one end of every edge, as far as traced code may know it.
-
-    Reducing or reading by it is recorded; whatever else is done with it is refused.
-    """
-
-    device = torch.device("cpu")
-    dtype = torch.int64
-
-    def __init__(self, side: str, recorder: Recorder) -> None:
-        self.side = side
-        self._recorder = recorder
-
-    def dim(self) -> int:
-        return 1
-
-    def size(self, dim: int = 0) -> Any:
-        return self._recorder.marks[self._recorder.edge_space]
-
-    def numel(self) -> SomeEdges:
-        return SomeEdges(self._refuse)
-
-    def _itself(self, *_: Any) -> "EndIndex":
-        return self
-
-    # Features share the index of their edge, so spreading it over them changes nothing.
-    view = reshape = expand_as = expand = unsqueeze = long = to = contiguous = _itself
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise Unfusable(
-            f"{user_line()}: `index.{name}` reads the indices of edges; a program serves every "
-            f"graph, so they can only name the rows of a scatter or of an index_select."
-        )
-
-    def _refuse(self, *_: Any) -> NoReturn:
-        self.__getattr__("data")
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __mod__ = _refuse
-    __truediv__ = __floordiv__ = __and__ = __or__ = __invert__ = __matmul__ = __pow__ = _refuse
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __getitem__ = __setitem__ = __iter__ = __len__ = __bool__ = __int__ = __index__ = _refuse
-    __hash__ = object.__hash__
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise Unfusable(
-            f"{user_line()}: `{getattr(func, '__name__', func)}` takes the indices of edges, and "
-            f"no op of a trace computes it."
-        )
-
-
-class EndIndices(torch.Tensor):
-    """The two rows of indices of all edges, of which code may take one, and ask for metadata."""
-
-    _recorder: Recorder
-    sides: tuple[str, str]
-
-    @staticmethod
-    def __new__(cls, recorder: Recorder, sides: tuple[str, str]) -> Any:
-        shape = (2, recorder.sizes[recorder.edge_space])
-        made = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.int64, device="cpu")
-        made._recorder, made.sides = recorder, sides
-        return made
-
-    def read(self, func: Any, args: Any) -> Any:
-        """What a function of torch gives for it.
-
-        Raises:
-            Unfusable: it is neither a row nor metadata.
-        """
-        shape = Shape((2, self._recorder.marks[self._recorder.edge_space]))
-        if func is torch.Tensor.shape.__get__:
-            return shape
-        if func is torch.Tensor.size:
-            return shape[args[0]] if args else shape
-        if func in _ROWS:
-            return tuple(EndIndex(side, self._recorder) for side in self.sides)
-        if func is torch.Tensor.__getitem__ and args[0] in (0, 1, -1, -2):
-            return EndIndex(self.sides[args[0]], self._recorder)
-        if func in _METADATA:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(self)
-        raise Unfusable(
-            f"{user_line()}: `{getattr(func, '__name__', func)}` takes the indices of edges, and "
-            f"no op of a trace computes it."
-        )
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0].read(func, args[1:])
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0].read(func, args[1:])
-
-
-_T = torch.Tensor
-_ROWS = (_T.unbind, torch.unbind, _T.__iter__)
-_METADATA = (
-    _T.dtype.__get__, _T.device.__get__, _T.layout.__get__, _T.is_sparse.__get__, _T.dim,
-    _T.ndim.__get__, _T.is_cuda.__get__, _T.is_floating_point, _T.requires_grad.__get__,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -186,19 +60,31 @@ def row_message(recorder: Recorder, relation: Relation, value: Any, function: st
 
 
 class ScatterMode(TorchFunctionMode):
-    """Records torch functions that take an `EndIndex`."""
+    """Records torch functions that take indices of edges, or parts of them."""
 
-    def __init__(self, recorder: Recorder, relation: Relation) -> None:
+    def __init__(
+        self, recorder: Recorder, relation: Relation, edges: EdgeSet = GIVEN, masks: Any = None
+    ) -> None:
         super().__init__()
         self.recorder = recorder
         self.relation = relation
+        self.parts = Parts(recorder, relation, edges, masks)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if args and isinstance(args[0], EndIndices):
             return args[0].read(func, args[1:])
-        if not any(isinstance(a, EndIndex) for a in (*args, *kwargs.values())):
+        if func in (torch.cat, torch.concat, torch.stack):
+            return self._join(func, args, kwargs)
+        if func is torch.arange and any(map(is_extent, args)):
+            return self._numbers(*args)
+        given = (*args, *kwargs.values())
+        if any(isinstance(a, EdgeMask) for a in given):
+            return self._part(func, args)
+        if not any(isinstance(a, EndIndex) for a in given):
             return func(*args, **kwargs)
+        if func is torch.Tensor.__setitem__:
+            return self.parts.put_loops(*args)
         name = getattr(func, "__name__", str(func))
         handler = _HANDLERS.get(name if name.startswith("__") else name.rstrip("_"))
         if handler is None:
@@ -212,6 +98,35 @@ class ScatterMode(TorchFunctionMode):
             raise Unfusable(f"{user_line()}: a reduction over the edges that leave a node.")
         return space
 
+    # parts of the edges
+
+    def _numbers(self, *limits: Any) -> NodeIndex:
+        if len(limits) > 2 or (len(limits) == 2 and (is_extent(limits[0]) or limits[0] != 0)):
+            raise Unfusable(f"{user_line()}: the numbers of some nodes, which depend on the graph.")
+        return self.parts.loops(limits[-1])
+
+    def _part(self, func: Any, args: Any) -> Any:
+        if func is torch.Tensor.__getitem__:
+            return self.parts.picked(*args)
+        if func is torch.Tensor.__setitem__:
+            return self.parts.put(*args)
+        return EdgeMask.__torch_function__(func, ())
+
+    def _join(self, func: Any, args: Any, kwargs: Any) -> Any:
+        pair = tuple(args[0] if args else kwargs["tensors"])
+        dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+        kinds = tuple(map(type, pair))
+        if kinds == (NodeIndex, NodeIndex) and func is torch.stack and dim == 0:
+            return pair[0].twice((2, 1)) if pair[0] == pair[1] else pair[0].data
+        if kinds == (EndIndices, NodeIndex) and func is not torch.stack and dim in (1, -1):
+            return self.parts.with_loops(*pair)
+        values = kinds == (Traced, Traced) and func is not torch.stack and dim == 0
+        if values and set(map(_space, pair)) != {GLOBAL}:
+            return self.parts.joined(*pair)
+        if {EndIndices, EndIndex, NodeIndex} & set(kinds):
+            return EndIndex.__torch_function__(func, ())
+        return func(*args, **kwargs)
+
     # the functions
 
     def reduce(
@@ -224,7 +139,7 @@ class ScatterMode(TorchFunctionMode):
         if kind == "mean" or kind not in REDUCERS:
             raise Unfusable(f"{user_line()}: scatter_reduce with `{kind}`.")
         base = base if isinstance(base, Traced) else self.recorder.lift(base)
-        rows = self._reduced(message, index.side, kind)
+        rows = self._reduced(message, index, kind)
         result = self._combined(base.node, rows, kind, include_self)
         located = self.recorder._located(cast(result, base.node.type.dtype))
         if not in_place:
@@ -254,13 +169,28 @@ class ScatterMode(TorchFunctionMode):
             raise Unfusable(f"{user_line()}: scatters what is no value of the edges.")
         return traced.node
 
-    def _reduced(self, message: Node, side: str, kind: str) -> Node:
-        space = self.space(side)
+    def _reduced(self, message: Node, index: EndIndex, kind: str) -> Node:
+        side, space = index.side, self.space(index.side)
+        self.parts.require(index.edges)
+        keep = self.parts.keep(index.edges)
         if kind == "sum" and message.op.name == "constant":
-            count = degree(self.relation, side, message.type.dtype)
             rows = message.type.with_space(space)
+            count = self._counts(index, keep, constant(1, rows))
             return mul(expand_to(count, rows.shape, space), constant(message.op.value, rows))
-        return REDUCERS[kind].rows(Messages(self.relation, (message,), None, side))
+        if keep is not None:
+            (message,) = guard_leaves([message], keep)
+        return REDUCERS[kind].rows(Messages(self.relation, (message,), keep, side))
+
+    def _counts(self, index: EndIndex, keep: Node | None, like: Node) -> Node:
+        """Per node, how many edges of the index's set there are."""
+        relation, side = self.relation, index.side
+        dtype = like.type.dtype.compute
+        one_each = relation.src == relation.dst and self.parts.edges - index.edges == {ADDED}
+        if keep is None or one_each:
+            count = degree(relation, side, like.type.dtype)
+            return sub(count, constant(1, count.type)) if one_each else count
+        counted = cast(keep, dtype)
+        return cast(sum_to(relation, side, counted), like.type.dtype)
 
     def _combined(self, base: Node, rows: Node, kind: str, include_self: bool) -> Node:
         if base.type.shape != rows.type.shape or base.type.space != rows.type.space:
@@ -274,6 +204,10 @@ class ScatterMode(TorchFunctionMode):
         if not include_self or kind not in ("sum", "prod"):
             raise Unfusable(f"{user_line()}: scatter with `{kind}` into values that are not new.")
         return (add if kind == "sum" else mul)(base, cast(rows, base.type.dtype))
+
+
+def _space(value: Traced) -> Space | None:
+    return None if value.node is None else value.node.type.space
 
 
 def _index_add(

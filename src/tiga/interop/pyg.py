@@ -18,7 +18,11 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture import RELATION
 from tiga.frontends.torch.compiled import ROWS
 from tiga.frontends.torch.compiled import Rows as MadeUpRows
-from tiga.interop._pyg_layer import HOOKED, Call, Layout, NotWhole, WholeLayer, call_of, is_hooked
+from tiga.interop._edge_sets import GIVEN, AlongOther, EdgeSet, NotWhole, ParallelLoops
+from tiga.interop._graphs import Topologies, graph_of
+from tiga.interop._indices import EndIndex
+from tiga.interop._pyg_call import Call, Layout, call_of
+from tiga.interop._pyg_layer import HOOKED, WholeLayer, is_hooked
 from tiga.interop._pyg_plan import (
     ENDS,
     HOOKS,
@@ -33,8 +37,7 @@ from tiga.interop._pyg_plan import (
     plain,
     stages_of,
 )
-from tiga.interop._scatter import EndIndex, Rows, ScatterMode, row_message
-from tiga.relations import Graph
+from tiga.interop._scatter import Rows, ScatterMode, row_message
 
 
 def compile(conv: torch.nn.Module) -> Any:
@@ -95,44 +98,6 @@ def _compiled(module: Any, layer: type, graphs: "Topologies", copies: dict[int, 
         state["forward"] = Forward(result, Propagate(result, graphs))
         state["propagate"] = state["forward"].propagate
     return result
-
-
-class Topologies:
-    """The graphs of the edge indices met last. Copies and pickles start afresh."""
-
-    SIZE = 4
-
-    def __init__(self) -> None:
-        self.known: tuple[tuple[torch.Tensor, Any, Graph], ...] = ()
-
-    def graph(self, edge_index: torch.Tensor, key: tuple[bool, Any, Any]) -> Graph:
-        """The graph of an edge index; `key`: whether messages go from row 1 to row 0, and the
-        numbers of sources and destinations."""
-        for entry in self.known:
-            if entry[1] == key and _same_edges(entry[0], edge_index):
-                return entry[2]
-        graph = graph_of(edge_index, key)
-        self.known = ((edge_index, key, graph), *self.known[: self.SIZE - 1])
-        return graph
-
-    def __reduce__(self) -> Any:
-        return Topologies, ()
-
-
-def graph_of(edge_index: torch.Tensor, key: tuple[bool, Any, Any]) -> Graph:
-    """A graph made anew; see `Topologies.graph`."""
-    backwards, num_src, num_dst = key
-    src, dst = (edge_index[1], edge_index[0]) if backwards else (edge_index[0], edge_index[1])
-    return Graph.from_coo(src, dst, num_src=num_src, num_dst=num_dst)
-
-
-def _same_edges(known: torch.Tensor, given: torch.Tensor) -> bool:
-    # Layers that add self-loops make a new tensor at every call: comparing it is far cheaper than
-    # sorting it.
-    if known is given:
-        return True
-    alike = known.shape == given.shape and known.dtype == given.dtype
-    return alike and known.device == given.device and torch.equal(known, given)
 
 
 class Messages(MessagePassing):
@@ -232,6 +197,8 @@ class Forward:
             if call is not None and self._may_be_whole(call.layout):
                 try:
                     return self.propagate.whole(call)
+                except ParallelLoops:
+                    pass  # of this graph; there are others
                 except (NotWhole, Unfusable) as reason:
                     self.propagate.refusals[call.layout] = str(reason)
         # Some settings of layers put another `propagate` on the layer.
@@ -257,6 +224,10 @@ class EdgeUpdater:
         return EdgeUpdate(self.conv, edge_index, size, given)
 
 
+MOST_TRACES = 3
+"""How often a layer is traced until it is known along which edges its messages go."""
+
+
 class Propagate:
     """`propagate` of a compiled layer. Copies and pickles of it start without programs."""
 
@@ -267,6 +238,8 @@ class Propagate:
         self.layer_programs: dict[Layout, WholeLayer] = {}
         self.refusals: dict[Layout, str] = {}
         """Why calls of a layout are no whole programs."""
+        self.keep_one_loop: set[Layout] = set()
+        """Layouts whose programs know one loop a node at most."""
         self.programs = SimpleNamespace()
 
     def __call__(self, edge_index: Any, size: Any = None, **given: Any) -> torch.Tensor:
@@ -298,19 +271,38 @@ class Propagate:
             NotWhole, Unfusable: no program can hold it.
         """
         kernel = self.layer_programs.get(call.layout)
-        if kernel is None:
-            kernel = self.layer_programs[call.layout] = WholeLayer(self.conv, call.layout)
+        edges = GIVEN if kernel is None else kernel.edges
+        known = self.graphs.known
+        for _ in range(MOST_TRACES):
+            try:
+                return self._whole(call, edges)
+            except AlongOther as found:
+                edges, self.graphs.known = found.edges, known
+            except ParallelLoops:
+                self.keep_one_loop.add(call.layout)
+                raise
+            except (NotWhole, Unfusable):
+                del self.layer_programs[call.layout]
+                raise
+            finally:
+                if call.layout not in self.layer_programs:
+                    self.graphs.known = known
+        raise NotWhole("messages along several sets of edges")
+
+    def _whole(self, call: Call, edges: EdgeSet) -> Any:
+        """The same, with messages along a set of edges."""
+        kernel = self.layer_programs.get(call.layout)
+        if kernel is None or kernel.edges != edges:
+            kernel = self.layer_programs[call.layout] = WholeLayer(self.conv, call.layout, edges)
         backwards = self.conv.flow != "source_to_target"
-        key, known = (backwards, call.num_nodes, call.num_nodes), self.graphs.known
-        graph, fields = self.graphs.graph(call.edge_index, key), call.fields
-        try:
-            return kernel(
-                graph=graph, ndata=fields["ndata"], edge=fields["edge"], **fields["param"]
-            )
-        except (NotWhole, Unfusable):
-            del self.layer_programs[call.layout]
-            self.graphs.known = known
-            raise
+        key = (backwards, *(call.counts[::-1] if backwards else call.counts))
+        derived = self.graphs.derived(call.edge_index, key, edges)
+        if derived.has_parallel_loops and call.layout in self.keep_one_loop:
+            raise ParallelLoops
+        fields = dict(call.fields)
+        params = fields.pop("param")
+        fields["edge"] = derived.fields(fields["edge"])
+        return kernel(graph=derived.graph, **fields, **params)
 
     def explain(self) -> str:
         """What the kernels of this layer fuse, per way that it was called, and why the rest of the
@@ -365,6 +357,7 @@ class Propagate:
             "kernels": {},
             "layer_programs": {},
             "refusals": {},
+            "keep_one_loop": set(),
             "programs": SimpleNamespace(),
         }
 

@@ -65,6 +65,10 @@ def _counter(recorder: Recorder, space: Space) -> Node:
     if space == recorder.edge_space:
         assert recorder.relation is not None
         return EdgeIndex(recorder.relation)()
+    if space != recorder.node_space:
+        raise recorder.call("random").unfusable(
+            "random numbers of sources that are no destinations"
+        )
     return recorder.input(NODE_ORDER, Type(int64, (), space), NodeOrder())
 
 

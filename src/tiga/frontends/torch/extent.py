@@ -13,9 +13,9 @@ Where = Callable[[], str]
 class Extent(torch.SymInt):
     """The number of edges or nodes as far as a traced function may know it.
 
-    Handing it back to torch as a leading extent, as in `x.view(x.shape[0], -1)`, is fine; any
-    other use is refused, because a program serves every number of edges. It is a SymInt so that
-    torch's argument parser lets it pass to where calls are recorded.
+    Handing it back to torch as a leading extent, as in `x.view(x.shape[0], -1)`, is fine, and so is
+    comparing it with itself; any other use is refused, because a program serves every number of
+    edges. It is a SymInt so that torch's argument parser lets it pass to where calls are recorded.
     """
 
     def __init__(self, size: int, where: Where) -> None:
@@ -29,7 +29,14 @@ class Extent(torch.SymInt):
             f"parameter of the call, `kernel(graph=..., n=graph.num_edges)`, if it is needed."
         )
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    def _is_itself(self, other: Any) -> bool:
+        return True if other is self else self._refuse()
+
+    def _is_not_itself(self, other: Any) -> bool:
+        return not self._is_itself(other)
+
+    __eq__ = __le__ = __ge__ = _is_itself
+    __ne__ = __lt__ = __gt__ = _is_not_itself
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
     __pow__ = __rpow__ = __neg__ = __abs__ = _refuse

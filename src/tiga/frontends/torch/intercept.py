@@ -330,7 +330,7 @@ def _resolve(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         kind = type(value)
         if issubclass(kind, Operand):
             return value.plain()
-        if kind is Extent:
+        if issubclass(kind, Extent):
             return value.size if name in _ACCEPTS_EXTENTS else value._refuse()
         return value
 

@@ -23,8 +23,9 @@ from tiga.ops.pointwise import add, sub
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space, Type
 
-EXTENTS = (2_147_483_629, 2_147_483_587)
-"""Made-up extents of edges and nodes: primes that no feature axis has."""
+EXTENTS = (2_147_483_629, 2_147_483_587, 2_147_483_579)
+"""Made-up extents of edges, destinations, and sources where these are another set: primes that no
+feature axis has."""
 
 
 class Storage:
@@ -131,9 +132,11 @@ class Recorder:
     specialise: Any = None
 
     def __post_init__(self) -> None:
-        spaces = (self.edge_space, self.node_space)
-        self.extents = dict(zip(EXTENTS, spaces, strict=True))
-        self.sizes = dict(zip(spaces, EXTENTS, strict=True))
+        spaces = [self.edge_space, self.node_space]
+        if self.relation is not None and self.relation.src not in spaces:
+            spaces.append(self.relation.src)
+        self.extents = dict(zip(EXTENTS, spaces, strict=False))
+        self.sizes = dict(zip(spaces, EXTENTS, strict=False))
         self.marks = {space: Extent(size, lambda: self.where) for space, size in self.sizes.items()}
 
     def input(self, label: str, of: Type, source: Any) -> Node:
