@@ -9,7 +9,7 @@ import pytest
 
 import tiga as tg
 from tests.memory.test_paged import EDGES, NODES, WIDTH, Attention, Chain, Largest, WeightedSum
-from tiga.errors import OutOfBudget, Unfusable, UnsupportedByBackend
+from tiga.errors import OutOfBudget, Unfusable
 
 torch = pytest.importorskip("torch")
 
@@ -156,5 +156,3 @@ def test_calls_in_memory_and_what_does_not_fuse() -> None:
     strict.strict = True
     with pytest.raises(Unfusable):
         strict.explain(graph=graph, ndata={"x": x})
-    with pytest.raises(UnsupportedByBackend, match="native tensors"):
-        layer.explain(graph=graph, ndata={"x": tg.ones((2, 4))})

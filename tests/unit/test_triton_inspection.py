@@ -8,7 +8,7 @@ pytest.importorskip("triton")
 import tiga as tg  # noqa: E402
 from tiga.backends.triton import report  # noqa: E402
 from tiga.errors import InvalidValue  # noqa: E402
-from tiga.frontends.torch.inspection import Inspection  # noqa: E402
+from tiga.frontends.inspection import inspected  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def test_code_for_gpus_after_a_call_on_the_cpu(kernel):
 
 
 def test_code_for_another_gpu(kernel):
-    ((_, runnable),) = Inspection(kernel)._runnables()
-    assert ".target sm_80" in report.text(runnable.gpu_runs.executable, "ptx", 80)
+    ((_, part),) = inspected(kernel).parts()
+    assert ".target sm_80" in report.text(part.gpu(), "ptx", 80)
 
 
 def test_code_of_a_kind_that_does_not_exist(kernel):
@@ -40,9 +40,9 @@ def test_code_of_a_kind_that_does_not_exist(kernel):
 
 
 def test_schedules_of_kernels_that_no_graph_needed_yet(kernel):
-    ((_, runnable),) = Inspection(kernel)._runnables()
-    first, second = report.schedules(runnable.gpu_runs.executable)
+    ((_, part),) = inspected(kernel).parts()
+    first, second = report.schedules(part.gpu())
     assert (first.kernel, first.tile.edges) == ("step0_rows", 8)
     assert "16 elements" in first.why
     assert "split rows" in second.over
-    assert kernel.schedules == runnable.executable.schedules, "the program ran on the CPU alone"
+    assert kernel.schedules == part.cpu().schedules, "the program ran on the CPU alone"

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from tiga.errors import InvalidType, UnsupportedByBackend
+from tiga.errors import InvalidType
 from tiga.reducers import Reducer, Sum
 from tiga.runtime.collector import uncollected
 
 Fields = Mapping[str, Any]
+
+TORCH_STATE, NATIVE_STATE = "_tiga_state", "_tiga_calls"
+"""Where an instance has what it knows of its calls, on torch tensors and on native ones."""
 
 
 @dataclass(frozen=True)
@@ -206,10 +209,10 @@ class MessagePassing:
     ) -> str:
         """What the programs of this kernel were fused into, and what was not fused and why.
 
-        With what a call takes, torch tensors or fields of a file, it is told of that call, which is
-        not made. Over a graph in a file that includes the pages, the most bytes in use by tier, and
-        the bytes that are read and written, for the gradients too if a tensor requires them; no
-        feature is read for it.
+        With what a call takes it is told of that call, which is not made. Over a graph in a file
+        that includes the pages, the most bytes in use by tier, and the bytes that are read and
+        written, for the gradients too if a tensor requires them; no feature is read for it (torch
+        tensors and fields of a file only).
 
         Raises:
             OutOfBudget: the call would not fit; everything else as a call does.
@@ -224,13 +227,10 @@ class MessagePassing:
             1 kernel, 0 library calls
         """
         if graph is None:
-            return self._inspected().explain()
-        if _are_native(src, dst, edge, ndata):
-            raise UnsupportedByBackend(
-                "explain: calls on native tensors are told of after they ran, by `explain()`; "
-                "expected torch tensors, or fields of a file."
-            )
-        return self._inspected().explain_call(self, graph, (src, dst, edge, ndata), params)
+            return str(self._inspected().explain())
+        given = (src, dst, edge, ndata)
+        told = self._told(given)(self, graph, given, params)
+        return "\n".join([self._inspected().explain(), *told])
 
     def ir(self, level: str = "domain") -> str:
         """The text of a level of IR, `"domain"`, `"iter"`, `"kernel"` or `"llvm"`, per program."""
@@ -266,6 +266,16 @@ class MessagePassing:
         return reference(self, **call)
 
     def _inspected(self) -> Any:
-        from tiga.frontends.torch.inspection import Inspection
+        from tiga.frontends.inspection import inspected
 
-        return Inspection(self)
+        return inspected(self)
+
+    def _told(self, given: tuple[Fields | None, ...]) -> Callable[..., list[str]]:
+        """What captures a call of these fields, and says what is not known yet of its programs."""
+        if _are_native(*given):
+            from tiga.frontends.tensor.messages import told
+
+            return told
+        from tiga.frontends.torch.inspection import told as told_of_torch
+
+        return told_of_torch

@@ -138,13 +138,25 @@ def without_transfers(order: Sequence[Node], roots: Sequence[Node], run: Any) ->
     for node in order:
         inputs = tuple(made.get(id(child), child) for child in node.inputs)
         if node.op.name == "to_device":
-            array = _value(inputs[0], run)
-            moved = moved_to(array, device_named(node.op.device))
-            made[id(node)] = leaf(moved, node.type)
+            made[id(node)] = leaf(_value_on(node.op.device, inputs[0], run), node.type)
         elif inputs != node.inputs:
             place = getattr(node, "place", None)
             made[id(node)] = LazyNode(node.op, inputs, node.type, place, 1, LARGE)
     return [made.get(id(root), root) for root in roots]
+
+
+def _value_on(name: str, node: Node, run: Any) -> Any:
+    """A value on a device: copied there, or computed there if no operand says where, and a graph is
+    walked for it (a constant cotangent of a call)."""
+    from tiga.frontends.tensor.evaluate import pending
+
+    device = device_named(name)
+    order = pending([node])
+    walks = any(child.op.name == "graph_call" for child in order)
+    if device != CPU and walks and places(order, [node]) == [None]:
+        (array,), _ = run_on_gpu((node,), device.index, "auto")
+        return array
+    return moved_to(_value(node, run), device)
 
 
 def _value(node: Node, run: Any) -> Any:

@@ -20,13 +20,13 @@ def gpu_executable(program: Program) -> Executable:
     return compile_program(program)
 
 
-def walk_code(program: Program, stage: str) -> str:
+def walk_code(executable: Executable, stage: str) -> str:
     """The text of the kernels of a program over a graph at a stage, for sm_90."""
-    return text(gpu_executable(program), stage, CAPABILITY)
+    return text(executable, stage, CAPABILITY)
 
 
 def run_walk(
-    program: Program, topology: Any, arrays: Sequence[DeviceArray], types: Sequence[Type],
+    executable: Executable, topology: Any, arrays: Sequence[DeviceArray], types: Sequence[Type],
     extents: dict[Space, int], room: Room,
 ) -> list[DeviceArray]:  # fmt: skip
     """All outputs of a program on a graph's snapshot.
@@ -37,6 +37,6 @@ def run_walk(
     if not hasattr(topology, "keep"):
         raise UnsupportedByBackend("a graph in a file is not walked on a GPU; load it first.")
     outputs = [room.array(type_) for type_ in types]
-    relations = (topology,) * len(program.relations)
-    gpu_executable(program).run(relations, arrays, outputs, extents)
+    relations = (topology,) * len(executable.relations)
+    executable.run(relations, arrays, outputs, extents)
     return outputs

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tiga.backends.llvm.binding import BoundPlan
 from tiga.backends.llvm.library import numpy_matmul
-from tiga.compiler import executable
+from tiga.compiler import Compiled, executable
 from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import Deferred, Dense
 from tiga.passes.differentiate import RULES
@@ -50,11 +50,31 @@ class Launch:
         given = {n.type.space for n in (*program.inputs, *program.outputs)} - {GLOBAL}
         self.spaces = tuple(given)
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
+        self.derived: dict[tuple[str, Any], Launch] = {}
+        self.ran_on_cpu = False
 
     @property
-    def executable(self) -> Any:
+    def compiled(self) -> Compiled:
         """The program for the CPU, as the knobs say now."""
-        return executable(self.program).executable
+        return executable(self.program)
+
+    @cached_property
+    def on_gpus(self) -> Any:
+        """The program for GPUs."""
+        from tiga.frontends.tensor.gpu_walk import gpu_executable
+
+        return gpu_executable(self.program)
+
+    @property
+    def ran_on_gpu(self) -> bool:
+        """Whether a call ran it on a GPU."""
+        found = vars(self).get("on_gpus")
+        return found is not None and found.has_run
+
+    def derive(self, kind: str, key: Any, program: Program) -> "Launch":
+        """What computes derivatives of it, kept to be told of."""
+        launch = self.derived[kind, key] = launch_of(program)
+        return launch
 
     def type_of(self, index: int, topology: Any) -> Type:
         """The type of an output as one tensor."""
@@ -67,7 +87,7 @@ class Launch:
 
         types = [self.type_of(i, topology) for i in range(len(self.types))]
         extents = {space: _extent(topology, space) for space in self.spaces}
-        return list(run_walk(self.program, topology, arrays, types, extents, room))
+        return list(run_walk(self.on_gpus, topology, arrays, types, extents, room))
 
     def run(self, topology: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """All outputs, on a graph or its snapshot."""
@@ -89,10 +109,11 @@ class Launch:
         return topology.keep(("native launch", self), lambda: self._site(topology))
 
     def _site(self, topology: Any) -> "Site":
+        self.ran_on_cpu = True
         types = [self.type_of(i, topology) for i in range(len(self.types))]
         entities = topology.num_edges + topology.num_src + topology.num_dst
         extents = {space: _extent(topology, space) for space in self.spaces}
-        plan = self.executable.plan_on((topology,) * len(self.program.relations), extents)
+        plan = self.compiled.executable.plan_on((topology,) * len(self.program.relations), extents)
         outputs = tuple((t.shape, t.dtype.numpy) for t in types)
         return Site(outputs, entities * self.width < SERIAL_BELOW, plan)
 
@@ -123,6 +144,10 @@ def trained_program(program: Program, wanted: tuple[int, ...]) -> Program:
     return training(program, wanted, RULES)
 
 
+def _saving(launch: Launch, wanted: tuple[int, ...]) -> Launch:
+    return launch.derive("saving for gradients", wanted, trained_program(launch.program, wanted))
+
+
 @dataclass(eq=False)
 class Walk:
     """A program on one graph as it was when the call was made. One run computes all outputs:
@@ -140,10 +165,11 @@ class Walk:
     def of(program: Program, graph: Graph, topology: Any, grad: bool) -> "Walk":
         """A program on a graph, whose snapshot is `topology` (a paged one itself); `grad`:
         derivatives may be asked for."""
+        launch = launch_of(program)
         wanted = differentiable(program) if grad else ()
-        trained = bool(wanted)
-        used = trained_program(program, wanted) if trained else program
-        return Walk(launch_of(used), graph, topology, graph.token(), trained)
+        if wanted:
+            launch = _saving(launch, wanted)
+        return Walk(launch, graph, topology, graph.token(), bool(wanted))
 
     def output(self, index: int, arrays: Sequence[Any], room: Any = None) -> Any:
         """One output; on a GPU in `room`."""
@@ -200,25 +226,25 @@ class GraphCall(Dense):
         """The text of its kernels on a GPU, at a stage of `Tensor.generated_code`."""
         from tiga.frontends.tensor.gpu_walk import walk_code
 
-        return walk_code(self.walk.launch.program, stage)
+        return walk_code(self.walk.launch.on_gpus, stage)
 
-    def _walk(self, program: Program, trained: bool = False) -> Walk:
+    def _walk(self, launch: Launch, trained: bool = False) -> Walk:
         walk = self.walk
-        return Walk(launch_of(program), walk.graph, walk.topology, walk.token, trained)
+        return Walk(launch, walk.graph, walk.topology, walk.token, trained)
 
     def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
         walk, wanted = self.walk, differentiable(self.walk.launch.program)
         if not wanted:
             return (None,) * len(inputs)
         if not walk.trained:
-            walk = self._walk(trained_program(walk.launch.program, wanted), True)
+            walk = self._walk(_saving(walk.launch, wanted), True)
         found = _gradient(walk.launch.program, wanted, self.index)
         arguments = [
             inputs[i] if kind == "input" else
             GraphCall(walk, i)(*inputs) if kind == "output" else ct
             for kind, i in found.arguments
         ]  # fmt: skip
-        backward = self._walk(found.program)
+        backward = self._walk(walk.launch.derive("gradient", self.index, found.program))
         parts: list[Node | None] = [None] * len(inputs)
         for place, i in enumerate(found.wanted):
             parts[i] = GraphCall(backward, place)(*arguments)
@@ -230,4 +256,5 @@ class GraphCall(Dense):
         if self.index not in live:
             return []
         given = [t for t in tangents if t is not None]
-        return [GraphCall(self._walk(program), live.index(self.index))(*inputs, *given)]
+        moved = self._walk(self.walk.launch.derive("tangent", moving, program))
+        return [GraphCall(moved, live.index(self.index))(*inputs, *given)]

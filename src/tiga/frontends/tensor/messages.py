@@ -4,7 +4,7 @@ They run at every call, on tensors that stand for all edges or nodes, so nothing
 stale; what they build is looked up by its structure (`capture.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue, Unfusable
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.tensor.build import apply, as_tensor, extent_of
+from tiga.frontends.tensor.calls import calls_of
 from tiga.frontends.tensor.capture import (
     Field,
     Found,
@@ -32,7 +33,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.entities import EDGES, NODES
 from tiga.frontends.tensor.fields import FieldView, edge_numbers, edge_orders, options
-from tiga.frontends.tensor.graph_call import GraphCall, Walk
+from tiga.frontends.tensor.graph_call import GraphCall, Walk, launch_of
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
 from tiga.frontends.tensor.trees import leaves_of, mapped
@@ -119,14 +120,15 @@ def _type_of(namespace: str, name: str, value: Any, extent: int) -> Type:
 
 
 def _fields(
-    graph: Graph, topology: Any, given: Mapping[str, Any]
+    graph: Graph, topology: Any, given: Sequence[Any]
 ) -> tuple[dict[Any, Tensor], tuple[Spec, ...]]:
     """The fields of a call by namespace and name, and what programs depend on of them."""
-    if given["ndata"] is not None and (given["src"] or given["dst"]):
+    src, dst, _, ndata = given
+    if ndata is not None and (src or dst):
         raise InvalidType(f"ndata= stands for src= and dst=; give one or the other ({here()}).")
     fields: dict[Any, Tensor] = {}
     specs: list[Spec] = []
-    for namespace, values in given.items():
+    for namespace, values in zip(EXTENTS, given, strict=True):
         if not values:
             continue
         extent = getattr(topology, EXTENTS[namespace])
@@ -205,15 +207,16 @@ def call(
 ) -> Any:  # fmt: skip
     """Run a kernel on a graph with native tensors; see `MessagePassing`."""
     topology = _topology(graph)
-    given = {"src": src, "dst": dst, "edge": edge, "ndata": ndata}
-    fields, specs = _fields(graph, topology, given)
+    fields, specs = _fields(graph, topology, (src, dst, edge, ndata))
     run = Call(kernel, template_of(specs), params)
     try:
         plan = run.plan()
     except Unfusable as reason:
         from tiga.frontends.tensor.bounded import run_bounded
 
+        calls_of(kernel).refuse(reason)
         return run_bounded(kernel, topology, fields, params, reason)
+    calls_of(kernel).note(launch_of(plan.program))
     device = next((tensor.device for tensor in fields.values()), CPU)
     inputs = tuple([_source(source, run, fields, topology, device) for source in plan.sources])
     walk = Walk.of(plan.program, graph, topology, run.grad)
@@ -227,6 +230,20 @@ def call(
         return Tensor(node, run.grad and kind.dtype.is_differentiable)
 
     return output(0) if plan.tree == 0 else mapped(output, plan.tree)
+
+
+def told(
+    kernel: MessagePassing, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
+) -> list[str]:  # fmt: skip
+    """Capture the program of a call that is not made; why there is none, for `explain`."""
+    _, specs = _fields(graph, _topology(graph), given)
+    run = Call(kernel, template_of(specs), params)
+    try:
+        plan = run.plan()
+    except Unfusable as reason:
+        return [f"a call would not be fused: {reason}"]
+    calls_of(kernel).note(launch_of(plan.program))
+    return []
 
 
 def _field(source: Field, given: Tensor, topology: Any, device: Device) -> Node:

@@ -10,7 +10,7 @@ import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from tiga.errors import Unfusable
-from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.message_passing import TORCH_STATE, MessagePassing
 from tiga.frontends.torch.binding import Orders
 from tiga.frontends.torch.bounded import Bounded
 from tiga.frontends.torch.bounds import Checked
@@ -23,8 +23,6 @@ from tiga.frontends.torch.repeat import Repeat, settings
 from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.knobs import current
 from tiga.relations import Graph
-
-_STATE = "_tiga_state"
 
 
 @dataclass(eq=False)
@@ -109,10 +107,10 @@ def _no_state() -> None:
 
 def state_of(kernel: MessagePassing) -> State:
     """The state of this very instance, made at its first use."""
-    state = vars(kernel).get(_STATE)
+    state = vars(kernel).get(TORCH_STATE)
     if state is None or state.owner() is not kernel:
         state = State(weakref.ref(kernel))
-        vars(kernel)[_STATE] = state
+        vars(kernel)[TORCH_STATE] = state
     return state
 
 
