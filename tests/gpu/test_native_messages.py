@@ -130,7 +130,7 @@ def test_a_kernel_tells_of_what_ran_on_the_gpu() -> None:
     out = kernel(graph=graph, ndata={"x": x}, edge={"w": w})
     tg.autograd.grad(out.sum(), x).realize()
     told = kernel.explain()
-    assert told.count("on GPUs:") == 2
+    assert told.count("on GPUs:") >= 2
     assert "rows of dst on cuda:0 without torch: " in told
     assert all(hasattr(schedule, "over") for schedule in kernel.schedules)
     assert kernel.code().count("@triton.jit") >= 2
