@@ -1,12 +1,10 @@
 """A kernel of a whole-tensor program while it is formed: what fits it, and what it reads."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import Constant
-from tiga.passes.tensor_blocks import block_of
 from tiga.passes.tensor_fusable import (
     CPU,
     Target,
@@ -34,9 +32,7 @@ from tiga.passes.tensor_spec import (
     SCALAR,
     TOTAL,
     Instruction,
-    KernelStep,
     Load,
-    Spec,
 )
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -44,21 +40,6 @@ from tiga.types import DType, Shape, int64
 
 KEPT_TEXTS = ("0.0", "1.0", "-1.0", "2.0", "0.5", "inf", "-inf", "nan", "0", "1", "True", "False")
 """Constants that stay in the code; all others are arguments."""
-
-STASH_COST = 16
-"""Full values that cost less are made again in each phase rather than kept."""
-
-MANY_VALUES = 12
-"""Full values beyond which two registers for each would be more than there are."""
-
-CACHE_LINE = 64
-"""Bytes that are stored past the caches together."""
-
-STREAMED_FROM = 12 * 2**20
-"""Bytes of outputs from which they are stored past the caches."""
-
-STASH_COLUMNS = 8192
-"""Columns up to which values of a row are kept: they lie on the stack."""
 
 MAX_INSTRUCTIONS = 200
 """A kernel with more takes no further op."""
@@ -320,79 +301,3 @@ class Group:
         if wanted not in self.loads:
             self.loads.append(wanted)
         return self.loads.index(wanted)
-
-    # the finished kernel
-
-    def close(self, outputs: Sequence[Node], relaxed: bool = True) -> KernelStep:
-        """The kernel that stores `outputs`; sums in lanes and blocks if `relaxed`."""
-        reduces = any(one.opcode == "reduce" for one in self.instructions)
-        ordered = reduces and not relaxed
-        spec = Spec(
-            self.flat,
-            tuple(self.instructions),
-            tuple(self.index[node] for node in outputs),
-            1 if ordered else self._lanes(),
-            ordered=ordered,
-        )
-        streaming = not ordered and self._streams(spec, outputs)
-        spec = replace(spec, stashed=self._stashed(spec), streaming=streaming)
-        spec = replace(spec, block=block_of(spec))
-        return KernelStep(
-            spec, self.rows, self.columns, tuple(self.loads), tuple(self.arguments),
-            tuple(outputs), self.group or self.rows, tuple(self.gathers.values()),
-        )  # fmt: skip
-
-    def _streams(self, spec: Spec, outputs: Sequence[Node]) -> bool:
-        """Whether outputs are too large for the caches, and their rows whole cache lines."""
-        full = [
-            n.type for n, i in zip(outputs, spec.stores, strict=True)
-            if self.instructions[i].kind == FULL
-        ]  # fmt: skip
-        large = sum(t.row_bytes for t in full) >= STREAMED_FROM
-        return large and all(
-            self.columns * t.dtype.itemsize % CACHE_LINE == 0
-            and spec.lanes * t.dtype.itemsize % CACHE_LINE == 0
-            for t in full
-        )
-
-    def _lanes(self) -> int:
-        wide = any(i.dtype.itemsize >= 8 for i in self.instructions)
-        dear = any(i.op is not None and i.op.cost >= 20 for i in self.instructions)
-        # Many values at once would not fit in registers, two of them each.
-        dear |= sum(i.kind == FULL for i in self.instructions) > MANY_VALUES
-        lanes = (8 if wide else 16) if dear else (16 if wide else 32)
-        while lanes >= 2 * self.columns and lanes > 1:
-            lanes //= 2
-        return lanes
-
-    def _stashed(self, spec: Spec) -> tuple[int, ...]:
-        """Costly full values of several phases: computed once per row and kept beside."""
-        if self.flat or self.columns > STASH_COLUMNS:
-            return ()
-        levels = spec.levels
-        cost = [0] * len(self.instructions)
-        phases: list[set[int]] = [set() for _ in self.instructions]
-        for i, one in enumerate(self.instructions):
-            own = one.op.cost if one.op is not None and one.opcode == "apply" else 0
-            cost[i] = own + sum(cost[j] for j in one.inputs if self.instructions[j].kind == FULL)
-        ends = [i for i, one in enumerate(self.instructions) if one.opcode == "reduce"]
-        for end in [*spec.stores, *ends]:
-            target = self.instructions[end]
-            place = levels[end] - (target.opcode == "reduce" and target.kind == ROW)
-            self._mark(end, place, phases)
-        return tuple(
-            i for i, one in enumerate(self.instructions)
-            if one.kind == FULL and one.opcode == "apply" and len(phases[i]) > 1
-            and cost[i] >= STASH_COST and not one.dtype.is_complex
-        )  # fmt: skip
-
-    def _mark(self, end: int, phase: int, phases: list[set[int]]) -> None:
-        stack = list(self.instructions[end].inputs)
-        if self.instructions[end].kind == FULL:
-            stack.append(end)
-        while stack:
-            i = stack.pop()
-            if self.instructions[i].kind != FULL or phase in phases[i]:
-                continue
-            phases[i].add(phase)
-            stack.extend(self.instructions[i].inputs)

@@ -25,6 +25,7 @@ from tiga.passes.tensor_fusable import (
 )
 from tiga.passes.tensor_group import Group
 from tiga.passes.tensor_places import columns_of
+from tiga.passes.tensor_schedule import close
 from tiga.passes.tensor_spec import FULL, LibraryStep, TensorStep
 from tiga.trace.node import Node, users
 from tiga.trace.origin import Origin
@@ -191,7 +192,7 @@ class _Planner:
         bases = [self._base(group, n, members) for n in moves]
         stored = list(dict.fromkeys([*kernel, *(b for b in bases if b in members)]))
         if stored:
-            self.steps.append(group.close(stored, self.relaxed))
+            self.steps.append(close(group, stored, self.relaxed))
         self.steps.extend(LibraryStep(n) for n in self._chain(group, moves, members))
 
     def _is_stored(self, node: Node, members: set[Node]) -> bool:

@@ -1,0 +1,127 @@
+"""How a whole-tensor kernel walks its domain: lanes and rows that go together, values that are kept
+between phases, stores past the caches."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
+from tiga.trace.node import Node
+
+if TYPE_CHECKING:
+    from tiga.passes.tensor_group import Group
+
+STASH_COST = 16
+"""Full values that cost less are made again in each phase rather than kept."""
+
+STASH_COLUMNS = 8192
+"""Columns up to which values of a row are kept: they lie on the stack."""
+
+MANY_VALUES = 12
+"""Full values beyond which two registers for each would be more than there are."""
+
+CACHE_LINE = 64
+"""Bytes that are stored past the caches together."""
+
+STREAMED_FROM = 12 * 2**20
+"""Bytes of outputs from which they are stored past the caches."""
+
+BLOCK_ROWS = 4
+"""Rows that are walked together where they share what they read."""
+
+SHARING_VALUES = 8
+"""Full values per row up to which those of so many rows fit in registers."""
+
+
+def block_of(spec: Spec) -> int:
+    """How many rows go together: several where they share what they read, or where they add."""
+    kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
+    full = sum(one.kind == FULL for one in spec.instructions)
+    scans = any(one.opcode == "scan" for one in spec.instructions)
+    if spec.flat or spec.stashed or scans or TOTAL in kinds:
+        return 1
+    if COLUMN in kinds:
+        return 2 if full > SHARING_VALUES else BLOCK_ROWS
+    stored = any(spec.instructions[i].kind == FULL for i in spec.stores)
+    shared = ROW in kinds and not stored and spec.common and full <= SHARING_VALUES
+    return BLOCK_ROWS if shared else 1
+
+
+def close(group: "Group", outputs: Sequence[Node], relaxed: bool = True) -> KernelStep:
+    """The kernel of a group that stores `outputs`; sums in lanes and blocks if `relaxed`."""
+    reduces = any(one.opcode == "reduce" for one in group.instructions)
+    ordered = reduces and not relaxed
+    spec = Spec(
+        group.flat,
+        tuple(group.instructions),
+        tuple(group.index[node] for node in outputs),
+        1 if ordered else _lanes(group),
+        ordered=ordered,
+    )
+    streaming = not ordered and _streams(spec, outputs, group.columns)
+    spec = replace(spec, stashed=_stashed(spec, group.columns), streaming=streaming)
+    spec = replace(spec, block=block_of(spec))
+    return KernelStep(
+        spec, group.rows, group.columns, tuple(group.loads), tuple(group.arguments),
+        tuple(outputs), group.group or group.rows, tuple(group.gathers.values()),
+    )  # fmt: skip
+
+
+def _streams(spec: Spec, outputs: Sequence[Node], columns: int) -> bool:
+    """Whether outputs are too large for the caches, and their rows whole cache lines."""
+    full = [
+        n.type for n, i in zip(outputs, spec.stores, strict=True)
+        if spec.instructions[i].kind == FULL
+    ]  # fmt: skip
+    large = sum(t.row_bytes for t in full) >= STREAMED_FROM
+    return large and all(
+        columns * t.dtype.itemsize % CACHE_LINE == 0
+        and spec.lanes * t.dtype.itemsize % CACHE_LINE == 0
+        for t in full
+    )
+
+
+def _lanes(group: "Group") -> int:
+    """How many columns go together."""
+    made = group.instructions
+    wide = any(i.dtype.itemsize >= 8 for i in made)
+    dear = any(i.op is not None and i.op.cost >= 20 for i in made)
+    # Many values at once would not fit in registers, two of them each.
+    dear |= sum(i.kind == FULL for i in made) > MANY_VALUES
+    lanes = (8 if wide else 16) if dear else (16 if wide else 32)
+    while lanes >= 2 * group.columns and lanes > 1:
+        lanes //= 2
+    return lanes
+
+
+def _stashed(spec: Spec, columns: int) -> tuple[int, ...]:
+    """Costly full values of several phases: computed once per row and kept beside."""
+    if spec.flat or columns > STASH_COLUMNS:
+        return ()
+    made, levels = spec.instructions, spec.levels
+    cost = [0] * len(made)
+    phases: list[set[int]] = [set() for _ in made]
+    for i, one in enumerate(made):
+        own = one.op.cost if one.op is not None and one.opcode == "apply" else 0
+        cost[i] = own + sum(cost[j] for j in one.inputs if made[j].kind == FULL)
+    for end in [*spec.stores, *spec.of("reduce")]:
+        place = levels[end] - (made[end].opcode == "reduce" and made[end].kind == ROW)
+        _mark(spec, end, place, phases)
+    return tuple(
+        i for i, one in enumerate(made)
+        if one.kind == FULL and one.opcode == "apply" and len(phases[i]) > 1
+        and cost[i] >= STASH_COST and not one.dtype.is_complex
+    )  # fmt: skip
+
+
+def _mark(spec: Spec, end: int, phase: int, phases: list[set[int]]) -> None:
+    """Note that the full values below `end` are used in a phase."""
+    stack = list(spec.instructions[end].inputs)
+    if spec.instructions[end].kind == FULL:
+        stack.append(end)
+    while stack:
+        i = stack.pop()
+        if spec.instructions[i].kind != FULL or phase in phases[i]:
+            continue
+        phases[i].add(phase)
+        stack.extend(spec.instructions[i].inputs)
