@@ -10,7 +10,7 @@ import numpy as np
 
 from tiga.backends.llvm.dense.adds import add_at, build_adds, compile_adds, form_of
 from tiga.backends.llvm.dense.kernel import build
-from tiga.backends.llvm.dense.run import Bound, Template, bind, run_kernel, template
+from tiga.backends.llvm.dense.run import Template, bind, run_kernel, template
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
@@ -216,7 +216,8 @@ def prepare_tensors(
             places = [given.get(node) for node in step.outputs]
             bound = bind(executable.templates[number], loaded, places)
             kept.append(bound)
-            known.update(_bind_kernel(bound, given, calls))
+            known.update(zip(step.outputs, bound.stored, strict=True))
+            calls.append(bound.serial or bound.run)
         else:
             known[step.node] = _bind_library(step.node, known, given, calls)
     if known[program.outputs[0]] is not output:
@@ -229,24 +230,6 @@ def _refreshed(array: np.ndarray, calls: list[Callable[[], Any]]) -> np.ndarray:
     copy = np.array(array, order="C")
     calls.append(partial(np.copyto, copy, array))
     return copy
-
-
-def _bind_kernel(
-    bound: Bound, given: Mapping[Node, np.ndarray], calls: list[Callable[[], Any]]
-) -> dict[Node, np.ndarray]:
-    outputs = bound.kernel.step.outputs
-    if bound.kernel.plain:
-        calls.append(bound.serial or bound.run)
-        return dict(zip(outputs, bound.stored, strict=True))
-    places = [given[n] if n in given else np.empty(n.type.shape, n.type.dtype.numpy)
-              for n in outputs]  # fmt: skip
-
-    def run() -> None:
-        for place, value in zip(places, bound.run(), strict=True):
-            np.copyto(place, value)
-
-    calls.append(run)
-    return dict(zip(outputs, places, strict=True))
 
 
 def _bind_library(

@@ -122,6 +122,25 @@ def test_several_axes(monkeypatch: pytest.MonkeyPatch) -> None:
         same(got, want, 300, f"output {place}")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32", "uint8"])
+def test_parts_of_results_add_up(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Several parts of every column, columns that fill no vector, and results bound to memory.
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
+    rng = np.random.default_rng(3)
+    array = (rng.standard_normal((1700, 503)) * 5 + 30).astype(dtype)
+    x = tg.from_numpy(array)
+    made = [x.sum(0), x.sum()]
+    realize_all(made)
+    wide = array.astype(np.result_type(array.dtype, np.float64))
+    for got, axis in zip(made, (0, None), strict=True):
+        want = array.sum(axis) if array.dtype.kind in "iu" else wide.sum(axis)
+        rounding = 1e-6 if dtype in ("float32", "complex64") else 1e-14
+        assert np.allclose(got.numpy(), want, rtol=rounding)
+    again = x.sum(0).prepare()
+    array[:] = array * 2
+    assert np.allclose(again().numpy(), made[0].numpy() * 2, rtol=1e-6)
+
+
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
     x = values("float32", (300, 700))

@@ -34,6 +34,7 @@ from tiga.backends.llvm.products import (
     column_blocks,
     few_columns,
 )
+from tiga.ir.kernel_context import kernel_context
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 
@@ -153,7 +154,7 @@ class ProductStep:
 
     def module(self) -> ir.Module:
         """The kernels as a module of upstream dialects."""
-        with ir.Context(), ir.Location.unknown():
+        with kernel_context(), ir.Location.unknown():
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
                 if self.sums:

@@ -15,6 +15,7 @@ from tiga.backends.llvm.node_products import MAX_TASKS, ROWS_PER_TASK
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
 from tiga.backends.llvm.stages import Stages
+from tiga.ir.kernel_context import kernel_context
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import Schedule
 from tiga.relations.walk import HUB_DEGREE
@@ -197,7 +198,7 @@ class RowStep:
 
     def module(self, index_bits: int, hub_degree: int = 0) -> tuple[ir.Module, tuple[str, ...]]:
         """The kernels as a module of upstream dialects, in a context of its own."""
-        with ir.Context(), ir.Location.unknown():
+        with kernel_context(), ir.Location.unknown():
             module = ir.Module.create()
             kernels = Kernels(self.program, self.schedule, index_bits, hub_degree)
             with ir.InsertionPoint(module.body):
@@ -262,7 +263,7 @@ class JointStep:
     def module(self, index_bits: int) -> tuple[ir.Module, tuple[str, ...]]:
         """The kernel as a module of upstream dialects, in a context of its own."""
         kernels = [Kernels(s.program, s.schedule, index_bits) for s in (self.first, self.second)]
-        with ir.Context(), ir.Location.unknown():
+        with kernel_context(), ir.Location.unknown():
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
                 names = JointKernels(kernels[0], kernels[1], self.kept).emit("step")

@@ -23,6 +23,7 @@ from tiga.backends.llvm.launcher import launch
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import element_pointer, i64
 from tiga.errors import InvalidIndex
+from tiga.ir.kernel_context import kernel_context
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
 from tiga.trace.node import Node
@@ -160,7 +161,7 @@ class _Adds:
 
 def build_adds(form: Form) -> ir.Module:
     """The module with the loop `void kernel(ptr table, i64 lo, i64 hi)`."""
-    with ir.Context(), ir.Location.unknown():
+    with kernel_context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             types = [llvm.PointerType.get(), integer(64), integer(64)]

@@ -11,15 +11,16 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm.dense import values as dv
+from tiga.backends.llvm.dense.finish import add_finish, identity
 from tiga.backends.llvm.dense.lanes import Row
 from tiga.backends.llvm.dense.phase import Phase
 from tiga.backends.llvm.dense.places import row_position
-from tiga.backends.llvm.dense.slots import slot_names
+from tiga.backends.llvm.dense.slots import partial_places, slot_names
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
-from tiga.ops.monoid import MONOIDS
+from tiga.ir.kernel_context import kernel_context
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
 from tiga.types import DType
 
@@ -29,12 +30,11 @@ AHEAD_COLUMNS = 8192
 Body = Callable[[ir.Value, int, ir.Value | None, Sequence[ir.Value]], Sequence[ir.Value]]
 """What is done in some columns: the first, how many, which of them, and the values carried."""
 
-_IDENTITY = {"add": "sum", "maximum": "max", "minimum": "min", "mul": "prod"}
-
 
 def build(spec: Spec, name: str = "kernel") -> ir.Module:
-    """The module with the kernel `void name(ptr table, i64 lo, i64 hi)`."""
-    with ir.Context(), ir.Location.unknown():
+    """The module with the kernel `void name(ptr table, i64 lo, i64 hi)`, and with `finish` if its
+    tasks leave parts of results."""
+    with kernel_context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             types = [llvm.PointerType.get(), integer(64), integer(64)]
@@ -43,6 +43,8 @@ def build(spec: Spec, name: str = "kernel") -> ir.Module:
                 table, low, high = function.arguments
                 _Kernel(spec, table).run(low, high)
                 func.ReturnOp([])
+            if partial_places(spec):
+                add_finish(spec)
     return module
 
 
@@ -117,9 +119,7 @@ class _Kernel:
     def identity(self, i: int, lanes: int) -> Value:
         """The value that a reduction starts from."""
         one = self.spec.instructions[i]
-        monoid = MONOIDS[_IDENTITY[one.text]]
-        number = monoid.identity_value if one.dtype.is_complex else monoid.identity(one.dtype)
-        return dv.filled(number, one.dtype, lanes)
+        return identity(one.text, one.dtype, lanes)
 
     # tasks
 

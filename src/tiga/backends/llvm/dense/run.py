@@ -9,17 +9,17 @@ from time import perf_counter
 import numpy as np
 
 from tiga.backends.llvm.dense.kernel import build
-from tiga.backends.llvm.dense.slots import slot_names
+from tiga.backends.llvm.dense.slots import partial_places, slot_names
 from tiga.backends.llvm.engine import Library
 from tiga.backends.llvm.host import last_cache_bytes
-from tiga.backends.llvm.launcher import call_of, compile_kernels, launch
+from tiga.backends.llvm.launcher import call_of, compile_kernels, in_turn, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.errors import InvalidIndex
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
 from tiga.runtime.pool import PARTIAL_FROM, POOL, POOLED_FROM
-from tiga.types import Shape, Type
+from tiga.types import DType, Shape
 
 TASK_ELEMENTS = 16384
 """Elements per task: enough to hide a launch, few enough to balance threads."""
@@ -34,15 +34,14 @@ prefetcher, short enough to balance threads."""
 SERIAL_BELOW = 32768
 """Elements of a domain below which one thread is faster."""
 
-_COMBINE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum, "mul": np.multiply}
-
 
 @dataclass(frozen=True)
 class Code:
-    """A compiled kernel."""
+    """A compiled kernel, and what combines the parts that its tasks leave (0: nothing)."""
 
     library: Library
     address: int
+    finish: int
     names: tuple[tuple, ...]
     compile_ms: float
 
@@ -53,7 +52,8 @@ def compile_spec(spec: Spec) -> Code:
     start = perf_counter()
     library = compile_kernels(build(spec))
     spent = (perf_counter() - start) * 1e3
-    return Code(library, library.address("kernel"), tuple(slot_names(spec)), spent)
+    finish = library.address("finish") if partial_places(spec) else 0
+    return Code(library, library.address("kernel"), finish, tuple(slot_names(spec)), spent)
 
 
 @dataclass(frozen=True)
@@ -96,44 +96,50 @@ def _batch(rows: int, group: int, batch: int) -> int:
 
 @dataclass(frozen=True)
 class Store:
-    """An output of a kernel: the array that the kernel writes, and how it becomes the value."""
+    """An output of a kernel. Tasks leave `parts` of one that they reduce to (0: they write it)."""
 
-    kind: str
-    combine: str
-    memory: Shape
-    dtype: np.dtype
-    value: Type
-    groups: int = 1
+    shape: Shape
+    dtype: DType
+    parts: int
 
     def array(self) -> np.ndarray:
-        """Memory for the kernel to write."""
-        if self.kind in (FULL, ROW):
-            return POOL.array(self.memory, self.dtype)
-        if self.kind == COLUMN:
-            return POOL.array(self.memory, self.dtype, PARTIAL_FROM)
-        return np.empty(self.memory, self.dtype)
+        """Memory for the value."""
+        return POOL.array(self.shape, self.dtype.numpy)
 
-    def finished(self, array: np.ndarray) -> np.ndarray:
-        """The value, its parts combined in their order."""
-        if self.kind in (FULL, ROW):
-            return array
-        if self.groups > 1:
-            array = np.moveaxis(array.reshape(self.groups, -1, array.shape[1]), 1, 0)
-        if self.combine != "add":
-            combined = _COMBINE[self.combine].reduce(array, axis=0)
-        elif self.kind == TOTAL:
-            combined = array.sum(axis=0, dtype=np.promote_types(array.dtype, np.float64)
-                                 if array.dtype.kind in "fc" else array.dtype)  # fmt: skip
-        else:
-            combined = _added(array)
-        return np.asarray(combined).astype(self.value.dtype.numpy).reshape(self.value.shape)
+    @property
+    def parts_bytes(self) -> int:
+        """Memory of its parts, in whole cache lines."""
+        needed = self.parts * self.dtype.compute.itemsize
+        return -(-needed // CACHE_LINE) * CACHE_LINE
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How parts of results fall into tasks that combine them: fixed by extents, as are parts."""
+
+    parts: int
+    width: int
+    blocks: int
+    tasks: int
+    grain: int
+
+    @staticmethod
+    def of(step: KernelStep, parts: Decomposition) -> "Finish":
+        groups = step.rows // step.group
+        each = max(1, parts.batches // groups)
+        width = max(CACHE_LINE, SERIAL_BELOW // each // CACHE_LINE * CACHE_LINE)
+        by_columns = any(step.spec.instructions[i].kind == COLUMN for i in step.spec.stores)
+        blocks = -(-step.columns // width) if by_columns else 1
+        tasks = groups * blocks if by_columns else 1
+        grain = max(1, SERIAL_BELOW // (each * min(width, step.columns)))
+        return Finish(each, width, blocks, tasks, grain)
 
 
 @dataclass(frozen=True)
 class Template:
     """A kernel with everything but the addresses of its arrays: `loads` and `stores` say which
-    slots of the table take which. `serial`: one thread is faster. `plain`: the arrays that it
-    writes are the values."""
+    slots of the table take which, `parts` where in `scratch` bytes parts of results go. `serial`:
+    one thread is faster."""
 
     step: KernelStep
     code: Code
@@ -141,15 +147,22 @@ class Template:
     words: tuple[int, ...]
     loads: tuple[tuple[int, int], ...]
     stores: tuple[tuple[int, int], ...]
+    parts: tuple[tuple[int, int], ...]
+    scratch: int
     outputs: tuple[Store, ...]
+    finish: Finish
     serial: bool
-    plain: bool
     grain: int
     pack: Callable[..., bytes]
 
+    def room(self) -> np.ndarray | None:
+        """Memory for parts of results."""
+        shape = (self.scratch,)
+        return POOL.array(shape, _BYTE, PARTIAL_FROM) if self.parts else None
+
     def table(
         self, loaded: Sequence[np.ndarray], stored: Sequence[np.ndarray],
-        faults: np.ndarray | None = None,
+        scratch: np.ndarray | None, faults: np.ndarray | None = None,
     ) -> bytes:  # fmt: skip
         """What the kernel reads its extents, numbers and addresses from."""
         words = list(self.words)
@@ -157,6 +170,10 @@ class Template:
             words[slot] = address(loaded[which])
         for slot, which in self.stores:
             words[slot] = address(stored[which])
+        if scratch is not None:
+            start = address(scratch)
+            for slot, offset in self.parts:
+                words[slot] = start + offset
         if faults is not None:
             words[self.code.names.index(("fault",))] = address(faults)
         return self.pack(*words)
@@ -165,14 +182,24 @@ class Template:
         """Run all tasks."""
         threads = 1 if self.serial else parallel.thread_count()
         grain = max(self.grain, self.tasks // (PIECES * threads))
-        launch(self.code.address, table, self.tasks, threads, grain)
+        if self.parts:
+            self._in_turn(table, threads, grain)()
+        else:
+            launch(self.code.address, table, self.tasks, threads, grain)
 
-    def finished(self, stored: list[np.ndarray]) -> list[np.ndarray]:
-        """The values, from the arrays that the kernel wrote."""
-        if self.plain:
-            return stored
-        with np.errstate(all="ignore"):
-            return [one.finished(array) for one, array in zip(self.outputs, stored, strict=True)]
+    def _in_turn(self, table: bytes, threads: int, grain: int) -> Callable[[], None]:
+        kernels = self.code.address, self.code.finish
+        tasks, grains = (self.tasks, self.finish.tasks), (grain, self.finish.grain)
+        return in_turn(kernels, table, tasks, grains, threads)
+
+    def call(self, table: bytes) -> Callable[[], None]:
+        """The kernel as a call without arguments, on this thread."""
+        if self.parts:
+            return self._in_turn(table, 1, self.grain)
+        return call_of(self.code.address, table, self.tasks)
+
+
+_BYTE = np.dtype(np.uint8)
 
 
 def template(step: KernelStep) -> Template:
@@ -180,18 +207,23 @@ def template(step: KernelStep) -> Template:
     if step.spec.streaming and (not _pooled(step) or _traffic(step) <= last_cache_bytes()):
         step = _cached(step)
     code = compile_spec(step.spec)
-    parts = decompose(step.spec, step.rows, step.columns, step.group)
-    places = {
-        kind: tuple((slot, name[1]) for slot, name in enumerate(code.names) if name[0] == kind)
-        for kind in ("load", "store")
-    }
-    words = tuple(_words(code.names, step, parts))
-    outputs = tuple(_store(step, place, parts) for place in range(len(step.outputs)))
+    cut = decompose(step.spec, step.rows, step.columns, step.group)
+    finish = Finish.of(step, cut)
+    slots = {name: slot for slot, name in enumerate(code.names)}
+    words = tuple(_words(code.names, step, cut, finish))
+    outputs = tuple(_store(step, place, cut) for place in range(len(step.outputs)))
+    loads = tuple((slot, name[1]) for name, slot in slots.items() if name[0] == "load")
+    stores, parts, scratch = [], [], 0
+    for place, one in enumerate(outputs):
+        stores.append((slots["result" if one.parts else "store", place], place))
+        if one.parts:
+            parts.append((slots["store", place], scratch))
+            scratch += one.parts_bytes
     serial = step.rows * step.columns < SERIAL_BELOW
-    plain = all(one.kind in (FULL, ROW) for one in outputs)
-    grain = max(1, TASK_ELEMENTS // max(1, parts.batch * parts.tile))
-    return Template(step, code, parts.tasks, words, places["load"], places["store"], outputs,
-                    serial, plain, grain, struct.Struct(f"={len(words)}q").pack)  # fmt: skip
+    grain = max(1, TASK_ELEMENTS // max(1, cut.batch * cut.tile))
+    pack = struct.Struct(f"={len(words)}q").pack
+    return Template(step, code, cut.tasks, words, loads, tuple(stores), tuple(parts), scratch,
+                    outputs, finish, serial, grain, pack)  # fmt: skip
 
 
 def _pooled(step: KernelStep) -> bool:
@@ -212,14 +244,11 @@ def _cached(step: KernelStep) -> KernelStep:
     return replace(step, spec=replace(step.spec, streaming=False))
 
 
-def _store(step: KernelStep, place: int, parts: Decomposition) -> Store:
-    one = step.spec.instructions[step.spec.stores[place]]
+def _store(step: KernelStep, place: int, cut: Decomposition) -> Store:
+    kind = step.spec.instructions[step.spec.stores[place]].kind
     value = step.outputs[place].type
-    if one.kind in (FULL, ROW):
-        return Store(one.kind, one.text, value.shape, value.dtype.numpy, value)
-    memory = (parts.batches, step.columns) if one.kind == COLUMN else (parts.tasks,)
-    groups = step.rows // step.group if one.kind == COLUMN else 1
-    return Store(one.kind, one.text, memory, value.dtype.compute.numpy, value, groups)
+    parts = {COLUMN: cut.batches * step.columns, TOTAL: cut.tasks}
+    return Store(value.shape, value.dtype, parts.get(kind, 0))
 
 
 def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -228,8 +257,9 @@ def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarra
         return bind(kernel, arrays).run()
     loaded = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
     stored = [one.array() for one in kernel.outputs]
-    kernel.launch(kernel.table(loaded, stored))
-    return kernel.finished(stored)
+    scratch = kernel.room()
+    kernel.launch(kernel.table(loaded, stored, scratch))
+    return stored
 
 
 @dataclass
@@ -239,7 +269,7 @@ class Bound:
     kernel: Template
     stored: list[np.ndarray]
     table: bytes
-    kept: Sequence[np.ndarray]
+    kept: Sequence[np.ndarray | None]
     faults: np.ndarray | None = None
 
     @property
@@ -247,14 +277,14 @@ class Bound:
         """The kernel as a call without arguments, if one thread runs it all."""
         if not self.kernel.serial or self.faults is not None:
             return None
-        return call_of(self.kernel.code.address, self.table, self.kernel.tasks)
+        return self.kernel.call(self.table)
 
     def run(self) -> list[np.ndarray]:
         """Compute the outputs."""
         self.kernel.launch(self.table)
         if self.faults is not None:
             self._check()
-        return self.kernel.finished(self.stored)
+        return self.stored
 
     def _check(self) -> None:
         """Refuse results for which a position did not exist; the kernel read none."""
@@ -270,52 +300,51 @@ class Bound:
                 )
 
 
-def _added(parts: np.ndarray) -> np.ndarray:
-    """Rows added by pairs."""
-    while len(parts) > 1:
-        half = len(parts) // 2
-        pairs = parts[:half] + parts[half : 2 * half]
-        parts = np.concatenate([pairs, parts[2 * half :]]) if len(parts) % 2 else pairs
-    return parts[0]
-
-
 def bind(
     kernel: Template,
     arrays: Sequence[np.ndarray],
     given: Sequence[np.ndarray | None] = (),
 ) -> Bound:
-    """A kernel on the arrays of its loads; full and row values go to `given` arrays, where there
-    are some, else to new ones."""
+    """A kernel on the arrays of its loads; values go to `given` arrays, where there are some, else
+    to new ones."""
     kept = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
-    stored = [one.array() for one in kernel.outputs] if not given else [
-        one.array() if array is None or one.kind not in (FULL, ROW) else array
-        for one, array in zip(kernel.outputs, given, strict=True)
-    ]  # fmt: skip
+    places = given or [None] * len(kernel.outputs)
+    stored = [
+        one.array() if array is None else array
+        for one, array in zip(kernel.outputs, places, strict=True)
+    ]
     if kernel.step.spec.streaming and not _on_lines(kernel, stored):
         return bind(template(_cached(kernel.step)), arrays, stored)
     gathers = kernel.step.gathers
     faults = np.zeros(2 * len(gathers), np.int64) if gathers else None
-    return Bound(kernel, stored, kernel.table(kept, stored, faults), kept, faults)
+    scratch = kernel.room()
+    table = kernel.table(kept, stored, scratch, faults)
+    return Bound(kernel, stored, table, [*kept, scratch], faults)
 
 
 def _on_lines(kernel: Template, stored: Sequence[np.ndarray]) -> bool:
     """Whether full values start on cache lines."""
+    instructions, stores = kernel.step.spec.instructions, kernel.step.spec.stores
+    kinds = [instructions[i].kind for i in stores]
     return all(
         address(array) % CACHE_LINE == 0
-        for array, one in zip(stored, kernel.outputs, strict=True) if one.kind == FULL
+        for array, kind in zip(stored, kinds, strict=True) if kind == FULL
     )  # fmt: skip
 
 
-def _words(names: Sequence[tuple], step: KernelStep, parts: Decomposition) -> list[int]:
+def _words(
+    names: Sequence[tuple], step: KernelStep, cut: Decomposition, finish: Finish
+) -> list[int]:
     """The kernel's table; addresses of arrays are still 0."""
-    sizes = {"rows": step.rows, "columns": step.columns, "batch": parts.batch,
-             "tile": parts.tile, "tiles": parts.tiles}  # fmt: skip
+    sizes = {"rows": step.rows, "columns": step.columns, "batch": cut.batch, "tile": cut.tile,
+             "tiles": cut.tiles, "parts": finish.parts, "width": finish.width,
+             "blocks": finish.blocks, "tasks": cut.tasks}  # fmt: skip
     words = []
     for kind, *places in names:
         which, *rest = places or [0]
         if kind == "size":
             words.append(sizes[which])
-        elif kind in ("load", "store", "fault"):
+        elif kind in ("load", "store", "result", "fault"):
             words.append(0)
         elif kind == "argument":
             words.append(_bits(step.arguments[which]))

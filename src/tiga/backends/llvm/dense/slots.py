@@ -1,9 +1,19 @@
 """What the table of a whole-tensor kernel holds: extents, strides, numbers and addresses."""
 
-from tiga.passes.tensor_spec import Spec
+from tiga.passes.tensor_spec import COLUMN, TOTAL, Spec
 
 SIZES = ("rows", "columns", "batch", "tile", "tiles")
 """The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
+
+FINISH = ("parts", "width", "blocks", "tasks")
+"""Those that combining parts of results takes: parts per group of rows, columns per task of it and
+tasks per group, and how many tasks left parts of totals."""
+
+
+def partial_places(spec: Spec) -> tuple[int, ...]:
+    """The stores that take parts of results, which are combined when all are there."""
+    kinds = (spec.instructions[i].kind for i in spec.stores)
+    return tuple(place for place, kind in enumerate(kinds) if kind in (COLUMN, TOTAL))
 
 
 def slot_names(spec: Spec) -> list[tuple]:
@@ -18,5 +28,8 @@ def slot_names(spec: Spec) -> list[tuple]:
         if instruction.opcode == "argument":
             names.append(("argument", instruction.dims))
     names += [("store", place) for place in range(len(spec.stores))]
+    if partial := partial_places(spec):
+        names += [("size", name) for name in FINISH]
+        names += [("result", place) for place in partial]
     names += [("fault",)] if spec.of("gather") else []
     return list(dict.fromkeys(names))
