@@ -152,6 +152,9 @@ class Row:
     call_ms: float
     error: float
     note: str = ""
+    peak: float = math.nan
+    """MiB at most beside what lives before and after a call, as `extra_peak` measures them."""
+    peer_peak: float = math.nan
 
     @property
     def ratio(self) -> float:
@@ -160,11 +163,19 @@ class Row:
     def __str__(self) -> str:
         return (
             f"{self.case:34s} {self.peer:14s} {self.peer_ms:8.4f} {self.ours_ms:8.4f} "
-            f"{self.call_ms:8.4f} {self.ratio:6.2f}x {self.error:8.1e}  {self.note}"
+            f"{self.call_ms:8.4f} {self.ratio:6.2f}x {self.error:8.1e} "
+            f"{_mebibytes(self.peak)} {_mebibytes(self.peer_peak)}  {self.note}"
         )
 
 
-HEAD = f"{'case':34s} {'peer':14s} {'peer ms':>8s} {'ours':>8s} {'call':>8s}   ratio    error"
+def _mebibytes(count: float) -> str:
+    return f"{'':8s}" if math.isnan(count) else f"{count:8.0f}"
+
+
+HEAD = (
+    f"{'case':34s} {'peer':14s} {'peer ms':>8s} {'ours':>8s} {'call':>8s}   ratio    error "
+    f"{'MiB':>8s} {'peer MiB':>8s}"
+)
 
 WARPS = (1, 2, 4)
 

@@ -1,21 +1,21 @@
 """Layers, edge networks and gradients on one GPU, and what a call costs on the host.
 
-    python -m benchmarks.gpu_layers [--only part,part] [--profile] [--out DIR]
+    python -m benchmarks.gpu_layers [--only part,part] [--layers name,name] [--eager] [--profile]
 
 Results and gradients are compared with the peer's, or between the CPU and the GPU, before anything
 is timed; every case runs several times and must leave the same bits. Times are medians of device
-events, forward and backward together; beside those of layers is what the host takes to launch one.
-`--profile` adds the longest kernels of each case.
+events, forward and backward together; beside those of layers are extra peak memory and what the
+host takes to launch one. `--layers` picks layers, `--eager` compares them with PyG without
+torch.compile, `--profile` adds the longest kernels of each case, `--out DIR` writes the rows there.
 """
 
 import argparse
 import json
 import math
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from benchmarks.gpu import HEAD, TOLERANCE, Choice, Row, Step, extra_peak, media
 from benchmarks.gpu_cases import GRAPHS, Edges, edges_of, uniform, weighted_sum
 
 REPEATS = 4
-PROFILE = "--profile"
 LAYER_NODES, LAYER_EDGES, WIDTH = 200_000, 4_000_000, 64
 
 Call = Callable[[], list[torch.Tensor]]
@@ -40,12 +39,12 @@ def compared(case: str, name: str, ours: Call, peer: Call, limit: float, note: s
     if not all(same_bits(found, ours()) for _ in range(REPEATS)):
         note += " NOT REPEATABLE"
     del found, expected
-    note += f"; extra peak {extra_peak(ours):.0f} MiB, peer {extra_peak(peer):.0f} MiB"
-    note += f"; launched in {host_time(ours, 20) / 1e3:.2f} ms"
+    peaks = extra_peak(ours), extra_peak(peer)
+    note += f" launched in {host_time(ours, 20) / 1e3:.2f} ms"
     time_ours = median(ours, 40) if wrong < limit else math.nan
-    if PROFILE in sys.argv:
+    if options().profile:
         print(f"{case}:", *kernel_times(ours), sep="\n  ")
-    return Row(case, name, median(peer, 40), time_ours, time_ours, wrong, note)
+    return Row(case, name, median(peer, 40), time_ours, time_ours, wrong, note.strip(), *peaks)
 
 
 def kernel_times(call: Call, calls: int = 3) -> list[str]:
@@ -172,7 +171,9 @@ def layers(degrees: torch.Tensor) -> dict[str, Callable[[], torch.nn.Module]]:
     ways = ["mean", "min", "max", "std"]
     scalers = ["identity", "amplification", "attenuation"]
     return {
+        "GCN": lambda: pyg.GCNConv(WIDTH, WIDTH),
         "GAT 4x16": lambda: pyg.GATConv(WIDTH, 16, heads=4, add_self_loops=False),
+        "GAT 4x16 with loops": lambda: pyg.GATConv(WIDTH, 16, heads=4),
         "GATv2 4x16": lambda: pyg.GATv2Conv(WIDTH, 16, heads=4, add_self_loops=False),
         "TransformerConv 4x16": lambda: pyg.TransformerConv(WIDTH, 16, heads=4),
         "SAGE max": lambda: pyg.SAGEConv(WIDTH, WIDTH, aggr="max"),
@@ -183,25 +184,44 @@ def layers(degrees: torch.Tensor) -> dict[str, Callable[[], torch.nn.Module]]:
 
 
 def layer_rows() -> Iterator[Row]:
-    """PyG layers, N=200k, E=4M, 64 features, against the same layers under torch.compile."""
+    """PyG layers, N=200k, E=4M, 64 features, against the same layers under torch.compile.
+
+    Beside times are the extra peaks of both, as torch's allocator counts them, and how long the
+    first step takes: to trace and compile everything, forward and backward.
+    """
     edges = uniform(LAYER_NODES, LAYER_EDGES)
     edge_index = torch.stack([edges.col_idx, edges.dst])
     degrees = torch.bincount(edges.row_ptr.diff())
     x = torch.randn(LAYER_NODES, WIDTH, device="cuda", requires_grad=True)
+    chosen = options().layers
     for name, build in layers(degrees).items():
+        if chosen and name not in chosen:
+            continue
         try:
             layer = build().cuda()
-            fused, compiled = tiga.interop.pyg.compile(layer), torch.compile(layer)
+            fused = tiga.interop.pyg.compile(layer)
+            other = layer if options().eager else torch.compile(layer)
             cotangent = torch.randn_like(layer(x, edge_index).detach())
             leaves = [x, *layer.parameters()]
             ours = partial(step, partial(fused, x, edge_index), leaves, cotangent)
-            peer = partial(step, partial(compiled, x, edge_index), leaves, cotangent)
-            yield compared(f"layer {name}", "PyG compiled", ours, peer, 5 * TOLERANCE)
+            peer = partial(step, partial(other, x, edge_index), leaves, cotangent)
+            note = f"first step {first_time(ours):.1f} s,"
+            label = "PyG" if options().eager else "PyG compiled"
+            yield compared(f"layer {name}", label, ours, peer, 5 * TOLERANCE, note)
         except Exception as failure:  # the next layer is measured all the same
             traceback.print_exc(limit=-6)
             yield Row(f"layer {name}", "PyG compiled", math.nan, math.nan, math.nan, math.nan,
                       f"{type(failure).__name__}: {str(failure)[:200]}")  # fmt: skip
         torch.cuda.empty_cache()
+
+
+def first_time(call: Callable[[], Any]) -> float:
+    """Seconds of a call with the device's work."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
 
 
 # agreement, rates, calls
@@ -319,12 +339,20 @@ PARTS = {
 }
 
 
-def main() -> None:
+@cache
+def options() -> argparse.Namespace:
+    """What was asked for on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(PARTS))
-    parser.add_argument(PROFILE, action="store_true")
+    parser.add_argument("--layers", type=lambda names: names.split(","), default=[])
+    parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = options()
     torch.manual_seed(0)
     found: list[Row] = []
     for part in args.only.split(","):
