@@ -112,7 +112,7 @@ def test_writes_at_positions_and_masks() -> None:
     assert x.version == 5
     with pytest.raises(errors.InvalidIndex, match=r"position 99 .*test_native_order"):
         x[there([1, 99])] = 1.0
-    with pytest.raises(errors.InvalidIndex, match="mask of shape"):
+    with pytest.raises(errors.InvalidIndex, match="mask of extent 2"):
         x[there([True, False])] = 1.0
     assert (x.cpu().numpy() == array).all()
 
@@ -122,3 +122,44 @@ def test_running_sums_of_complex_numbers(axis: int) -> None:
     array = (RNG.normal(size=(3, 40, 4)) + 1j * RNG.normal(size=(3, 40, 4))).astype(np.complex64)
     got = tg.cumulative_sum(there(array), axis=axis)
     np.testing.assert_allclose(got.cpu().numpy(), np.cumsum(array, axis), rtol=1e-5, atol=1e-5)
+
+
+def _entries() -> dict[str, tuple[Any, ...]]:
+    """Indices of a 4 x 5 x 6 array, some of them arrays."""
+    rng = np.random.default_rng(0)
+    i, j, k = (rng.integers(-extent, extent, 7) for extent in (4, 5, 6))
+    mask = rng.random((4, 5)) < 0.5
+    return {
+        "two": (i, j), "three": (i, j, k), "crossed": (i[:, None], j[None, :3]),
+        "a slice between": (i, slice(None), k), "a slice before": (slice(1, 3), j, k),
+        "steps": (slice(None, None, 2), j), "a number": (2, j, k), "a new axis": (None, i, j),
+        "the last": (..., k), "a mask": (mask,), "a mask and more": (mask, k[: mask.sum()][:1]),
+        "one": (i,), "a table of positions": (i.reshape(7, 1), slice(None), slice(2, 5)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _entries())
+def test_writes_at_several_tensors(name: str) -> None:
+    entries = _entries()[name]
+    want = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
+    x = tg.tensor(want, device="cuda")
+    on_gpu = tuple(tg.tensor(e, device="cuda") if isinstance(e, np.ndarray) else e for e in entries)
+    values = np.random.default_rng(1).normal(size=want[entries].shape).astype(np.float32)
+    x[on_gpu] = tg.tensor(values, device="cuda")
+    want[entries] = values
+    assert x.tolist() == want.tolist()
+    x[on_gpu] = -1.0
+    want[entries] = -1.0
+    assert x.tolist() == want.tolist()
+
+
+def test_writes_at_positions_that_do_not_exist() -> None:
+    x = tg.zeros((3, 4), device="cuda")
+    i, j = tg.tensor([0, 1], device="cuda"), tg.tensor([1, 4], device="cuda")
+    with pytest.raises(
+        errors.InvalidIndex, match=r"position 4 for an extent of 4 .*test_native_order"
+    ):
+        x[i, j] = 1.0
+    with pytest.raises(errors.InvalidIndex):
+        x[i, j].tolist()
+    assert x.sum().tolist() == 0.0

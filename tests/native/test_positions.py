@@ -204,3 +204,13 @@ def test_bytes_are_unsigned() -> None:
         got = getattr(tg, name)(x)
         assert got.item() == rule(np.tile(a, 9))
     np.testing.assert_allclose((x.astype(tg.float32) / 2.0).numpy(), np.tile(a, 9) / 2)
+
+
+def test_positions_along_an_axis_that_exist_only_in_the_whole() -> None:
+    """Computed when they are looked at: 5 of 4 columns would be a place of the next row."""
+    x = tg.tensor(np.arange(12.0).reshape(3, 4))
+    zero, wrong = tg.tensor([0, 0]) * 1, tg.tensor([1, 5]) * 1
+    with pytest.raises(errors.InvalidIndex):
+        x[zero, wrong].tolist()
+    with pytest.raises(errors.InvalidIndex):
+        x[zero + 1, wrong - 6].tolist()

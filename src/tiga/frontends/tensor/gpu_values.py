@@ -1,4 +1,4 @@
-"""What looks at values on a GPU: where they are true, which are distinct, writes at positions.
+"""What looks at values on a GPU: where they are true, and which are distinct.
 
 How many elements a result has is a value, so that its number is copied to the CPU, which waits for
 it; `Tensor.execution` says so. The elements stay on the GPU.
@@ -6,16 +6,12 @@ it; `Tensor.execution` says so. The elements stay on the GPU.
 
 from typing import Any
 
-import numpy as np
-
-from tiga.backends.triton.dense.moves import contiguous, copy_into
-from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, from_start, index_array, positions
-from tiga.backends.triton.machine import machine
-from tiga.errors import InvalidIndex, InvalidType
+from tiga.backends.triton.dense.moves import contiguous
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
+from tiga.errors import InvalidType
 from tiga.frontends.tensor.core import Tensor, wrap
 from tiga.frontends.tensor.graph_indices import plain
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.placement import duplicate
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import bool_
 
@@ -78,60 +74,3 @@ def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     values = ordered[wrap(plain(starts))]  # type: ignore[arg-type]
     found = [_looked_at(plain(one), "unique") for one in (where[starts], inverse, ends - starts)]
     return values, found[0], found[1].reshape(x.shape), found[2]
-
-
-def assign_at(x: Tensor, index: Tensor, values: Any, what: str) -> None:
-    """Store values at the positions, or where the mask holds, along the first axes of `x`; of equal
-    positions the last is stored. `values` is an array of x's dtype that is broadcast.
-
-    Raises:
-        InvalidIndex: a position that does not exist; nothing is written.
-    """
-    array: Any = x._array
-    if index.dtype == bool_:
-        axes = index.ndim
-        if index.shape != x.shape[:axes]:
-            raise InvalidIndex(f"{what}: a mask of shape {index.shape} for {x.shape} ({here()}).")
-        places, shape = ARRAYS.where(flat(index)), None
-    else:
-        axes, shape = 1, index.shape
-        places = _wrapped(flat(index), x.shape[0], what)
-    rest = x.shape[axes:]
-    part = (*((places.size,) if shape is None else shape), *rest)
-    if not isinstance(values, DeviceArray):
-        values = machine(array.machine.index).platform.sent(np.ascontiguousarray(values))
-        values = plain(values).reshape(())
-    try:
-        fits: Any = np.broadcast_to(values, part)
-    except ValueError as error:
-        raise InvalidIndex(f"{what}: {error} ({here()}).") from None
-    _put_rows(array, places, duplicate(fits), int(np.prod(rest, dtype=np.int64)))
-
-
-def _wrapped(places: IndexArray, extent: int, what: str) -> IndexArray:
-    where = here()  # called from the backend it would name the backend's line
-
-    def refused(wrong: int) -> InvalidIndex:
-        return InvalidIndex(f"{what}: position {wrong} for an extent of {extent} ({where}).")
-
-    return from_start(places, extent, refused)
-
-
-def _put_rows(target: Any, places: IndexArray, values: DeviceArray, inner: int) -> None:
-    """Store rows of `inner` elements at places along the first axes of an array."""
-    ordered, order = ARRAYS.sort(places, max(target.size, 1))
-    if places.size > 1:
-        is_last = ARRAYS.where(ordered[1:] != ordered[:-1])
-        last = ARRAYS.join([is_last, ARRAYS.full(order, 1, places.size - 1)])
-        order, ordered = order[last], ordered[last]
-    whole = contiguous(target)
-    at, given = ordered, order
-    if inner != 1:
-        element = positions(target.machine, order.size * inner)
-        row = element // max(inner, 1)
-        within = element - row * max(inner, 1)
-        at, given = at[row] * inner + within, given[row] * inner + within
-    stored = index_array(values.reshape(values.size))[given]
-    ARRAYS.put(index_array(whole.reshape(whole.size)), at, stored)
-    if whole is not target:
-        copy_into(target, whole)

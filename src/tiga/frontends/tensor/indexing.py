@@ -29,7 +29,7 @@ from tiga.ops.tensor_index import (
     linear_positions,
 )
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, Shape, bool_, int64
+from tiga.types import GLOBAL, bool_, int64
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Part:
     value: Any = None
 
 
-def _parts(x: Tensor, index: Any) -> list[Part]:
+def parts_of(x: Tensor, index: Any) -> list[Part]:
     """An index as one part per axis, ellipsis and boolean tensors written out."""
     entries = list(index) if isinstance(index, tuple) else [index]
     parts: list[Part | None] = []
@@ -103,7 +103,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         >>> x[1, ::2].tolist()
         [3, 5]
     """
-    parts = _parts(x, index)
+    parts = parts_of(x, index)
     picked: list[tuple[int, Tensor]] = []
     axis = 0
     for part in parts:
@@ -148,10 +148,9 @@ def _slice(x: Tensor, axis: int, piece: slice) -> Tensor:
 def _pick(x: Tensor, picked: list[tuple[int, Tensor]]) -> Tensor:
     """x at integer tensors, one per axis, broadcast together."""
     axes = [axis for axis, _ in picked]
-    shape = broadcast_shapes(*(t.shape for _, t in picked))
     if len(axes) == 1:
         return take(x, picked[0][1], axis=axes[0])
-    flat = _flat_position([t for _, t in picked], [x.shape[a] for a in axes], shape)
+    flat = flat_position([t for _, t in picked], [x.shape[a] for a in axes])
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     place = axes[0] if adjacent else 0
     others = [a for a in range(x.ndim) if a not in axes]
@@ -162,7 +161,10 @@ def _pick(x: Tensor, picked: list[tuple[int, Tensor]]) -> Tensor:
     return take(joined, flat, axis=place)
 
 
-def _flat_position(positions: list[Tensor], extents: list[int], shape: Shape) -> Tensor:
+def flat_position(positions: list[Tensor], extents: list[int]) -> Tensor:
+    """Positions along several axes, broadcast together, as row-major ones; far outside where one
+    of them does not exist."""
+    shape = broadcast_shapes(*(position.shape for position in positions))
     total = None
     for tensor, extent, step in zip(positions, extents, linear_positions(tuple(extents)),
                                     strict=True):  # fmt: skip
@@ -180,10 +182,19 @@ def _positions(index: Tensor, extent: int) -> Node:
 
 
 def _wrapped(index: Tensor, extent: int) -> Node:
-    """Positions with none negative."""
+    """Positions with none negative; those that do not exist are `NOWHERE`."""
     node = _positions(index, extent)
-    below = p.lt(node, number(0, node.type))
-    return p.where(below, p.add(node, number(extent, node.type)), node)
+    zero, whole = number(0, node.type), number(extent, node.type)
+    wrapped = p.where(p.lt(node, zero), p.add(node, whole), node)
+    if isinstance(index._array, np.ndarray):  # they were looked at
+        return wrapped
+    nowhere = number(NOWHERE, node.type)
+    below = p.where(p.lt(wrapped, whole), wrapped, nowhere)
+    return p.where(p.lt(wrapped, zero), nowhere, below)
+
+
+NOWHERE = -(2**62)
+"""A position so far outside that no sum with others exists."""
 
 
 def _check_bounds(index: Tensor, extent: int) -> None:

@@ -239,20 +239,19 @@ def _set_tracked(x: Tensor, viewers: list[Tensor], index: Any, value: Any) -> No
 def _set_positions(
     x: Tensor, viewers: list[Tensor], entries: tuple[Any, ...], value: Any
 ) -> None:  # fmt: skip
-    """An assignment on a GPU at a tensor of positions, or where a mask there holds."""
-    from tiga.frontends.tensor.gpu_values import assign_at
+    """An assignment on a GPU at tensors of positions, or where masks there hold."""
+    from tiga.frontends.tensor.gpu_writes import assign_at
 
     what = "assignment to a part"
-    if len(entries) != 1 or is_tracked(viewers, value):
+    if is_tracked(viewers, value):
         raise UnsupportedByBackend(
-            f"{what} on a GPU at several tensors, or through which derivatives pass, at a tensor "
-            f"({here()}): use tg.where."
+            f"{what} on a GPU at a tensor, through which derivatives pass ({here()}): use tg.where."
         )
-    index = entries[0].realize()
-    if index.device != x.device:
-        raise InvalidValue(f"{what}: the index is on {index.device} ({here()}); .to(x.device).")
+    for index in entries:
+        if isinstance(index, Tensor) and index.realize().device != x.device:
+            raise InvalidValue(f"{what}: an index is on {index.device} ({here()}); .to(x.device).")
     values = _given(x, value)
-    _write_by(x, lambda: assign_at(x, index, values, what))
+    _write_by(x, lambda: assign_at(x, entries, values, what))
 
 
 def _given(x: Tensor, value: Any) -> Any:
