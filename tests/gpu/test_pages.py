@@ -20,8 +20,8 @@ from tests.gpu.paged_harness import (  # noqa: E402
     with_gradients,
     within,
 )
+from tiga.backends.triton.paged import calls  # noqa: E402
 from tiga.errors import InvalidFile, OutOfBudget  # noqa: E402
-from tiga.frontends.torch import paged_gpu  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(
@@ -114,7 +114,7 @@ def gradients_of(kernel: Any) -> Callable[[Any, list[Any]], list[Any]]:
 def test_results_in_files(
     kernel: Any, uneven: Any, where: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paged_gpu, "LESS_AND_LESS", (paged_gpu.Keeps(False, False),))
+    monkeypatch.setattr(calls, "LESS_AND_LESS", (calls.Keeps(False, False),))
     report = check(gradients_of(kernel), uneven, where, "16KiB")
     assert within(report)
     assert report["peak_bytes"]["nvme"] > 0

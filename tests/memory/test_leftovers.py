@@ -11,6 +11,7 @@ import pytest
 
 import tiga as tg
 from tiga.errors import InvalidState
+from tiga.paging.results import spilled_array
 from tiga.runtime import spill
 from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import Traffic
@@ -160,31 +161,31 @@ def test_a_forked_process_that_frees_a_value_cuts_nothing_off(tmp_path: Path) ->
 
 def test_a_forked_process_keeps_results_that_are_mapped_from_a_file(tmp_path: Path) -> None:
     """Whatever its parent does with them meanwhile; and its writes are its own."""
-    torch = pytest.importorskip("torch")
-    from tiga.frontends.torch.paged import spilled_tensor
-
     traffic, scope = Traffic(), Scope(spill_dir=tmp_path)
-    held = [spilled_tensor(scope, traffic, (5000, 4), torch.float32)[0].fill_(1.0)]
-    kept, _ = spilled_tensor(scope, traffic, (5000, 4), torch.float32)
-    kept.fill_(3.0)
+
+    def mapped_array(value: float) -> np.ndarray:
+        found, _ = spilled_array(scope, traffic, (5000, 4), np.dtype(np.float32))
+        found[:] = value
+        return found
+
+    held, kept = [mapped_array(1.0)], mapped_array(3.0)
     told, tell = os.pipe()
 
     def child() -> None:
         os.read(told, 1)  # until its parent freed the first
         assert (held[0] == 1).all()
-        kept.mul_(2)
+        kept[:] *= 2
         assert (kept == 6).all()
 
     pid = forked(child)
     held.clear()
-    others = [spilled_tensor(scope, traffic, (5000, 4), torch.float32)[0] for _ in range(3)]
-    for other in others:
-        other.fill_(7.0)
+    others = [mapped_array(7.0) for _ in range(3)]
     os.write(tell, b"x")
     assert end_of(pid) == 0
+    assert len(others) == 3
     assert (kept == 3).all()
-    kept.mul_(2)  # still reaches the file that pages are read from
-    mapped = file_at(kept.data_ptr(), 5000 * 16)
+    kept[:] *= 2  # still reaches the file that pages are read from
+    mapped = file_at(kept.ctypes.data, 5000 * 16)
     assert mapped is not None
     assert os.pread(mapped.fd, 4, mapped.offset) == np.float32(6).tobytes()
 

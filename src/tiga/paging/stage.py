@@ -148,6 +148,11 @@ class Stage:
         stores = self.edge_stores if self.walk.edge_id is not None else ()
         return tuple(n for n in stores if self.homes[n].in_file)
 
+    @property
+    def stores_by_number(self) -> bool:
+        """Whether pages store values of edges among those of other pages."""
+        return self.walk.edge_id is not None and bool(self.edge_stores)
+
     @cached_property
     def file_bytes(self) -> int:
         """Bytes in files of what the walk reads: its edges and arrays."""

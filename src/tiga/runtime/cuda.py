@@ -179,6 +179,9 @@ class TorchPlatform:
     def zero(self, arena: Any, offset: int, nbytes: int) -> None:
         arena[offset : offset + nbytes].zero_()
 
+    def copy(self, target: Any, source: Any) -> None:
+        target.copy_(source)
+
     def constant(self, numbers: tuple[int, ...]) -> Any:
         return _constant(numbers, self.device)
 

@@ -118,6 +118,10 @@ class Platform(Protocol):
     def zero(self, arena: Any, offset: int, nbytes: int) -> None:
         """Clear a part of an arena, in order with the current stream."""
 
+    def copy(self, target: Any, source: Any) -> None:
+        """Store the elements of an array in another of its size, in order with the current
+        stream."""
+
     def constant(self, numbers: tuple[int, ...]) -> Any:
         """An int32 array of these numbers, kept for the next use."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from importlib.metadata import version
 from time import perf_counter
@@ -41,8 +41,15 @@ class NativePlatform:
     """A GPU, or the interpreter in its place; see `tiga.runtime.platform.Platform`."""
 
     on_machine: Gpu | Interpreter
+    counts: bool = True
+    """Whether arenas are charged to the scope in force; who charges them by name says False."""
 
     arrays = ARRAYS
+
+    @cached_property
+    def uncounted(self) -> "NativePlatform":
+        """The same for who charges arenas."""
+        return replace(self, counts=False)
 
     @cached_property
     def name(self) -> str:
@@ -74,7 +81,8 @@ class NativePlatform:
         return array.address
 
     def arena(self, nbytes: int) -> DeviceMemory:
-        return Room(self.on_machine, active()).like((nbytes,), np.uint8).memory
+        scope = active() if self.counts else None
+        return Room(self.on_machine, scope).like((nbytes,), np.uint8).memory
 
     def arenas(self, nbytes: int) -> Callable[[], DeviceMemory]:
         return partial(self.arena, nbytes)
@@ -84,6 +92,9 @@ class NativePlatform:
 
     def zero(self, arena: DeviceMemory, offset: int, nbytes: int) -> None:
         self.on_machine.zero(arena.address + offset, nbytes)
+
+    def copy(self, target: DeviceArray, source: DeviceArray) -> None:
+        self.on_machine.copy(target.address, source.address, source.nbytes)
 
     def constant(self, numbers: tuple[int, ...]) -> IndexArray:
         return _constant(self, numbers)

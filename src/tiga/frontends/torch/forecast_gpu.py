@@ -5,17 +5,17 @@ from typing import Any
 
 import torch
 
-from tiga.backends.triton.paged.steps import forecast
-from tiga.errors import OutOfBudget
-from tiga.frontends.torch.paged_gpu import (
+from tiga.backends.triton.paged.placement import (
     LESS_AND_LESS,
     Keeps,
     Needs,
     Placement,
-    extents_of,
     loading_bytes,
     stored_sizes,
 )
+from tiga.backends.triton.paged.steps import forecast
+from tiga.errors import OutOfBudget
+from tiga.frontends.torch.paged_gpu import TorchArrays, extents_of
 from tiga.frontends.torch.unit import Runnable
 from tiga.paging.planned import PlannedRows
 from tiga.paging.span import PagePlan
@@ -51,7 +51,7 @@ def _planned(
 ) -> tuple[PagePlan, dict[str, int], Places, int]:  # fmt: skip
     executable, extents = runnable.gpu_runs.executable.by_pages, extents_of(runnable, graph)
     sizes, before = stored_sizes(executable, extents), held.get("device", 0)
-    placement = Placement(graph, device, Needs(executable), sizes, keeps, before)
+    placement = Placement(graph, TorchArrays(device), Needs(executable), sizes, keeps, before)
     own = set(executable.plan.outputs)
     spilled = {n: sizes[n] for n in sizes if n not in placement.resident}
     homes: dict[Node, Any] = {

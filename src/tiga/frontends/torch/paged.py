@@ -3,7 +3,6 @@
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -15,11 +14,12 @@ from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.knobs import current
 from tiga.paging.pipeline import READERS
+from tiga.paging.results import fitting, spilled, spilled_array
 from tiga.relations.paged import PagedField, PagedGraph
-from tiga.runtime.mapped import file_at, map_file
-from tiga.runtime.pages import FileRows, MemoryRows, Rows, Traffic
+from tiga.runtime.mapped import file_at
+from tiga.runtime.pages import FileRows, MemoryRows, Rows
 from tiga.runtime.parallel import thread_count
-from tiga.runtime.scope import Extent, Scope, active, fallback
+from tiga.runtime.scope import Scope, active, fallback
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
@@ -86,7 +86,8 @@ class Placement:
             if active() is not None:
                 self.scope.adopt(array, f"an output of shape {shape}")
             return torch_of(array), MemoryRows(array)
-        return spilled_tensor(self.scope, self.traffic, shape, dtype)
+        mapped, rows = spilled_array(self.scope, self.traffic, shape, array_of_torch(kind).dtype)
+        return torch_of(mapped), rows
 
     def between(self, node: Node, count: int) -> Rows:
         """Rows for a value that one step stores for later ones."""
@@ -97,38 +98,6 @@ class Placement:
         if active() is not None:
             self.scope.adopt(array, f"a value between steps, {count} rows")
         return MemoryRows(array)
-
-
-def spilled(
-    scope: Scope, traffic: Traffic, count: int, row_bytes: int, alone: bool = False
-) -> FileRows:
-    """Rows in a scope's spill file, or one of their own, which last as long as they are used."""
-    extent = Extent(scope, count * row_bytes, "a value of a call over a graph in a file", alone)
-    return FileRows(extent.file.fd, extent.start, count, row_bytes, traffic, extent)
-
-
-def spilled_tensor(
-    scope: Scope, traffic: Traffic, shape: tuple[int, ...], dtype: torch.dtype
-) -> tuple[torch.Tensor, FileRows]:
-    """A tensor that is not empty, mapped from such rows."""
-    kind = torch.empty(0, dtype=dtype)
-    nbytes = prod(shape) * kind.element_size()
-    rows = spilled(scope, traffic, shape[0], nbytes // shape[0], alone=True)
-    block = map_file(rows.fd, rows.offset, nbytes, rows.owner, shared=True)
-    return torch_of(block.view(array_of_torch(kind).dtype).reshape(shape)), rows
-
-
-def fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:
-    """All values, if they fit; else those of edges that do: they may be stored in any order, and
-    what lies between two of them in a file would be written again with them."""
-    if sum(sizes.values()) <= room:
-        return frozenset(sizes)
-    found, held = [], 0
-    for node in sizes:
-        if node.type.space.kind == "edge" and held + sizes[node] <= room:
-            found.append(node)
-            held += sizes[node]
-    return frozenset(found)
 
 
 def rows_of(tensor: torch.Tensor, graph: PagedGraph) -> Rows:

@@ -1,15 +1,15 @@
 """Where the arrays of a run over a graph in a file lie: on the device, or staged from elsewhere."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.paged.link import Link
+from tiga.backends.triton.paged.link import Copy, Link
 from tiga.runtime.crew import Crew
-from tiga.runtime.pages import MemoryRows, Rows
+from tiga.runtime.pages import ByRanges, MemoryRows, Rows
 from tiga.runtime.platform import Platform
 from tiga.types import DType
 
@@ -29,45 +29,38 @@ class HostRows(MemoryRows):
 
 
 @dataclass(eq=False)
-class DeviceRows:
-    """Rows on the device: `block` is uint8 `[count * row_bytes]` of the platform.
+class DeviceRows(ByRanges):
+    """Rows on the device, from byte `offset` of a block of its memory on.
 
-    They are read from the host only where a page numbers rows anew and others of its arrays are
-    not on the device; `settle` waits for the kernels that fill them.
+    The host reads and writes them only where a page numbers rows anew and others of its arrays are
+    not on the device: copies come after what was launched so far, and are waited for.
     """
 
     platform: Platform
+    link: Link
     block: Any
     count: int
     row_bytes: int
-    settle: Callable[[], None] = field(default=lambda: None)
+    offset: int = 0
     in_file: bool = False
 
     @property
     def address(self) -> int:
-        return self.platform.address(self.block)
+        return self.platform.address(self.block) + self.offset
 
     def view(self, size: int, dtype: DType) -> Any:
         """The elements as an array of the platform."""
-        return self.platform.view(self.block, 0, self.count * size, dtype)
+        return self.platform.view(self.block, self.offset, self.count * size, dtype)
 
     def read_into(self, low: int, out: np.ndarray) -> None:
-        self.settle()
-        out[...] = self._rows[low : low + len(out)].cpu().numpy()
-
-    def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
-        self.settle()
-        out[...] = self._rows[self.platform.sent(ids)].cpu().numpy()
+        self.link.fetch([self._copy(low, out)], self.link.mark()).wait()
 
     def write(self, low: int, block: np.ndarray) -> None:
-        self._rows[low : low + len(block)] = self.platform.sent(block)
+        whole = np.ascontiguousarray(block)
+        self.link.send([self._copy(low, whole)], self.link.mark()).wait()
 
-    def put(self, ids: np.ndarray, block: np.ndarray) -> None:
-        self._rows[self.platform.sent(ids)] = self.platform.sent(block)
-
-    @property
-    def _rows(self) -> Any:
-        return self.block.reshape(self.count, self.row_bytes)
+    def _copy(self, low: int, host: np.ndarray) -> Copy:
+        return self.address + low * self.row_bytes, host.ctypes.data, host.nbytes
 
 
 @dataclass(eq=False)
@@ -83,7 +76,8 @@ class Mover:
         """All rows of an array."""
         width = home.row_bytes
         block = self.platform.arena(max(1, home.count * width))
-        found, start = DeviceRows(self.platform, block, home.count, width), self.link.mark()
+        found = DeviceRows(self.platform, self.link, block, home.count, width)
+        start = self.link.mark()
 
         def move(low: int, part: np.ndarray) -> None:
             home.read_into(low, part)

@@ -13,15 +13,15 @@ from typing import Any
 
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
-from tiga.backends.triton.library import call_library
 from tiga.backends.triton.paged.facts import WalkFacts
 from tiga.backends.triton.paged.launch import Place, StepKernels
-from tiga.backends.triton.paged.link import Link, PairedArena, link_of
+from tiga.backends.triton.paged.link import Link, PairedArena
 from tiga.backends.triton.paged.lists import plain_list
 from tiga.backends.triton.paged.memory import DeviceRows
 from tiga.backends.triton.paged.steps import Steps
 from tiga.backends.triton.paged.sums import Launcher, Sums
 from tiga.backends.triton.paged.walk import Loaded, Scratch, WalkPages
+from tiga.backends.triton.record import library_of
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits
 from tiga.paging.span import PagePlan, Span, Spans, step_name
@@ -64,7 +64,7 @@ class PagedRun:
     def execute(self, step: RowStep | LibraryCall) -> None:
         if isinstance(step, LibraryCall):
             operands = [self._whole(n) for n in (*step.node.inputs, step.node)]
-            call_library(step.node, operands[:-1], operands[-1])
+            library_of(operands[-1])(step.node, operands[:-1], operands[-1])
         elif step.program.relation is None:
             self._rows(step)
         else:
@@ -80,7 +80,7 @@ class PagedRun:
 
     def _walk(self, step: RowStep) -> None:
         kernels, planner, spans = self.steps.walk(step)
-        self.pipeline.one_by_one = bool(planner.stage.collectable)
+        self.pipeline.one_by_one = planner.stage.stores_by_number
         with self._memory(step_name(step), spans) as memory:
             scratch = Scratch(memory.take)
             scratch.add(kernels.kept_states())
@@ -154,11 +154,12 @@ class RowPages:
 
 @dataclass(frozen=True)
 class Paging:
-    """What a run is made on: the graphs of its relations, sizes, how much memory pages may take,
-    and with scratch of the device, what finds the facts of a walk, and what counts bytes of a tier
-    as used (and gives back what takes them back)."""
+    """What a run is made on: what moves bytes to the device, the graphs of its relations, sizes,
+    how much memory pages may take, and with scratch of the device, what finds the facts of a walk,
+    and what counts bytes of a tier as used (and gives back what takes them back)."""
 
     platform: Platform
+    link: Link
     graphs: Mapping[Relation, PagedGraph]
     extents: Mapping[Space, int]
     limits: Limits
@@ -212,8 +213,7 @@ def run_paged(
         known: dict[Node, Any] = arrays if node.type.space == GLOBAL else homes
         if known.setdefault(node, value) is not value:
             repeated.append((known, node, value))
-    platform = paging.platform
-    link = link_of(platform)
+    platform, link = paging.platform, paging.link
     make = partial(PairedArena, link=link, platform=platform)
     arenas = Arenas(paging.pages_charge, make)
     limits = paging.limits
@@ -225,14 +225,14 @@ def run_paged(
             for step in executable.steps:
                 run.execute(step)
             for known, node, value in repeated:  # an input, or the same value as another output
-                _copy(known[node], value, node)
+                _copy(known[node], value, node, platform)
         finally:
             link.settle()
             arenas.close()
 
 
-def _copy(source: Any, target: Any, node: Node) -> None:
+def _copy(source: Any, target: Any, node: Node, platform: Platform) -> None:
     if node.type.space == GLOBAL:
-        target.copy_(source)
+        platform.copy(target, source)
         return
     copy_rows(source, target)
