@@ -72,7 +72,7 @@ def kernel_of(tree, reducer, with_matrix, with_node):
         return message_of(tree, leaves, matrix if with_matrix else None)
 
     body = {"reducer": getattr(tg, reducer)(), "edge": edge}
-    if with_node and reducer != "logsumexp":  # rows without edges are -inf there
+    if with_node and reducer in NODE:
         body["node"] = lambda self, dst, aggregate: aggregate * dst.x[..., :1] + 1.0
     return type("Drawn", (tg.MessagePassing,), body)()
 
@@ -84,19 +84,32 @@ REDUCE = {
     "var": lambda rows: rows.var(0, unbiased=False),
     "logsumexp": lambda rows: rows.logsumexp(0),
 }
+PER_EDGE = {"each": lambda row: row, "edge_softmax": lambda row: row.softmax(0)}
+REDUCERS = sorted({**REDUCE, **PER_EDGE})
+NODE = set(REDUCE) - {"logsumexp"}
+"""The reducers whose results a `node` is given: rows without edges are -inf of logsumexp."""
+
+
+def reduced(messages, reducer, dst, y, with_node):
+    """The result of a reducer, and a node function, by torch's own operations."""
+    if messages.ndim == 1:
+        messages = messages.expand(len(dst), -1)
+    if reducer in PER_EDGE:
+        at = [torch.nonzero(dst == row).flatten() for row in range(len(y))]
+        out = torch.cat([PER_EDGE[reducer](messages[edges]) for edges in at])
+        return out[torch.argsort(torch.cat(at))]
+    rows = [messages[dst == row] for row in range(len(y))]
+    empty = -torch.inf if reducer == "logsumexp" else 0.0
+    blank = messages.new_full(messages.shape[1:], empty)
+    out = torch.stack([REDUCE[reducer](row) if len(row) else blank for row in rows])
+    return out * y[:, :1] + 1.0 if with_node and reducer in NODE else out
 
 
 def plain(tree, reducer, with_matrix, with_node, src, dst, tensors):
     x, y, w, p, matrix = tensors
     leaves = {"src": x[src], "dst": y[dst], "edge": w, "param": p}
     messages = message_of(tree, leaves, matrix if with_matrix else None)
-    if messages.ndim == 1:
-        messages = messages.expand(len(src), -1)
-    rows = [messages[dst == row] for row in range(len(y))]
-    empty = -torch.inf if reducer == "logsumexp" else 0.0
-    blank = messages.new_full(messages.shape[1:], empty)
-    out = torch.stack([REDUCE[reducer](row) if len(row) else blank for row in rows])
-    return out * y[:, :1] + 1.0 if with_node and reducer != "logsumexp" else out
+    return reduced(messages, reducer, dst, y, with_node)
 
 
 def derivatives(out, tensors, seed):
@@ -145,7 +158,7 @@ def check(tree, reducer, width, coo, with_matrix, with_node, seed, device="cpu")
 
 drawn = given(
     tree=expressions,
-    reducer=st.sampled_from(sorted(REDUCE)),
+    reducer=st.sampled_from(REDUCERS),
     width=st.sampled_from((1, 2, 5, 16, 33)),
     coo=graphs(max_nodes=12, max_edges=40).filter(lambda coo: coo[3] > 0),
     with_matrix=st.booleans(),

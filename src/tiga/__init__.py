@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tiga.functions import sum as sum
     from tiga.functions import var as var
     from tiga.reducers import CustomReducer as Reducer
+    from tiga.reducers import Each as each
+    from tiga.reducers import EdgeSoftmax as edge_softmax
     from tiga.reducers import Multi as multi
     from tiga.reducers import Softmax as online_softmax
     from tiga.relations import Graph as Graph
@@ -50,6 +52,8 @@ _HOME = {
     "mask": ("tiga.frontends.message_passing", "mask"),
     "Reducer": ("tiga.reducers", "CustomReducer"),
     "multi": ("tiga.reducers", "Multi"),
+    "each": ("tiga.reducers", "Each"),
+    "edge_softmax": ("tiga.reducers", "EdgeSoftmax"),
     "online_softmax": ("tiga.reducers", "Softmax"),
     "bool": ("tiga.types", "bool_"),
     **{name: (module, name) for module, names in FUNCTIONS.items() for name in names},

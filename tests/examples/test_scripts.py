@@ -6,6 +6,7 @@ from pathlib import Path
 
 import forces
 import label_propagation
+import mesh
 import numpy as np
 import pagerank
 import pytest
@@ -35,6 +36,23 @@ def test_filters_on_points_learn():
 def test_forces_learn():
     first, last = forces.main()
     assert last < 0.1 * first
+
+
+def test_conductivity_is_found():
+    first, last = mesh.main()
+    assert last < 0.1 * first
+
+
+def test_flows_are_what_the_nodes_gain():
+    """Along the two directions of an edge the same heat flows, and none is lost."""
+    grid = mesh.square(6)
+    start = mesh.experiments(grid)
+    flow, heat = mesh.simulate(grid, grid.graph, torch.ones(36).double(), start, steps=1)
+    source, target = grid.edge_index
+    gained = torch.zeros_like(start).index_add(0, target, flow)
+    torch.testing.assert_close(heat - start, 2e-4 * gained / grid.area[:, None])
+    torch.testing.assert_close(gained, -torch.zeros_like(start).index_add(0, source, flow))
+    torch.testing.assert_close(grid.area @ heat, grid.area @ start)
 
 
 def test_label_propagation_against_a_matrix():

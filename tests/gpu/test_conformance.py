@@ -7,6 +7,8 @@ pytest.importorskip("torch")
 
 from tests.gpu import harness, programs
 from tiga.reducers import (
+    Each,
+    EdgeSoftmax,
     LogSumExp,
     Max,
     Mean,
@@ -25,7 +27,18 @@ pytestmark = pytest.mark.skipif(
 
 REDUCERS = {
     type(r).__name__: r
-    for r in (Sum(), Mean(), Max(), Min(), Std(), Var(correction=1), Prod(), LogSumExp())
+    for r in (
+        Sum(),
+        Mean(),
+        Max(),
+        Min(),
+        Std(),
+        Var(correction=1),
+        Prod(),
+        LogSumExp(),
+        Each(),
+        EdgeSoftmax(),
+    )
 }
 SHAPES = ((), (1,), (3,), (64,), (2, 8), (200,)) if ON_GPU else ((), (3,), (2, 8), (130,))
 DTYPES = (float32, float64, bfloat16, float16)

@@ -47,6 +47,35 @@ def mask(value: Any, keep: Any) -> Masked:
     return Masked(value, keep)
 
 
+class PerEdge:
+    """Values with a row per edge, as `node` sees them: to return, not to compute with."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @staticmethod
+    def _refuse(*_: Any, **__: Any) -> Any:
+        raise InvalidType(
+            "what `tg.each()` and `tg.edge_softmax()` give has a row per edge, where `node` works "
+            "on rows of nodes: compute with it in `edge`, and return it from `node` as it is."
+        )
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return cls._refuse()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __rpow__ = _refuse
+    __neg__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = _refuse
+
+
 def _are_native(*fields: Fields | None) -> bool:
     """Whether some field is a native tensor; without torch, any field has to be."""
     core = sys.modules.get("tiga.frontends.tensor.core")

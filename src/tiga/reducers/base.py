@@ -119,5 +119,5 @@ class Reducer:
                 )
 
     def rows(self, messages: Messages) -> Node:
-        """The row value, in the dtype of the message."""
+        """The row value, or a value per edge, in the dtype of the message."""
         raise NotImplementedError

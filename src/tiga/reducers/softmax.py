@@ -21,7 +21,7 @@ def finite_shift(peak: Node) -> Node:
     return where(infinite, zeros_like(peak), peak)
 
 
-def _shifted(messages: Messages, score: Node) -> tuple[Node, Node, Node]:
+def shifted(messages: Messages, score: Node) -> tuple[Node, Node, Node]:
     """exp(score - row maximum) per edge, its row sum, and the maximum (0 where infinite).
 
     The shift cancels in every result, so no derivative flows through it.
@@ -40,7 +40,7 @@ class LogSumExp(Reducer):
 
     def rows(self, messages: Messages) -> Node:
         (m,) = messages.parts
-        _, total, shift = _shifted(messages, m)
+        _, total, shift = shifted(messages, m)
         some = ne(total, zeros_like(total))  # NaN stays
         value = add(log(where(some, total, ones_like(total))), shift)
         return cast(where(some, value, constant(-INFINITY, value.type)), m.type.dtype)
@@ -67,7 +67,7 @@ class Softmax(Reducer):
                 f"expected one score per edge, (), or one per head, the leading axes of the value."
             )
         padded = reshape(score, (*shape, *(1,) * (rank - len(shape))))
-        weight, total, _ = _shifted(messages, padded)
+        weight, total, _ = shifted(messages, padded)
         wide = messages.kept(cast(value, value.type.dtype.compute), 0.0)
         spread_weight = expand_to(cast(weight, wide.type.dtype), wide.type.shape, wide.type.space)
         weighted = messages.total("sum", mul(spread_weight, wide))

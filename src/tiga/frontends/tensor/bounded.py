@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import Unfusable
-from tiga.frontends.message_passing import Masked, MessagePassing
+from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.fields import FieldView, edge_order, indices, options
+from tiga.frontends.tensor.fields import FieldView, edge_order, in_given_order, indices, options
 from tiga.frontends.tensor.lazy import Cell, LazyNode
 from tiga.frontends.tensor.segments import in_segment
 from tiga.frontends.tensor.trees import leaves_of, mapped
@@ -50,7 +50,9 @@ class Messages:
 
 
 class Stored(MessagePassing):
-    """Sends messages that are in memory, as edge fields."""
+    """Sends messages that are in memory, as edge fields; notes which results are on edges."""
+
+    on_edges: list[bool]
 
     def __init__(self, kernel: MessagePassing, tree: Any) -> None:
         self.kernel, self.tree = kernel, tree
@@ -66,12 +68,10 @@ class Stored(MessagePassing):
 
         return mapped(restored, self.tree)
 
-
-class StoredWithNode(Stored):
-    """The same for kernels that have a `node`."""
-
     def node(self, dst: Any, aggregate: Any) -> Any:
-        return self.kernel.node(dst, aggregate)
+        made = self.kernel.node(dst, aggregate)
+        self.on_edges = [isinstance(leaf, PerEdge) for leaf in leaves_of(made)]
+        return made
 
 
 def run_bounded(
@@ -91,15 +91,19 @@ def run_bounded(
     named = isinstance(kernel.reducer, (ArgExtremum, Multi))
     if kernel.strict or current().strict or isinstance(topology, Graph) or named:
         raise reason
-    parts = [
+    blocks = [
         _block(kernel, topology, fields, params, low, high)
         for low, high in _blocks(topology, fields)
     ]
-    if len(parts) == 1:
-        return parts[0]
-    columns = zip(*map(leaves_of, parts), strict=True)
-    joined = iter([concat(list(column), axis=0) for column in columns])
-    return mapped(lambda _: next(joined), parts[0])
+    on_edges = blocks[0][1]
+    device = next((value.device for value in fields.values()), CPU)
+    columns = zip(*(leaves_of(made) for made, _ in blocks), strict=True)
+    joined = [c[0] if len(c) == 1 else concat(list(c), axis=0) for c in columns]
+    results = iter([
+        result(in_given_order(x._node, topology, device), x) if on_edge else x
+        for x, on_edge in zip(joined, on_edges, strict=True)
+    ])  # fmt: skip
+    return mapped(lambda _: next(results), blocks[0][0])
 
 
 def _blocks(topology: Any, fields: Fields) -> Iterator[tuple[int, int]]:
@@ -120,16 +124,15 @@ def _blocks(topology: Any, fields: Fields) -> Iterator[tuple[int, int]]:
 def _block(
     kernel: MessagePassing, topology: Any, fields: Fields, params: Mapping[str, Any],
     low: int, high: int,
-) -> Any:  # fmt: skip
-    """The result at destinations [low, high)."""
+) -> tuple[Any, list[bool]]:  # fmt: skip
+    """The result at destinations [low, high), and which of its parts are on their edges."""
     picks, pointers = _picks(topology, low, high), topology.csr.row_ptr[low : high + 1]
     positions = {end: indices(pick) for end, pick in picks.items()}
     views = [_view(end, index, fields) for end, index in positions.items()]
     edge = kernel.edge
     sent = Messages(len(picks["edge"]))
     tree = mapped(sent.stored, edge(*views, **options(edge, 4, params)))
-    own = type(kernel).node is not MessagePassing.node
-    inner = (StoredWithNode if own else Stored)(kernel, tree)
+    inner = Stored(kernel, tree)
     graph = Graph.from_csr(
         pointers - pointers[0], picks["src"], num_src=topology.num_src, validate="none"
     )
@@ -139,7 +142,8 @@ def _block(
     made = inner(graph=graph, dst=rows, edge=named)
     moving = [x for x in leaves_of(made) if x._grad]
     again = dict(zip(map(id, moving), _again(moving, positions, fields), strict=True))
-    return mapped(lambda x: again.get(id(x), x) if x._grad else x.realize(), made)
+    values = mapped(lambda x: again.get(id(x), x) if x._grad else x.realize(), made)
+    return values, inner.on_edges
 
 
 def _picks(topology: Any, low: int, high: int) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from tiga.frontends.message_passing import PerEdge
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.entities import EDGES, NODES, Entities
 from tiga.frontends.tensor.lazy import LazyNode, Leaf
@@ -215,10 +216,13 @@ class Rows:
     def view(self, grad: bool) -> Any:
         """The tree as `node` sees it: stand-ins."""
         if grad not in self.views:
-            self.views[grad] = mapped(
-                lambda row: stand_in(row.type.dtype, row.type.shape, NODES, grad), self.tree
-            )
+            self.views[grad] = mapped(lambda row: self._seen(row, grad), self.tree)
         return self.views[grad]
+
+    def _seen(self, row: Node, grad: bool) -> Any:
+        if row.type.space == self.capture.relation.edge:
+            return PerEdge(row)
+        return stand_in(row.type.dtype, row.type.shape, NODES, grad)
 
     @cached_property
     def plan(self) -> "Plan":
@@ -275,5 +279,10 @@ def plan_of(
     relation = capture.relation
     nodes = capture.entities(relation.dst, NODES, places, of, variable, rows.walked)
     for row, made in zip(leaves_of(rows.tree), leaves_of(rows.view(grad)), strict=True):
-        nodes.values[made._node] = row
-    return Plan.of(capture, mapped(lambda value: nodes.each(value._node), tree))
+        if not isinstance(made, PerEdge):
+            nodes.values[made._node] = row
+
+    def value_of(made: Any) -> Node:
+        return made.value if isinstance(made, PerEdge) else nodes.each(made._node)
+
+    return Plan.of(capture, mapped(value_of, tree))

@@ -6,11 +6,15 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidValue
+from tiga.frontends.tensor.build import apply
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf
+from tiga.ops.tensor_index import Reorder
 from tiga.relations import Graph
 from tiga.types import GLOBAL, Type, int64
+
+REORDER = Reorder()
 
 
 class FieldView:
@@ -86,6 +90,12 @@ def _orders(order: LazyNode, device: Device) -> tuple[LazyNode, LazyNode]:
     back = np.empty_like(there)
     back[there] = np.arange(there.size)
     return _on(order, device), _on(indices(back), device)
+
+
+def in_given_order(values: LazyNode, topology: Any, device: Device) -> LazyNode:
+    """Values of edges, in CSR order, in that of the user."""
+    orders = edge_orders(topology, device)
+    return values if orders is None else apply(REORDER, values, orders[1], orders[0])
 
 
 def edge_numbers(topology: Any, device: Device) -> LazyNode:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
-from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.tensor.build import apply, as_tensor, extent_of
 from tiga.frontends.tensor.calls import calls_of
 from tiga.frontends.tensor.capture import (
@@ -32,12 +32,18 @@ from tiga.frontends.tensor.capture import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.entities import EDGES, NODES
-from tiga.frontends.tensor.fields import FieldView, edge_numbers, edge_orders, options
+from tiga.frontends.tensor.fields import (
+    REORDER,
+    FieldView,
+    edge_numbers,
+    edge_orders,
+    in_given_order,
+    options,
+)
 from tiga.frontends.tensor.graph_call import GraphCall, Walk, launch_of
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
 from tiga.frontends.tensor.trees import leaves_of, mapped
-from tiga.ops.tensor_index import Reorder
 from tiga.relations import Graph
 from tiga.trace.node import Node
 from tiga.types import DType, Relation, Shape, Space, Type
@@ -49,8 +55,6 @@ SQUARE = Relation("edges", Space("node", "node"), Space("node", "node"))
 AT_ONCE = 32768
 """Elements up to which a field's values are put in order without an op of their own, which would
 take longer to record than to do."""
-
-_REORDER = Reorder()
 
 
 class Spec(NamedTuple):
@@ -184,8 +188,8 @@ class Call:
     def _node(self, rows: Rows) -> Plan:
         template, node, grad = self.template, self.kernel.node, self.grad
         value = node(template.node_view, rows.view(grad), **options(node, 3, self.params))
-        made = mapped(lambda leaf: as_tensor(leaf, "`node`'s result"), value)
-        of = self._walk(leaves_of(made))
+        made = mapped(_returned, value)
+        of = self._walk([one for one in leaves_of(made) if not isinstance(one, PerEdge)])
         plan: Plan = rows.plans.get(
             (grad, form_of(made)), of,
             lambda variable: plan_of(rows, grad, template.on_nodes, made, of, variable),
@@ -199,6 +203,11 @@ class Call:
         self.numbers += of.numbers
         self.grad = self.grad or any(value._grad for value in values)
         return of
+
+
+def _returned(leaf: Any) -> Any:
+    """One value that `node` returned."""
+    return leaf if isinstance(leaf, PerEdge) else as_tensor(leaf, "`node`'s result")
 
 
 def call(
@@ -227,6 +236,8 @@ def call(
         op = GraphCall(walk, index)
         kind = op.infer()
         node = LazyNode(op, inputs, kind, place, depth + 1, max(largest, kind.size))
+        if plan.program.outputs[index].type.space.kind == "edge":
+            node = in_given_order(node, topology, device)
         return Tensor(node, run.grad and kind.dtype.is_differentiable)
 
     return output(0) if plan.tree == 0 else mapped(output, plan.tree)
@@ -253,7 +264,7 @@ def _field(source: Field, given: Tensor, topology: Any, device: Device) -> Node:
     if orders is None:
         return node
     if given._grad or node.cell is None or node.type.size > AT_ONCE or device != CPU:
-        return apply(_REORDER, node, *orders)
+        return apply(REORDER, node, *orders)
     (order, _) = orders
     assert order.cell is not None
     return leaf(node.cell.array.take(order.cell.array, 0), node.type, node.place)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiga.errors import InvalidType
-from tiga.frontends.message_passing import Masked
+from tiga.frontends.message_passing import Masked, PerEdge
 from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.custom import TracedReducer
@@ -102,6 +102,8 @@ def form_of(tree: Any) -> Any:
     """The structure of a tree of `Sent`, to look things up by."""
     if isinstance(tree, Sent):
         return tree.form
+    if isinstance(tree, PerEdge):
+        return PerEdge, tree.value
     if isinstance(tree, dict):
         return (dict, tuple([(key, form_of(value)) for key, value in tree.items()]))
     if isinstance(tree, (tuple, list)):

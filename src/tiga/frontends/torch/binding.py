@@ -1,6 +1,7 @@
 """The values of a program's inputs at a call."""
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,19 @@ def _value(source: Any, graph: Graph, fields: Any, params: Any, orders: Orders) 
     if kind is NodeOrder:
         return torch.arange(graph.num_dst, device=device_of(graph))
     return source if isinstance(source, torch.Tensor) else source.get()
+
+
+def in_given_order(
+    outputs: Sequence[torch.Tensor], on_edges: Sequence[int], graph: Graph, orders: Orders
+) -> Sequence[torch.Tensor]:
+    """Outputs with those on edges, which a program has in CSR order, in that of the user."""
+    if not on_edges or not graph.permutes_edges:
+        return outputs
+    order, inverse = orders.of(graph)
+    found = list(outputs)
+    for i in on_edges:
+        found[i] = permute(found[i], inverse, order)
+    return found
 
 
 def source_value(source: Any, fields: Any, params: Any) -> tuple[torch.Tensor, str]:

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tiga.errors import InvalidValue, Unfusable
-from tiga.frontends.message_passing import Masked, MessagePassing
+from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.capture import RELATION, MissingField
 from tiga.frontends.torch.draws import NodeOrder, require_no_training
@@ -91,6 +91,16 @@ class BlockFields:
         if end == "edge":
             namespace = "edge"
         return RowView(self, namespace, end, rows)
+
+    def place(self, block: Block, on_edges: bool) -> "slice | torch.Tensor":
+        """Where the rows of a block, or its edges, are among those of the user."""
+        if not on_edges:
+            return slice(block.low, block.high)
+        return (
+            slice(block.first, block.last)
+            if self.order is None
+            else self.rows("edge", Part(block.first, block.last))
+        )
 
     def read(self, namespace: str, name: str, rows: torch.Tensor) -> torch.Tensor:
         """Rows of a field; a leaf of autograd where gradients are being computed."""
@@ -215,7 +225,12 @@ class Reduction:
         inner = Graph.from_csr(self.row_ptr, column, num_src=1, validate="none")
         values = [self._value(source, messages) for source in inputs.values()]
         results = run(unit, inner, inner.token(), values)
-        return tree_map(lambda i: results[i], numbered(rows))
+
+        def result(i: int) -> Any:
+            on_edges = outputs[i].type.space == RELATION.edge
+            return PerEdge(results[i]) if on_edges else results[i]
+
+        return tree_map(result, numbered(rows))
 
     def _value(self, source: Any, messages: list[torch.Tensor]) -> Any:
         if isinstance(source, int):

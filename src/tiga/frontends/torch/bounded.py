@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tiga.errors import Unfusable, UnsupportedByBackend
-from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.torch.blocks import (
     Block,
     BlockFields,
@@ -140,7 +140,7 @@ class InBlocks(torch.autograd.Function):
         outputs: list[torch.Tensor] = []
         for block in job.blocks:
             sent, messages, _ = _messages(job, fields, block)
-            _store(job, outputs, block, job.rows(fields, block, sent, messages))
+            _store(job, outputs, fields, block, job.rows(fields, block, sent, messages))
         ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
         return tuple(outputs)
 
@@ -201,17 +201,27 @@ def _messages(
     return sent, joined, states
 
 
-def _store(job: Job, outputs: list[torch.Tensor], block: Block, made: Any) -> None:
+def _plain(leaf: Any) -> torch.Tensor:
+    """The values of one result of a block, whether of its rows or of its edges."""
+    return leaf.value if isinstance(leaf, PerEdge) else leaf
+
+
+def _store(
+    job: Job, outputs: list[torch.Tensor], fields: BlockFields, block: Block, made: Any
+) -> None:
     """Copy a block's results to their rows; the first block says how many results there are."""
-    results = list(leaves(made))
     if not outputs:
         job.bounded.result = numbered(made)
-        rows = job.graph.num_dst
-        outputs += [
-            torch.empty((rows, *r.shape[1:]), dtype=r.dtype, device=r.device) for r in results
-        ]
-    for output, result in zip(outputs, results, strict=True):
-        output[block.low : block.high] = result
+        outputs += [_whole(job.graph, leaf) for leaf in leaves(made)]
+    for output, leaf in zip(outputs, leaves(made), strict=True):
+        output[fields.place(block, isinstance(leaf, PerEdge))] = _plain(leaf)
+
+
+def _whole(graph: Graph, leaf: Any) -> torch.Tensor:
+    """Memory for the results of all blocks like this one."""
+    part = _plain(leaf)
+    extent = graph.num_edges if isinstance(leaf, PerEdge) else graph.num_dst
+    return torch.empty((extent, *part.shape[1:]), dtype=part.dtype, device=part.device)
 
 
 class Gradients:
@@ -241,9 +251,9 @@ class Gradients:
         inner = [m.detach().requires_grad_(m.is_floating_point()) for m in messages]
         results = leaves(job.rows(self.fields, block, sent, inner))
         pairs = [
-            (r, c[block.low : block.high])
+            (_plain(r), c[self.fields.place(block, isinstance(r, PerEdge))])
             for r, c in zip(results, cotangents, strict=True)
-            if c is not None and r.requires_grad
+            if c is not None and _plain(r).requires_grad
         ]
         if not pairs:
             return

@@ -8,7 +8,7 @@ import torch
 from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.autograd import run
-from tiga.frontends.torch.binding import bind, source_value
+from tiga.frontends.torch.binding import bind, in_given_order, source_value
 from tiga.frontends.torch.bounded import Bounded
 from tiga.frontends.torch.capture import discover
 from tiga.frontends.torch.fields import namespaces
@@ -57,7 +57,7 @@ def call(
     try:
         if values is None:
             values = _values(state, variant, graph, fields, params)
-        return _run(variant, graph, values, topology)
+        return _run(variant, graph, values, topology, state)
     except Unfusable as reason:
         if variant.fallback is None:
             variant.fallback = Bounded(reason, discover(kernel))
@@ -97,10 +97,12 @@ def _values(
     return bind(variant.captured, graph, fields, params, state.orders)
 
 
-def _run(variant: Variant, graph: Graph, values: Sequence[Any], topology: Any) -> Any:
+def _run(variant: Variant, graph: Graph, values: Sequence[Any], topology: Any, state: State) -> Any:
     assert variant.unit is not None
     assert variant.captured is not None
     outputs = run(variant.unit, graph, None, values, topology)
+    if variant.on_edges:
+        outputs = in_given_order(outputs, variant.on_edges, graph, state.orders)
     if variant.single:
         return outputs[0]
     return tree_map(lambda i: outputs[i], variant.captured.result)
@@ -117,5 +119,6 @@ def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any =
         raise InvalidType("the oracle evaluates programs, and this call runs on the bounded path.")
     with torch.no_grad():
         values = bind(variant.captured, graph, fields, params, state_of(kernel).orders)
-    outputs = evaluate_program(variant.captured.program, values, graph)
+    outputs: Sequence[Any] = evaluate_program(variant.captured.program, values, graph)
+    outputs = in_given_order(outputs, variant.on_edges, graph, state_of(kernel).orders)
     return tree_map(lambda i: outputs[i], variant.captured.result)

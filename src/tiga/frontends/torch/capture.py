@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
-from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.torch.bounds import Bound, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
@@ -271,13 +271,23 @@ class Attempt:
             return rows
         recorder.space = relation.dst
         node = self._bound(clone, "node")
-        given = tree_map(recorder.wrap, rows)
+        given = tree_map(self._row, rows)
         types = (n.type for n in leaves(rows))
         self.rows = numbered(rows), tuple((torch_dtype(t.dtype), t.shape) for t in types)
         params = self.parameters(user_function(kernel, "node"))
         with located(lambda: self._returned(clone, "node")):
             made = node(self.view("dst", False), given, **params)
-            return tree_map(lambda leaf: to_entities(recorder, leaf, relation.dst, "node"), made)
+            return tree_map(self._made, made)
+
+    def _row(self, row: Node) -> Any:
+        """A reduced message as `node` sees it."""
+        on_edges = row.type.space == self.relation.edge
+        return PerEdge(row) if on_edges else self.recorder.wrap(row)
+
+    def _made(self, leaf: Any) -> Node:
+        if isinstance(leaf, PerEdge):
+            return cast(Node, leaf.value)
+        return to_entities(self.recorder, leaf, self.relation.dst, "node")
 
     def _returned(self, clone: Any, name: str) -> str:
         """The line to blame for what a function returned: of its last op, or its first one."""

@@ -8,7 +8,7 @@ import torch
 
 from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.binding import bind, source_value
+from tiga.frontends.torch.binding import bind, in_given_order, source_value
 from tiga.frontends.torch.capture import FieldSource
 from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.fields import namespaces
@@ -20,7 +20,7 @@ from tiga.relations import Graph
 
 @dataclass(frozen=True)
 class Refresh:
-    """A buffer that holds a field in another order or layout, and is filled anew at each launch."""
+    """A buffer that holds a tensor in another order or layout, filled anew at each launch."""
 
     buffer: torch.Tensor
     given: torch.Tensor
@@ -45,6 +45,8 @@ class Prepared:
     token: tuple[int, ...]
     refreshes: tuple[Refresh, ...]
     launch: Callable[[], None]
+    ordered: tuple[Refresh, ...] = ()
+    """Results on edges, put in the order of the user after each launch."""
 
     def __call__(self) -> Any:
         """Compute `outputs` from what the tensors hold now, and return them.
@@ -56,6 +58,8 @@ class Prepared:
         for refresh in self.refreshes:
             refresh()
         self.launch()
+        for result in self.ordered:
+            result()
         return self.outputs
 
 
@@ -83,8 +87,14 @@ def prepare(
     results = runnable.allocate(graph)
     launch = runnable.prepare(graph, values, results)
     refreshes = _refreshes(variant.captured.sources, values, fields, params, graph, state)
-    outputs = tree_map(lambda i: results[i], variant.captured.result)
-    made = Prepared(outputs, graph, graph.token(), tuple(refreshes), launch)
+    given = list(in_given_order(results, variant.on_edges, graph, state.orders))
+    ordered = [
+        Refresh(to, of, state.orders.of(graph)[1])
+        for to, of in zip(given, results, strict=True)
+        if to is not of
+    ]
+    outputs = tree_map(lambda i: given[i], variant.captured.result)
+    made = Prepared(outputs, graph, graph.token(), tuple(refreshes), launch, tuple(ordered))
     made()
     return made
 

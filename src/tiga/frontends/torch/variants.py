@@ -51,6 +51,8 @@ class Variant:
             if isinstance(source, Place) and node not in self.captured.numbers
         ]
         self.single = self.captured.result == 0
+        outputs = self.captured.program.outputs
+        self.on_edges = [i for i, n in enumerate(outputs) if n.type.space.kind == "edge"]
 
     def fits(self, params: Mapping[str, Any]) -> bool:
         """Whether the program serves a call with these parameters now."""
