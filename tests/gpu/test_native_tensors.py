@@ -249,6 +249,22 @@ def test_prepared_calls_of_several_kernels(name: str) -> None:
         np.testing.assert_allclose(out.cpu().numpy(), want, rtol=1e-5, atol=1e-6)
 
 
+def test_prepared_calls_use_places_again() -> None:
+    """Of some thirty values, each read by the next steps only, few are needed at once."""
+    x = tg.ones((16, 256), device="cuda")
+    y, steps = x, 6
+    for _ in range(steps):
+        y = y * 2.0 - tg.cumulative_sum(y, axis=0)
+    want = y.tolist()
+    with tg.execution(memory={"device": "64MiB"}) as run:
+        again = y.prepare()
+        taken = run.memory_report()["live_bytes"]["device"]
+    assert 0 < taken <= 6 * x.size * 4
+    y.fill_(0.0)
+    assert again().tolist() == want
+    assert again().tolist() == want
+
+
 def test_prepared_runs_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     x = tg.tensor(np.ones((64, 64), np.float32), device="cuda")
     run = tg.softmax(x * 2.0, axis=0).sum(axis=1).prepare()

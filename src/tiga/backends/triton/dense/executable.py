@@ -67,7 +67,7 @@ class DenseExecutable:
         return tuple(n for n in reads if n.op.origin is Origin.NUMBER)
 
     @cached_property
-    def _released(self) -> list[list[Node]]:
+    def released(self) -> list[list[Node]]:
         """After each step, the values that are read no more."""
         kept = {*self.outputs, *self.program.inputs, *self.constants}
         return last_reads(self.steps, kept)
@@ -112,7 +112,7 @@ class DenseExecutable:
                 node = step.node
                 given = [known[child] for child in node.inputs]
                 known[node] = _called(node, given, room, calls)
-            for node in self._released[number]:
+            for node in self.released[number]:
                 del known[node]
         found = [known[node] for node in self.outputs]
         return found if self._is_fresh else _own(found, arrays, room)
