@@ -5,6 +5,7 @@ goes to a stream, named by its handle; stream 0 is the device's default stream, 
 """
 
 import ctypes
+import weakref
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -219,6 +220,30 @@ class Driver:
         reason = (text.value or b"unknown error").decode()
         kind = OutOfBudget if code == OUT_OF_MEMORY else UnsupportedByBackend
         raise kind(f"the CUDA driver refused {name}: {reason} (code {code}).")
+
+
+class StreamEvent:
+    """When a stream of a GPU has done what it held when this was made.
+
+    It is what `tiga.runtime.queue.Event` is for work on threads of the host, but for failures.
+    """
+
+    def __init__(self, driver: Driver, stream: int) -> None:
+        self._driver, self.handle = driver, driver.record_event(stream)
+        weakref.finalize(self, driver.close_event, self.handle).atexit = False
+
+    def query(self) -> bool:
+        """Whether it is done."""
+        return self._driver.has_happened(self.handle)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is done."""
+        return self.query()
+
+    def wait(self) -> None:
+        """Return when it is done."""
+        self._driver.call("cuEventSynchronize", ctypes.c_void_p(self.handle))
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,6 @@ is for tests and for looking at what kernels do, not for speed.
 """
 
 import ctypes
-import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from tiga.backends.triton.compiled import is_interpreted
 from tiga.backends.triton.device import Device, Number, slot_of
 from tiga.backends.triton.loaded import Interpreted
 from tiga.backends.triton.writer import KernelSource
+from tiga.runtime.driver import StreamEvent
 from tiga.runtime.functions import Slots, launcher
 from tiga.runtime.queue import READY, Event
 
@@ -29,27 +29,6 @@ Launch = Callable[[Sequence[int]], None]
 """Run a kernel with these addresses, in the order of the parameters that had None."""
 
 
-class GpuEvent:
-    """When what was given to a GPU's current stream so far is done."""
-
-    def __init__(self, gpu: "Gpu") -> None:
-        self._driver, self._handle = gpu.driver, gpu.record_event()
-        weakref.finalize(self, gpu.driver.close_event, self._handle).atexit = False
-
-    def query(self) -> bool:
-        """Whether it is done."""
-        return self._driver.has_happened(self._handle)
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is done."""
-        return self.query()
-
-    def wait(self) -> None:
-        """Return when it is done."""
-        self._driver.call("cuEventSynchronize", ctypes.c_void_p(self._handle))
-
-
 class Gpu(Device):
     """A GPU of NVIDIA's."""
 
@@ -58,9 +37,9 @@ class Gpu(Device):
         """What programs over graphs need of it."""
         return _platform(self)
 
-    def event(self) -> GpuEvent:
+    def event(self) -> StreamEvent:
         """When what was given to it so far is done."""
-        return GpuEvent(self)
+        return StreamEvent(self.driver, self.stream)
 
     def bind(
         self, source: KernelSource, grid: tuple[int, int, int], arguments: Arguments

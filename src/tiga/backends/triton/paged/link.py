@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiga.runtime.arena import ROOMY, Arena, anonymous
-from tiga.runtime.driver import driver
+from tiga.runtime.driver import StreamEvent, driver
 from tiga.runtime.platform import Platform
+from tiga.runtime.queue import READY
 
 Copy = tuple[int, int, int]
 """An address on the device, one on the host, and bytes."""
@@ -50,13 +51,6 @@ class Link(Protocol):
         """Return when all copies are done."""
 
 
-class Reached:
-    """A mark that was reached before it was made."""
-
-    def wait(self) -> None:
-        """Nothing is under way."""
-
-
 class HostLink:
     """The host in the place of a device."""
 
@@ -64,7 +58,7 @@ class HostLink:
         return Arena(nbytes).take(nbytes, np.dtype(np.uint8))
 
     def mark(self) -> Mark:
-        return Reached()
+        return READY
 
     def follow(self, mark: Mark) -> None:
         """Nothing is under way."""
@@ -72,26 +66,15 @@ class HostLink:
     def send(self, copies: Iterable[Copy], after: Mark) -> Mark:
         for device, host, nbytes in copies:
             ctypes.memmove(device, host, nbytes)
-        return Reached()
+        return READY
 
     def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
         for device, host, nbytes in copies:
             ctypes.memmove(host, device, nbytes)
-        return Reached()
+        return READY
 
     def settle(self) -> None:
         """Nothing is under way."""
-
-
-class GpuMark:
-    """An event of a GPU."""
-
-    def __init__(self, gpu: Any, stream: int) -> None:
-        self._gpu, self.event = gpu, gpu.record_event(stream)
-        weakref.finalize(self, gpu.close_event, self.event).atexit = False
-
-    def wait(self) -> None:
-        self._gpu.call("cuEventSynchronize", ctypes.c_void_p(self.event))
 
 
 class GpuLink:
@@ -116,7 +99,7 @@ class GpuLink:
         return np.frombuffer(memoryview(memory).cast("B"), np.uint8)
 
     def mark(self) -> Mark:
-        return GpuMark(self.gpu, self.compute)
+        return StreamEvent(self.gpu, self.compute)
 
     def follow(self, mark: Mark) -> None:
         self._wait(self.compute, mark)
@@ -125,21 +108,21 @@ class GpuLink:
         self._wait(self.inward, after)
         for device, host, nbytes in copies:
             self.gpu.copy_in_on(self.inward, device, host, nbytes)
-        return GpuMark(self.gpu, self.inward)
+        return StreamEvent(self.gpu, self.inward)
 
     def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
         self._wait(self.outward, after)
         for device, host, nbytes in copies:
             self.gpu.copy_out_on(self.outward, host, device, nbytes)
-        return GpuMark(self.gpu, self.outward)
+        return StreamEvent(self.gpu, self.outward)
 
     def settle(self) -> None:
         for stream in (self.inward, self.outward):
             self.gpu.synchronize(stream)
 
     def _wait(self, stream: int, mark: Mark) -> None:
-        assert isinstance(mark, GpuMark)
-        self.gpu.wait_event(stream, mark.event)
+        assert isinstance(mark, StreamEvent)
+        self.gpu.wait_event(stream, mark.handle)
 
 
 def link_of(platform: Platform) -> Link:
