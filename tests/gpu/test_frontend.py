@@ -60,6 +60,25 @@ def test_attention_and_its_derivatives(where):
         torch.testing.assert_close(got, wanted, rtol=2e-4, atol=2e-4)
 
 
+def test_fields_of_width_0(where):
+    class Joined(tg.MessagePassing):
+        reducer = tg.max()
+
+        def edge(self, src, dst, edge):
+            return torch.cat([src.nothing, src.x], -1), src.nothing
+
+    src, dst = torch.randint(0, NODES, (2, EDGES), device=where)
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    x = torch.randn(NODES, WIDTH, device=where, requires_grad=True)
+    nothing = torch.zeros(NODES, 0, device=where, requires_grad=True)
+    joined, none = Joined()(graph=graph, src={"x": x, "nothing": nothing})
+    rows = dst[:, None].expand(-1, WIDTH)
+    want = torch.zeros_like(x).scatter_reduce(0, rows, x[src], "amax", include_self=False)
+    torch.testing.assert_close(joined, want)
+    assert none.shape == (NODES, 0)
+    assert torch.autograd.grad(joined.sum() + none.sum(), nothing)[0].shape == (NODES, 0)
+
+
 @pytest.mark.skipif(
     torch.__version__ < "2.13", reason="older compilers take no module as a constant"
 )

@@ -78,13 +78,6 @@ def test_scores_that_do_not_fit_their_values(shape):
         Attend()(graph=GRAPH, src={"x": X}, edge={"score": score})
 
 
-@pytest.mark.parametrize("reducer", [tg.sum, tg.max])
-def test_fields_without_features(reducer):
-    run = kernel(edge=lambda self, src, dst, edge: src.x, reducer=reducer())
-    with pytest.raises(errors.InvalidValue, match=r"\(0,\).*at least one feature"):
-        run(graph=GRAPH, src={"x": torch.zeros(3, 0)})
-
-
 def test_strict_says_how_to_go_on():
     run = kernel(edge=lambda self, src, dst, edge: torch.special.i0(src.x), strict=True)
     with pytest.raises(errors.Unfusable, match=r"i0.*" + THIS + r".*leave out `strict`"):

@@ -35,9 +35,15 @@ def explain(
 
 
 def _headline(plan: Plan, own_products: Collection[Node]) -> str:
-    called = [s for s in plan.steps if isinstance(s, LibraryCall) and s.node not in own_products]
-    calls, kernels = len(called), len(plan.steps) - len(called)
+    steps = [s for s in plan.steps if not _is_empty(s)]
+    called = [s for s in steps if isinstance(s, LibraryCall) and s.node not in own_products]
+    calls, kernels = len(called), len(steps) - len(called)
     return f"{_count(kernels, 'kernel')}, {_count(calls, 'library call')}"
+
+
+def _is_empty(step: Step) -> bool:
+    """Whether a step stands for a value without elements."""
+    return isinstance(step, LibraryCall) and not step.node.type.size
 
 
 def _count(number: int, noun: str) -> str:
@@ -50,6 +56,9 @@ def _step(
     schedules: Mapping[Step, Schedule],
     own_products: Collection[Node],
 ) -> Iterator[str]:
+    if _is_empty(step):
+        yield f"nothing: {_values(step.writes, plan)} has no elements"
+        return
     if isinstance(step, LibraryCall):
         what = "product kernel" if step.node in own_products else "library call"
         yield f"{what}: {_call(step.node)}{_where(step.node)}"

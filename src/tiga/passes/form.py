@@ -288,7 +288,9 @@ class Former:
     def place_output(self, node: Node) -> None:
         if node.op.origin is Origin.ARGUMENT:
             return
-        if node.type.space in self.program.edges:
+        if not node.type.size:
+            self._place_library(node)
+        elif node.type.space in self.program.edges:
             index, phase = self._place_edge_values((node,))
             self.drafts[index].phase(phase).stores.append(node)
         elif self.home[node] == FREE:

@@ -8,6 +8,7 @@ from tiga.knobs import Knobs, current
 from tiga.passes.base import Form, Pass, ScheduledPlan
 from tiga.passes.canonicalize import canonicalize
 from tiga.passes.differentiate import Jvp, SaveRows, Vjp
+from tiga.passes.drop_empty import DropEmpty
 from tiga.passes.dump import Dump
 from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import fewer_reads
@@ -111,8 +112,8 @@ class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
 
 
 PASSES: tuple[type[Pass], ...] = (
-    Fold, Expand, Canonicalize, Hoist, Inverses, OnePass, FewerReads, PartProducts, SaveRows,
-    Vjp, Jvp, Sink, FormRows, SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
+    Fold, DropEmpty, Expand, Canonicalize, Hoist, Inverses, OnePass, FewerReads, PartProducts,
+    SaveRows, Vjp, Jvp, Sink, FormRows, SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 
@@ -124,6 +125,7 @@ NORMALIZE: tuple[Pass, ...] = (
 """What a program goes through before it is differentiated or planned."""
 
 PIPELINE: tuple[Pass, ...] = (
+    DropEmpty(),
     Expand(),
     *NORMALIZE,
     Sink(),

@@ -146,7 +146,7 @@ class RowProgram:
 @dataclass(frozen=True)
 class LibraryCall:
     """One op that goes to a library whole: a dense product of node values and a matrix, or the
-    rearrangement of a global value."""
+    rearrangement of a global value; or a value without elements, which nobody computes."""
 
     node: Node
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from tiga.errors import InvalidValue, Unfusable
+from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.passes.rows import RowProgram
@@ -141,21 +141,10 @@ def _scatters_edges(program: RowProgram) -> bool:
     return program.side == "src" and any(phase.stores for phase in program.phases)
 
 
-def _require_features(nodes: list[Node]) -> None:
-    for node in nodes:
-        if not node.type.size:
-            place = f"{node.where}: " if node.where else ""
-            label = getattr(node.op, "label", node.op.name)
-            raise InvalidValue(
-                f"{place}`{label}` has feature shape {node.type.shape} and so no elements: "
-                f"expected at least one feature. Leave fields of width 0 out."
-            )
-
-
 def schedule(program: RowProgram) -> Schedule:
     """The schedule of a row program, from its widths alone."""
     nodes = _in_registers(program)
-    _require_features(nodes)
+    assert all(n.type.size for n in nodes), "values without elements: gf-drop-empty takes them out"
     itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
     by_edges = _by_edges(program, VECTOR_BYTES // itemsize)
     if by_edges is not None:

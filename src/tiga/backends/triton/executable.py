@@ -21,6 +21,7 @@ from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
 from tiga.knobs import read
 from tiga.passes.canonicalize import canonicalize
+from tiga.passes.drop_empty import DropEmpty
 from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import fewer_reads
 from tiga.passes.form import form
@@ -185,7 +186,7 @@ def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> 
 
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
-    normal = canonicalize(near_tables(hoist(canonicalize(Expand()(program)))))
+    normal = canonicalize(near_tables(hoist(canonicalize(Expand()(DropEmpty()(program))))))
     normal = fewer_reads(one_pass(inverses(normal)))
     return prepare(form(sink(part_products(wide_sums(normal)))), program.relations, choose)
 

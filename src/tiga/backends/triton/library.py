@@ -14,6 +14,8 @@ BLOCK_ROWS = 1024
 
 def call_library(node: Node, inputs: list[Any], out: Any) -> None:
     """Compute a library node into its tensor. Tensors are contiguous, entity axis first."""
+    if not out.numel():
+        return
     if not node.op.stands_alone:
         _rearrange(node, inputs, out)
     elif node.op.by_index:

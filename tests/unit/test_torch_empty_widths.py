@@ -1,0 +1,75 @@
+"""Fields of width 0, whose values have no elements."""
+
+import pytest
+import torch
+
+import tiga as tg
+
+SOURCES, ROWS = torch.tensor([[0, 2, 0, 1], [1, 1, 1, 2]])
+GRAPH = tg.Graph.from_edge_index(torch.stack([SOURCES, ROWS]), num_nodes=4)
+REDUCERS = ["sum", "mean", "max", "prod", "std", "logsumexp"]
+
+
+def gradients(out, *inputs):
+    return torch.autograd.grad(out.sum(), inputs, create_graph=True)
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_results_and_gradients_have_width_0(name):
+    x = torch.zeros(4, 0, requires_grad=True)
+    w = torch.rand(GRAPH.num_edges, 1, requires_grad=True)
+
+    class Weighted(tg.MessagePassing):
+        reducer = getattr(tg, name)()
+
+        def edge(self, src, dst, edge):
+            return edge.w * torch.relu(src.x - dst.x)
+
+    kernel = Weighted()
+    out = kernel(graph=GRAPH, src={"x": x}, dst={"x": x}, edge={"w": w})
+    assert out.shape == (4, 0)
+    dx, dw = gradients(out, x, w)
+    assert dx.shape == (4, 0)
+    assert torch.equal(dw, torch.zeros_like(w))
+
+
+def test_what_is_joined_with_nothing_is_itself():
+    class Plain(tg.MessagePassing):
+        reducer = tg.sum()
+
+        def edge(self, src, dst, edge):
+            return torch.cat([src.nothing, src.x * edge.w, dst.nothing], -1)
+
+    x = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+    w = torch.rand(GRAPH.num_edges, 1, dtype=torch.float64, requires_grad=True)
+    nothing = torch.zeros(4, 0, dtype=torch.float64, requires_grad=True)
+
+    def run(x, w, nothing):
+        fields = {"x": x, "nothing": nothing}
+        return Plain()(graph=GRAPH, src=fields, dst=fields, edge={"w": w})
+
+    want = torch.zeros(4, 3, dtype=torch.float64).index_add(0, ROWS, x[SOURCES] * w)
+    torch.testing.assert_close(run(x, w, nothing), want)
+    assert torch.autograd.gradcheck(run, (x, w, nothing))
+    assert torch.autograd.gradgradcheck(run, (x, w, nothing))
+
+
+@pytest.mark.parametrize(("inner", "outer"), [(0, 3), (3, 0), (0, 0)])
+def test_products_with_matrices_without_elements(inner, outer):
+    class Product(tg.MessagePassing):
+        reducer = tg.sum()
+
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.rand(inner, outer, requires_grad=True)
+
+        def edge(self, src, dst, edge):
+            return (src.x * edge.w) @ self.weight
+
+    kernel = Product()
+    x, w = torch.rand(4, inner, requires_grad=True), torch.rand(GRAPH.num_edges, 1)
+    out = kernel(graph=GRAPH, src={"x": x}, edge={"w": w})
+    assert torch.equal(out, torch.zeros(4, outer))
+    dx, dm = gradients(out, x, kernel.weight)
+    assert torch.equal(dx, torch.zeros(4, inner))
+    assert dm.shape == (inner, outer)
