@@ -10,7 +10,7 @@ from tiga.backends.llvm.paged.steps import Forecast, Steps
 from tiga.errors import OutOfBudget
 from tiga.frontends.torch.forecast_gpu import planned_on_gpu
 from tiga.frontends.torch.gpu import device_of, on_gpu
-from tiga.frontends.torch.paged import Placement, rows_of, stored_sizes
+from tiga.frontends.torch.paged import placement_of, rows_of, stored_sizes
 from tiga.frontends.torch.unit import Runnable, Trained, Unit
 from tiga.paging.planned import PlannedRows
 from tiga.paging.span import PagePlan
@@ -117,7 +117,7 @@ def _placed(
     spill: bool,
 ) -> Prediction:  # fmt: skip
     extents, sizes = stored_sizes(runnable, graph)
-    placement = Placement(graph, sizes, spill, held.get("host", 0))
+    placement = placement_of(graph, sizes, spill, held.get("host", 0))
     executable = runnable.executable.executable
     homes: dict[Node, Any] = {}
     for node, place in zip(executable.plan.inputs, inputs, strict=True):

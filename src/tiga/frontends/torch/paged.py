@@ -1,34 +1,27 @@
 """Calls over a graph in a file: what of a call lies where, and how much memory pages may take."""
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
 import torch
 
-from tiga.backends.llvm.paged.run import Limits, Paging, run_paged
+from tiga.backends.llvm.paged.placement import Placement
+from tiga.backends.llvm.paged.run import Paging, run_paged
 from tiga.errors import OutOfBudget, UnsupportedByBackend
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
-from tiga.knobs import current
-from tiga.paging.pipeline import READERS
-from tiga.paging.results import fitting, spilled, spilled_array
+from tiga.paging.results import spilled
 from tiga.relations.paged import PagedField, PagedGraph
 from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import FileRows, MemoryRows, Rows
 from tiga.runtime.parallel import thread_count
-from tiga.runtime.scope import Scope, active, fallback
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
 if TYPE_CHECKING:
     from tiga.frontends.torch.unit import Runnable
-
-SHARE = 2
-"""Outputs and values between steps stay in memory as far as they take up to one part in so many of
-what the budget leaves; pages get the rest."""
 
 
 def attached(values: Any) -> Any:
@@ -49,55 +42,12 @@ def refuse_bounded(reason: Exception) -> NoReturn:
     )
 
 
-class Placement:
-    """Where the arrays of one run lie: in memory while they fit, else in the scope's spill file."""
-
-    def __init__(
-        self, graph: PagedGraph, sizes: Mapping[Node, int], spill: bool, held: int = 0
-    ) -> None:
-        """`held`: bytes that will be live by then, beside those that are now."""
-        scope = active()
-        self.scope: Scope = fallback() if scope is None else scope
-        self.traffic = graph.traffic
-        budget = self.scope.host.budget
-        left = None if budget is None else max(0, budget - self.scope.host.live - held)
-        room = 0 if spill else sum(sizes.values()) if left is None else left // SHARE
-        self.resident = fitting(sizes, room)
-        stored = sum(sizes[node] for node in self.resident)
-        bound = current().memory_bound if left is None else left - stored
-        threads = thread_count(torch.get_num_threads())
-        self.limits = Limits(bound, self.scope.depth(READERS), self.scope.page_rows, threads)
-
-    def charge(self, nbytes: int) -> Callable[[], None]:
-        """Count the memory of pages; what is returned takes that back."""
-        if active() is None:
-            return lambda: None
-        ticket = self.scope.host.charge(nbytes, "pages of a graph in a file")
-        return lambda: self.scope.host.release(ticket)
-
-    def output(
-        self, node: Node, shape: tuple[int, ...], dtype: torch.dtype
-    ) -> tuple[torch.Tensor, Rows]:
-        """A tensor for an output over entities, and where its rows are stored."""
-        kind = torch.empty(0, dtype=dtype)
-        nbytes = int(np.prod(shape, dtype=np.int64)) * kind.element_size()
-        if node in self.resident or not nbytes:
-            array = np.empty(shape, array_of_torch(kind).dtype)
-            if active() is not None:
-                self.scope.adopt(array, f"an output of shape {shape}")
-            return torch_of(array), MemoryRows(array)
-        mapped, rows = spilled_array(self.scope, self.traffic, shape, array_of_torch(kind).dtype)
-        return torch_of(mapped), rows
-
-    def between(self, node: Node, count: int) -> Rows:
-        """Rows for a value that one step stores for later ones."""
-        row_bytes = node.type.row_bytes
-        if node not in self.resident and count * row_bytes:
-            return spilled(self.scope, self.traffic, count, row_bytes)
-        array = np.empty((count, row_bytes), np.uint8)
-        if active() is not None:
-            self.scope.adopt(array, f"a value between steps, {count} rows")
-        return MemoryRows(array)
+def placement_of(
+    graph: PagedGraph, sizes: Mapping[Node, int], spill: bool, held: int = 0
+) -> Placement:
+    """Where what a run stores lies; `spill` keeps none in memory."""
+    threads = thread_count(torch.get_num_threads())
+    return Placement(graph.traffic, sizes, spill, threads, held)
 
 
 def rows_of(tensor: torch.Tensor, graph: PagedGraph) -> Rows:
@@ -150,7 +100,7 @@ def _run(
     """Compute the outputs; `spill` keeps none in memory."""
     extents, sizes = stored_sizes(runnable, graph)
     executable = runnable.executable.executable
-    placement = Placement(graph, sizes, spill)
+    placement = placement_of(graph, sizes, spill)
     outputs, homes = [], []
     for node, layout in zip(executable.plan.outputs, runnable.outputs, strict=True):
         lead = () if layout.extent is None else (getattr(graph, layout.extent),)
@@ -158,8 +108,8 @@ def _run(
             outputs.append(torch.empty(layout.shape, dtype=layout.dtype))
             homes.append(outputs[-1].data_ptr())
             continue
-        tensor, rows = placement.output(node, (*lead, *layout.shape), layout.dtype)
-        outputs.append(tensor)
+        array, rows = placement.output(node, *lead)
+        outputs.append(torch_of(array))
         homes.append(rows)
     kept, inputs = _inputs(runnable, graph, values)
     graphs: list[Any] = [graph] * len(runnable.program.relations)
