@@ -173,6 +173,20 @@ def test_a_learned_layer_is_a_module():
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("bases", [(tg.MessagePassing,), (tg.MessagePassing, torch.nn.Module)])
+def test_a_forward_of_its_own_takes_what_it_says(bases):
+    def forward(self, graph, x, twice=False):
+        out = tg.MessagePassing.forward(self, graph=graph, ndata={"x": x})
+        return 2.0 * out if twice else out
+
+    body = {"edge": lambda self, src, dst, edge: src.x, "forward": forward}
+    layer = type("Layer", bases, body)()
+    graph = tg.Graph.from_coo(torch.tensor([0, 1]), torch.tensor([1, 1]), num_src=2, num_dst=2)
+    x = torch.tensor([1.0, 2.0])
+    assert layer(graph, x).tolist() == [0.0, 3.0]
+    assert layer(graph, x, twice=True).tolist() == [0.0, 6.0]
+
+
 def test_a_learned_layer_trains():
     torch.manual_seed(0)
     layer = Layer()

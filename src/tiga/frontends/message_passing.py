@@ -164,16 +164,19 @@ class MessagePassing:
         return aggregate
 
     def __call__(self, *positional: Any, **call: Any) -> Any:
-        """Run the kernel; through `nn.Module.__call__`, and so its hooks, where it is a module."""
-        if positional:
+        """Run the kernel; through `nn.Module.__call__`, and so its hooks, where it is a module.
+
+        A subclass may have a `forward` of its own, with parameters of any kind.
+        """
+        if positional and type(self).forward is MessagePassing.forward:
             raise InvalidType(
                 f"{type(self).__name__}: a call takes names only, "
                 f"`kernel(graph=..., src={{...}}, dst={{...}}, edge={{...}})`; got "
                 f"{len(positional)} without."
             )
         if self._is_module:
-            return super().__call__(**call)  # type: ignore[misc]
-        return self.forward(**call)
+            return super().__call__(*positional, **call)  # type: ignore[misc]
+        return self.forward(*positional, **call)
 
     def forward(
         self,
