@@ -6,7 +6,7 @@ Under Triton's interpreter the device is the host: copies are made at once.
 import ctypes
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
