@@ -57,6 +57,10 @@ def _complex(m: Any, x: Any, v: Any) -> Any:
     return (x * v + 1.0) * m.conj(x)
 
 
+def _quotient(m: Any, x: Any, v: Any) -> Any:
+    return -(x / v) + x
+
+
 @dataclass(frozen=True)
 class Case:
     """An expression, its operands, and the bytes that it has to move."""
@@ -92,6 +96,7 @@ def cases(millions: int) -> list[Case]:
         Case("sum over rows", _columns, (matrix,)),
         Case("softmax of rows", _softmax, (matrix,)),
         Case("complex64 multiply, add, conj", _complex, (z, z[0].clone())),
+        Case("complex64 divide, negate, add", _quotient, (z, z[0].clone())),
         Case("arithmetic in bfloat16", _arithmetic, (x.bfloat16(),)),
     ]
 
