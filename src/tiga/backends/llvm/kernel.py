@@ -12,14 +12,14 @@ from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import loop
-from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
+from tiga.backends.llvm.memory import i64, load_word
+from tiga.backends.llvm.pieces import filled, fold, load, store
 from tiga.backends.llvm.products import add_pieces, make_accumulator
 from tiga.backends.llvm.scans import declare_allocator, keep_carries
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, combine_groups, tasks_of
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.split_scans import SplitScans, chunk_edges, hub_chunks
-from tiga.ops.monoid import MONOIDS
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule, evaluated
@@ -255,31 +255,18 @@ class Kernels:
         self, table: SlotTable, row: RowScope, values: Sequence[tuple[Node, ir.Value]]
     ) -> None:
         for node, value in values:
-            self.store(table.array(node), row.kernel, node, row.entity, value)
-
-    def store(
-        self, array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value
-    ) -> None:
-        array.store(value, scope.offset(array, node, entity))
-
-    def load(self, array: Array, scope: KernelScope, node: Node, entity: ir.Value) -> ir.Value:
-        return array.load(scope.offset(array, node, entity), scope.layout.width(node.type))
+            store(table.array(node), row.kernel, node, row.entity, value)
 
     # totals
 
     def _zero_totals(self, scope: KernelScope) -> list[ir.Value]:
-        return [self._filled(scope, node, 0) for node in self.program.totals]
-
-    @staticmethod
-    def _filled(scope: KernelScope, node: Node, number: float) -> ir.Value:
-        element = register_element(node.type.dtype)
-        return constant_of(number, lanes_type(element, scope.layout.width(node.type)))
+        return [filled(scope, node, 0) for node in self.program.totals]
 
     def _store_totals(
         self, table: SlotTable, scope: KernelScope, piece: ir.Value, totals: Sequence[ir.Value]
     ) -> None:
         for node, value in zip(self.program.totals, totals, strict=True):
-            self.store(table.state("partial", node), scope, node, piece, value)
+            store(table.state("partial", node), scope, node, piece, value)
 
     def _totals(self, table: SlotTable, task: ir.Value) -> None:
         """Add the pieces of every total in their order."""
@@ -288,8 +275,8 @@ class Kernels:
             pieces = arith.addi(table.number("num_tasks"), table.number("num_hubs"))
             for node in self.program.totals:
                 states = table.state("partial", node)
-                total = self._fold(scope, node, states, i64(0), pieces, "sum")
-                self.store(table.array(node), scope, node, i64(0), total)
+                total = fold(scope, node, states, i64(0), pieces, "sum")
+                store(table.array(node), scope, node, i64(0), total)
 
         if self.program.totals:
             self._windows(table, window)
@@ -298,25 +285,6 @@ class Kernels:
         for node in self.program.outer_sums:
             pieces = arith.addi(tasks, few if node in self.program.large_sums else chunks)
             add_pieces(table.state("partial", node), pieces, table.array(node))
-
-    def _fold(
-        self,
-        scope: KernelScope,
-        node: Node,
-        pieces: Array,
-        low: ir.Value,
-        high: ir.Value,
-        kind: str,
-    ) -> ir.Value:
-        """The pieces [low, high) of a value combined in their order."""
-        monoid = MONOIDS[kind]
-        start = self._filled(scope, node, monoid.identity(node.type.dtype))
-
-        def step(piece: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            value = self.load(pieces, scope, node, piece)
-            return [monoid.combine(ARITHMETIC, carried[0], value)]
-
-        return loop(low, high, 1, [start], step)[0]
 
     # split rows
 
@@ -330,7 +298,7 @@ class Kernels:
         """A row with the combined states of its first phases."""
         values = RowScope(scope, row)
         for node in self._row_results(phases):
-            values.values[node] = self.load(table.state("hub", node), scope, node, hub)
+            values.values[node] = load(table.state("hub", node), scope, node, hub)
         return values
 
     def _chunk_group(self, table: SlotTable, group: ir.Value, phase: int) -> None:
@@ -360,7 +328,7 @@ class Kernels:
                 self._run_phase(table, done, state, values, low, high, starts)
             for node in done.reductions:
                 states = table.state("chunk", node)
-                self.store(states, scope, node, chunk, values.value(node))
+                store(states, scope, node, chunk, values.value(node))
 
         self._windows(table, window)
 
@@ -381,8 +349,8 @@ class Kernels:
         def window(scope: KernelScope) -> None:
             for node in phase.reductions:
                 pieces = table.state("chunk", node)
-                total = self._fold(scope, node, pieces, low, high, node.op.kind)
-                self.store(table.state("hub", node), scope, node, hub, total)
+                total = fold(scope, node, pieces, low, high, node.op.kind)
+                store(table.state("hub", node), scope, node, hub, total)
 
         self._windows(table, window)
 

@@ -18,7 +18,8 @@ from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import evaluate_op
 from tiga.backends.llvm.loops import loop
-from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
+from tiga.backends.llvm.memory import i64, lanes_type, load_word, register_element
+from tiga.backends.llvm.pieces import load, store
 from tiga.backends.llvm.scans import keep_carries, run_step
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
@@ -53,12 +54,6 @@ class Kernels(Protocol):
     def restore(
         self, table: SlotTable, scope: KernelScope, row: ir.Value, hub: ir.Value, phases: int
     ) -> RowScope: ...
-
-    def load(self, array: Array, scope: KernelScope, node: Node, entity: ir.Value) -> ir.Value: ...
-
-    def store(
-        self, array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value
-    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ class SplitScans:
         self, table: SlotTable, scope: KernelScope, scan: ScanLoop, chunk: ir.Value
     ) -> ir.Value:
         """The carry before a chunk."""
-        return self.kernels.load(table.state("carry", scan.before), scope, scan.before, chunk)
+        return load(table.state("carry", scan.before), scope, scan.before, chunk)
 
     def carries(
         self, table: SlotTable, scope: KernelScope, scans: Sequence[ScanLoop], chunk: ir.Value
@@ -138,7 +133,7 @@ class SplitScans:
             self._loop(table, scans, task, starts).run(base, low, high)
         for scan in groups[level]:
             state = table.state("chunk", scan.after)
-            self.kernels.store(state, scope, scan.after, chunk, base.values[scan.after])
+            store(state, scope, scan.after, chunk, base.values[scan.after])
 
     @staticmethod
     def _neutral(row: RowScope, scan: ScanLoop) -> ir.Value:
@@ -159,11 +154,11 @@ class SplitScans:
                 chunk: ir.Value, carried: Sequence[ir.Value], scan: ScanLoop = scan
             ) -> list[ir.Value]:
                 state = table.state("carry", scan.before)
-                self.kernels.store(state, scope, scan.before, chunk, carried[0])
+                store(state, scope, scan.before, chunk, carried[0])
                 return [self._joined(table, scope, scan, chunk, carried[0])]
 
             (last,) = self._over_chunks(table, hub, [base.value(scan.initial)], step)
-            self.kernels.store(table.state("hub", scan.after), scope, scan.after, hub, last)
+            store(table.state("hub", scan.after), scope, scan.after, hub, last)
 
     def _joined(
         self, table: SlotTable, scope: KernelScope, scan: ScanLoop, chunk: ir.Value,
@@ -172,7 +167,7 @@ class SplitScans:
         """The carry after a chunk."""
 
         def result(of: ScanLoop) -> ir.Value:
-            return self.kernels.load(table.state("chunk", of.after), scope, of.after, chunk)
+            return load(table.state("chunk", of.after), scope, of.after, chunk)
 
         run, root = result(scan), root_of(scan)
         before = carry if root is None else self.carry(table, scope, root, chunk)
@@ -218,7 +213,7 @@ class SplitScans:
                 self.replay(table, base, task, chunk)
                 for scan, carry in zip(scans, carried, strict=True):
                     state = table.state("carry", scan.before)
-                    self.kernels.store(state, scope, scan.before, chunk, carry)
+                    store(state, scope, scan.before, chunk, carry)
                 given = {s.before: c for s, c in zip(scans, carried, strict=True)}
                 values = RowScope(scope, row, dict(base.values))
                 self._loop(table, scans, task, given).run(values, *chunk_edges(table, chunk))
@@ -226,7 +221,7 @@ class SplitScans:
 
             finals = self._over_chunks(table, hub, starts, step)
         for scan, value in zip(scans, finals, strict=True):
-            self.kernels.store(table.state("hub", scan.after), scope, scan.after, hub, value)
+            store(table.state("hub", scan.after), scope, scan.after, hub, value)
 
 
 def chunk_edges(table: SlotTable, chunk: ir.Value) -> tuple[ir.Value, ir.Value]:
