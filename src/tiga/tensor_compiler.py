@@ -144,11 +144,13 @@ class Wire:
 @dataclass(frozen=True)
 class Wiring:
     """An executable with numbered values, so that a run looks nothing up: inputs come first, then
-    constants and what the steps compute."""
+    constants and what the steps compute. `alone` is the one kernel of an executable that is no
+    more than that."""
 
     wires: tuple[Wire, ...]
     outputs: tuple[int, ...]
     rest: tuple[np.ndarray | None, ...]
+    alone: Template | None
 
     @staticmethod
     def of(executable: TensorExecutable) -> "Wiring":
@@ -166,10 +168,13 @@ class Wiring:
             ))  # fmt: skip
         computed = len(place) - len(program.inputs) - len(constants)
         rest = (*constants.values(), *(None,) * computed)
-        return Wiring(tuple(wires), tuple(place[n] for n in program.outputs), rest)
+        outputs = tuple(place[n] for n in program.outputs)
+        return Wiring(tuple(wires), outputs, rest, _alone(wires, len(program.inputs), outputs))
 
     def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
         """See `TensorExecutable.run`."""
+        if self.alone is not None:
+            return run_kernel(self.alone, arrays)
         values: list[Any] = [*arrays, *self.rest]
         for wire in self.wires:
             given = [values[i] for i in wire.reads]
@@ -183,6 +188,14 @@ class Wiring:
             for place in wire.released:
                 values[place] = None
         return [values[i] for i in self.outputs]
+
+
+def _alone(wires: Sequence[Wire], inputs: int, outputs: tuple[int, ...]) -> Template | None:
+    first = wires[0] if len(wires) == 1 else None
+    if first is None or not isinstance(first.work, Template):
+        return None
+    whole = first.reads == tuple(range(inputs)) and first.writes == outputs
+    return first.work if whole else None
 
 
 @dataclass(frozen=True)

@@ -262,18 +262,19 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
                 x, y = _fitted(x, first), _fitted(y, second)
                 kind = x.type.dtype.kind
             if kinds is None or kind in kinds:
-                return _made(op, x, y, a._grad or b._grad)
-        elif kind == _WEAK.get(b.__class__) and (kinds is None or kind in kinds):
-            return _made(op, x, number(b, x.type), a._grad)
+                return joined(op, x, y, a._grad or b._grad)
+        elif kind == WEAK.get(b.__class__) and (kinds is None or kind in kinds):
+            return joined(op, x, number(b, x.type), a._grad)
     nodes, tensors = operands(a, b)
     check_kind(op.name, nodes[0].type.dtype, kinds)
     return result(apply(op, *nodes), *tensors)
 
 
-_WEAK = {float: "f", int: "i"}
+WEAK = {float: "f", int: "i"}
+"""Kinds of dtypes that a Python number joins as it is."""
 
 
-def _made(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
+def joined(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
     """The short way of `result(apply(op, x, y))` for operands that need no preparation."""
     depth = 0 if x.cell is not None else x.depth
     if y.cell is None and y.depth > depth:

@@ -35,7 +35,7 @@ def run_compiled(
     launched = perf_counter()
     arrays = executable.run(given, [order[i].op.compute for i in calls])
     done = perf_counter()
-    recipe = Recipe(len(roots), shape, order)
+    recipe = Recipe(len(roots), shape, order, entry.inputs)
     how = Run(recipe, executable, hit, relaxed, compile_ms, done - launched, done - start)
     return (arrays if executable.fresh else _own(arrays, given)), how
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import HELPER, LARGE, LazyNode, Leaf, here, leaf, user_place
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, helping, here, leaf, type_of, user_place
 from tiga.runtime.buffer import READY, Buffer, Event
 from tiga.runtime.device_array import DeviceArray, row_major
 from tiga.runtime.scope import active
-from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
+from tiga.types import DType
 
 View = Callable[[np.ndarray], np.ndarray]
 
@@ -381,8 +381,7 @@ def watch(view: Tensor) -> None:
 
 def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -> Tensor:
     """A given value: a leaf that shares the array's memory; `owner` keeps foreign memory alive."""
-    dtype = dtype_of_numpy(array.dtype)
-    result = Tensor(leaf(array, Type(dtype, array.shape, GLOBAL), user_place()), requires_grad)
+    result = Tensor(leaf(array, type_of(array.dtype, array.shape), user_place()), requires_grad)
     if requires_grad:
         result._node.wanted = True
     result._leaf = True
@@ -394,7 +393,5 @@ def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -
 def helper(array: np.ndarray) -> Tensor:
     """A value that Tiga made for itself, such as a mask: it goes with operands on any device."""
     made = wrap(array)
-    given = made._node
-    made._node = LazyNode(Leaf(given.type, HELPER), (), given.type, given.place)
-    made._node.cell = given.cell
+    made._node = helping(made._node)
     return made

@@ -76,7 +76,7 @@ def run_on_gpu(
     if entry is None:
         entry = expression.entry(roots, key, relaxed)
     given = [on_gpu(array, index) for array in entry.operands(expression.order)]
-    arrays, how = _launched(entry.executable, given, index, expression, len(roots), hit, start)
+    arrays, how = _launched(entry, given, index, expression, len(roots), hit, start)
     return arrays, how._replace(relaxed=relaxed)
 
 
@@ -95,21 +95,21 @@ def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
     scattered = any(array.machine.index != index for array in given)
     if scattered or knobs.read("tensor_backend") == "python":
         return None
-    return _launched(entry.executable, given, index, expression, len(roots), True, start)
+    return _launched(entry, given, index, expression, len(roots), True, start)
 
 
 def _launched(
-    executable: DenseExecutable, given: list[DeviceArray], index: int, expression: Expression,
+    entry: Entry[DenseExecutable], given: list[DeviceArray], index: int, expression: Expression,
     count: int, hit: bool, start: float,
 ) -> tuple[list[DeviceArray], Run]:  # fmt: skip
-    where = room(index)
+    where, executable = room(index), entry.executable
     compiled = executable.is_compiled(where.machine)
     compile_ms = 0.0 if compiled else executable.compile(where.machine)
     launched = perf_counter()
     bodies = [expression.order[i].op.compute_on_gpu for i in expression.calls]
     arrays = executable.run(given, where, bodies)
     done = perf_counter()
-    recipe = Recipe(count, expression.shape, expression.order)
+    recipe = Recipe(count, expression.shape, expression.order, entry.inputs)
     return arrays, Run(recipe, executable, hit, True, compile_ms, done - launched, done - start)
 
 

@@ -8,6 +8,7 @@ made of them (`program.py`).
 import contextlib
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from tiga.ops.base import Op
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-from tiga.types import Type
+from tiga.types import GLOBAL, Type, dtype_of_numpy
 
 _OWN = frozenset(
     str(path)
@@ -143,6 +144,12 @@ class LazyNode(Node):
         return place_text(self.place)
 
 
+@lru_cache(maxsize=4096)
+def type_of(dtype: np.dtype, shape: tuple[int, ...]) -> Type:
+    """The type of an array: one object for equal ones, which comparisons tell at once."""
+    return Type(dtype_of_numpy(dtype), shape, GLOBAL)
+
+
 def leaf(array: np.ndarray, type: Type, place: Place | None = None) -> LazyNode:
     """The node of a value in memory. One on a GPU counts as large: numpy does not see it."""
     elsewhere = array.__class__ is DeviceArray
@@ -158,6 +165,13 @@ HELPER = "helper"
 def is_wanted(node: Node) -> bool:
     """Whether derivatives with respect to this very value can be asked for."""
     return getattr(node, "wanted", False)
+
+
+def helping(given: LazyNode) -> LazyNode:
+    """A given value as one of these."""
+    node = LazyNode(Leaf(given.type, HELPER), (), given.type, given.place)
+    node.cell = given.cell
+    return node
 
 
 def value_of(node: Node) -> Cell | None:

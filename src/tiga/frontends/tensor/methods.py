@@ -1,4 +1,4 @@
-"""The methods and operators of `Tensor`, from the functions."""
+"""The methods of `Tensor`, from the functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,49 +18,17 @@ from tiga.frontends.tensor import (
 )
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
-from tiga.frontends.tensor.build import SCALARS, normalize_axis
+from tiga.frontends.tensor.build import normalize_axis
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import here
-
-Binary = Callable[[Any, Any], Any]
-
-
-def _is_operand(value: Any) -> bool:
-    return isinstance(value, SCALARS) or hasattr(value, "__array__")
-
-
-def _operator(function: Binary) -> Binary:
-    def operate(self: Tensor, other: Any) -> Any:
-        if other.__class__ in e.OWN or _is_operand(other):
-            return function(self, other)
-        return NotImplemented
-
-    return operate
-
-
-def _reflected(function: Binary) -> Binary:
-    def operate(self: Tensor, other: Any) -> Any:
-        known = other.__class__ in e.OWN or _is_operand(other)
-        return function(other, self) if known else NotImplemented
-
-    return operate
+from tiga.frontends.tensor.operators import OPERATORS
 
 
 def _invert(x: Tensor) -> Any:
     return s.logical_not(x) if x.dtype.kind == "b" else e.bitwise_invert(x)
 
 
-_OPERATORS: dict[str, Binary] = {
-    "add": e.add, "sub": e.subtract, "mul": e.multiply, "truediv": s.divide,
-    "floordiv": e.floor_divide, "mod": e.remainder, "pow": s.pow, "matmul": linear.matmul,
-    "and": e.bitwise_and, "or": e.bitwise_or, "xor": e.bitwise_xor,
-    "lshift": e.bitwise_left_shift, "rshift": e.bitwise_right_shift,
-}  # fmt: skip
-_COMPARISONS: dict[str, Binary] = {
-    "eq": e.equal, "ne": e.not_equal, "lt": e.less, "le": e.less_equal, "gt": e.greater,
-    "ge": e.greater_equal,
-}  # fmt: skip
 _SPECIAL: dict[str, Any] = {
     "__neg__": e.negative, "__pos__": lambda x: x, "__abs__": s.abs, "__invert__": _invert,
     "__getitem__": indexing.getitem, "__setitem__": inplace.setitem,
@@ -242,15 +210,12 @@ def _index_template(x: Tensor) -> Any:
 
 def install() -> None:
     """Give `Tensor` its methods."""
-    for name, function in _OPERATORS.items():
-        setattr(Tensor, f"__{name}__", _operator(function))
-        setattr(Tensor, f"__r{name}__", _reflected(function))
-    for name, function in _COMPARISONS.items():
-        setattr(Tensor, f"__{name}__", _operator(function))
-    for method in _PLAIN:
-        setattr(Tensor, method.__name__, method)
-    for method in _REDUCTIONS:
-        setattr(Tensor, method.__name__, _positional_axis(method))
+    for name, method in OPERATORS.items():
+        setattr(Tensor, f"__{name}__", method)
+    for function in _PLAIN:
+        setattr(Tensor, function.__name__, function)
+    for function in _REDUCTIONS:
+        setattr(Tensor, function.__name__, _positional_axis(function))
     for name, special in {**_SPECIAL, **_NAMED}.items():
         setattr(Tensor, name, special)
     for name, getter in _PROPERTIES.items():

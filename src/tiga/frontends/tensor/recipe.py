@@ -1,11 +1,12 @@
 """How a value was computed, told without keeping alive what it was computed from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import ref
 
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, Place, filled, here, place_text
+from tiga.ops.leaf import Constant
 from tiga.trace.node import Node
 from tiga.types import Type
 
@@ -20,21 +21,26 @@ def structure(roots: Sequence[Node]) -> tuple[Structure, list[Node]]:
     """
     order: list[Node] = list({id(root): root for root in roots}.values())
     places = {id(root): place for place, root in enumerate(order)}
-    tops = len(order)
     parts: list[Any] = [places[id(root)] for root in roots]
-    for place, node in enumerate(order):
+    computed = len(order)
+    add, known = parts.append, places.get
+    for node in order:
         op = node.op
-        given = place >= tops and getattr(node, "cell", None) is not None
-        if given and op.name != "constant":
-            parts += (None, node.type)
+        if computed:
+            computed -= 1
+        elif getattr(node, "cell", None) is not None and op.__class__ is not Constant:
+            add(None)
+            add(node.type)
             continue
-        parts += (op, node.type)
+        add(op)
+        add(node.type)
         for child in node.inputs:
-            found = places.get(id(child))
+            key = id(child)
+            found = known(key)
             if found is None:
-                found = places[id(child)] = len(order)
+                found = places[key] = len(order)
                 order.append(child)
-            parts.append(found)
+            add(found)
     return tuple(parts), order
 
 
@@ -56,17 +62,17 @@ class Recipe:
 
     __slots__ = ("_operands", "_parts", "_places", "_roots")
 
-    def __init__(self, roots: int, parts: Structure, order: Sequence[Node]) -> None:
+    def __init__(
+        self, roots: int, parts: Structure, order: Sequence[Node], given: Iterable[int]
+    ) -> None:
+        """`given` are the places of the values in memory."""
         self._roots = roots
         self._parts = parts
-        self._places: list[Place | None] = []
+        self._places: list[Place | None] = [getattr(node, "place", None) for node in order]
         self._operands: dict[int, tuple[ref, ref]] = {}
-        for number, node in enumerate(order):
-            lazy = node.__class__ is LazyNode
-            self._places.append(node.place if lazy else None)  # type: ignore[attr-defined]
-            cell = node.cell if lazy else None  # type: ignore[attr-defined]
-            if cell is not None and node.op.name != "constant":
-                self._operands[number] = ref(cell.array), ref(cell)
+        for place in given:
+            cell: Any = order[place].cell  # type: ignore[attr-defined]
+            self._operands[place] = ref(cell.array), ref(cell)
 
     def node(self, root: int, *, alive: bool = False) -> LazyNode:
         """The expression of one value. Operands that are gone are stood in for by zeros.
@@ -81,7 +87,7 @@ class Recipe:
             nodes[place].inputs = tuple(nodes[i] for i in reads)
             if op is None:
                 nodes[place].cell = self._cell(place, type_, alive)
-            elif op.name == "constant":
+            elif op.__class__ is Constant:
                 nodes[place].cell = filled(op.value, type_)
         return nodes[self._parts[root]]
 
@@ -117,4 +123,10 @@ class Made:
 def made_by(node: Node) -> Made:
     """The recipe of one computed node."""
     parts, order = structure([node])
-    return Made(Recipe(1, parts, order), 0)
+    given = [i for i, one in enumerate(order) if i and has_value(one)]
+    return Made(Recipe(1, parts, order, given), 0)
+
+
+def has_value(node: Node) -> bool:
+    """Whether a node holds a value that was given or computed, and is no number."""
+    return getattr(node, "cell", None) is not None and node.op.__class__ is not Constant

@@ -1,6 +1,8 @@
 """Reductions over any axes, scans, and what is composed of them. `dim` is another word for `axis`,
 `keepdim` for `keepdims`."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue
@@ -23,6 +25,7 @@ from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_reduce as r
 from tiga.ops import tensor_scan as scans
+from tiga.ops.base import Op
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import ones_like, stop_gradient, zeros_like
 from tiga.ops.tensor_complex import conj, real
@@ -48,8 +51,14 @@ def _prepare(x: Any, axis: Any, dim: Any) -> tuple[Tensor, Node, Shape]:
     return tensor, tensor._node, normalize_axes(axis, tensor.ndim, dim)
 
 
+@lru_cache(maxsize=1024)
+def _over(op: Callable[[Shape], Op], axes: Shape) -> Op:
+    """A reduction over axes, made once: ops are hashed and compared wherever they go."""
+    return op(axes)
+
+
 def _sum_node(x: Node, axes: Shape) -> Node:
-    return apply(r.Sum(axes), x) if axes else x
+    return apply(_over(r.Sum, axes), x) if axes else x
 
 
 def sum(
@@ -145,7 +154,8 @@ def _extremum(op: Any, name: str, x: Any, axis: Any, dim: Any, keep: bool) -> Te
         raise InvalidType(f"{name} of complex numbers, which have no order ({here()}).")
     if _count(tensor.shape, axes) == 0:
         raise InvalidValue(f"{name} over no elements: shape {tensor.shape} ({here()}).")
-    return result(_kept(apply(op(axes), node) if axes else node, node, axes, keep), tensor)
+    reduced = apply(_over(op, axes), node) if axes else node
+    return result(_kept(reduced, node, axes, keep), tensor)
 
 
 def max(

@@ -1,0 +1,73 @@
+"""The operators of `Tensor`, from the functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tiga.frontends.tensor import elementwise as e
+from tiga.frontends.tensor import linear
+from tiga.frontends.tensor import selection as s
+from tiga.frontends.tensor.build import SCALARS, WEAK, joined, number
+from tiga.frontends.tensor.core import Tensor
+from tiga.ops import pointwise as p
+from tiga.ops.base import Op
+
+Binary = Callable[[Any, Any], Any]
+
+
+def _is_operand(value: Any) -> bool:
+    known = value.__class__ in e.OWN or isinstance(value, SCALARS)
+    return known or hasattr(value, "__array__")
+
+
+def _operator(function: Binary) -> Binary:
+    def operate(self: Tensor, other: Any) -> Any:
+        return function(self, other) if _is_operand(other) else NotImplemented
+
+    return operate
+
+
+def _reflected(function: Binary) -> Binary:
+    def operate(self: Tensor, other: Any) -> Any:
+        return function(other, self) if _is_operand(other) else NotImplemented
+
+    return operate
+
+
+def _short(op: Op, kinds: str, function: Binary) -> Binary:
+    """An operator that is one op on operands of these kinds: in one step where they need no
+    preparation. Every call costs, and most expressions are made of these."""
+
+    def operate(self: Tensor, other: Any) -> Any:
+        x = self._node
+        kind = other.__class__
+        if kind is Tensor:
+            y = other._node
+            if y.type is x.type and x.type.dtype.kind in kinds:
+                return joined(op, x, y, self._grad or other._grad)
+        elif x.type.dtype.kind == WEAK.get(kind) and x.type.dtype.kind in kinds:
+            return joined(op, x, number(other, x.type), self._grad)
+        return function(self, other) if _is_operand(other) else NotImplemented
+
+    return operate
+
+
+_BINARY: dict[str, Binary] = {
+    "add": e.add, "sub": e.subtract, "mul": e.multiply, "truediv": s.divide,
+    "floordiv": e.floor_divide, "mod": e.remainder, "pow": s.pow, "matmul": linear.matmul,
+    "and": e.bitwise_and, "or": e.bitwise_or, "xor": e.bitwise_xor,
+    "lshift": e.bitwise_left_shift, "rshift": e.bitwise_right_shift,
+}  # fmt: skip
+_COMPARISONS: dict[str, Binary] = {
+    "eq": e.equal, "ne": e.not_equal, "lt": e.less, "le": e.less_equal, "gt": e.greater,
+    "ge": e.greater_equal,
+}  # fmt: skip
+
+OPERATORS: dict[str, Binary] = {
+    **{name: _operator(function) for name, function in (_BINARY | _COMPARISONS).items()},
+    **{f"r{name}": _reflected(function) for name, function in _BINARY.items()},
+    "add": _short(p.add, e.NUMERIC, e.add),
+    "sub": _short(p.sub, e.NUMERIC, e.subtract),
+    "mul": _short(p.mul, e.NUMERIC, e.multiply),
+    "truediv": _short(p.div, "fc", s.divide),
+}
+"""The binary operators by the names of their methods, without underscores."""
