@@ -4,11 +4,13 @@ What they compute depends on the operands alone: there are no atomics, and sorts
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tiga.backends.triton import index_kernels as ik
+from tiga.backends.triton.machine import Launch
 from tiga.backends.triton.writer import KernelSource
 from tiga.runtime.device_array import LAUNCH_ALIGNMENT, DeviceArray, DeviceMemory, download
 
@@ -97,7 +99,14 @@ def launch(
     addresses = [array.address - skip for skip, array in zip(skips, arrays, strict=True)]
     arguments = [*(None for _ in arrays), *offsets, count, *numbers]
     programs = programs or -(-count // source.tile.edges)
-    machine.bind(source, (programs, 1, 1), arguments)(addresses)
+    _bound(machine, source, programs, tuple(arguments))(addresses)
+
+
+@lru_cache(maxsize=4096)
+def _bound(machine: Any, source: KernelSource, programs: int, arguments: tuple[Any, ...]) -> Launch:
+    """A launch, kept for operands of the same extents."""
+    launched: Launch = machine.bind(source, (programs, 1, 1), arguments)
+    return launched
 
 
 def type_name(array: DeviceArray) -> str:

@@ -41,6 +41,10 @@ class KernelSource:
     tile: Tile
     loops: bool = False
 
+    def __hash__(self) -> int:
+        # A text's hash is kept: kernels are looked up at every launch.
+        return hash((self.name, self.text))
+
 
 @dataclass(frozen=True)
 class Value:
