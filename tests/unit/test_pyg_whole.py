@@ -1,5 +1,7 @@
 """Layers that change the edges, or have two node sets, are one program too."""
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -52,6 +54,7 @@ WITH_LOOPS = {
     "ClusterGCN": (lambda: gnn.ClusterGCNConv(F, 6, diag_lambda=0.3), None),
     "EG": (lambda: gnn.EGConv(F, 8, num_heads=4), None),
     "FeaSt": (lambda: gnn.FeaStConv(F, 6, heads=2), None),
+    "GatedGraph": (lambda: gnn.GatedGraphConv(F, 2), None),
     "GAT": (lambda: gnn.GATConv(F, 6, heads=2), None),
     "GAT, mean": (lambda: gnn.GATConv(F, 6, heads=2, edge_dim=D), attributes),
     "GAT, max": (lambda: gnn.GATConv(F, 6, edge_dim=D, fill_value="max"), attributes),
@@ -138,6 +141,71 @@ def test_second_derivatives_of_a_layer_that_adds_loops():
     x = torch.randn(6, 3, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda value: fused(value, edge_index), (x,))
     assert fused.propagate.layer_programs
+
+
+# BatchNorm in train mode
+
+
+def normalised(inputs, outputs, **options):
+    hidden = torch.nn.BatchNorm1d(8, **options)
+    layers = torch.nn.Linear(inputs, 8), hidden, torch.nn.ReLU(), torch.nn.Linear(8, outputs)
+    return torch.nn.Sequential(*layers)
+
+
+NORMALISED = {
+    "GEN": (lambda: gnn.GENConv(F, 6), ()),
+    "GIN": (lambda: gnn.GINConv(normalised(F, 6, affine=False)), ()),
+    "GIN, no running statistics": (
+        lambda: gnn.GINConv(normalised(F, 6, track_running_stats=False)), ()),
+    "over edges": (lambda: gnn.EdgeConv(normalised(2 * F, 6)), ()),
+    "over edges and nodes": (
+        lambda: gnn.PointNetConv(normalised(F + 3, 6), normalised(6, 5, momentum=0.5)),
+        (torch.randn(N, 3),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+def test_batch_norm_in_train_mode_and_its_running_statistics(name):
+    make, rest = NORMALISED[name]
+    conv, edge_index = make(), edges()
+    rest = [value.double() for value in rest]
+    twin = copy.deepcopy(conv)
+    fused = pyg.compile(twin)
+    for step in range(3):
+        x = nodes()
+        wanted = [(x, *module.parameters()) for module in (twin, conv)]
+        ours, theirs = (call(x, *rest, edge_index) for call in (fused, conv))
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+        weight = torch.randn_like(theirs)
+        found, expected = (
+            torch.autograd.grad(out, leaves, weight)
+            for out, leaves in zip((ours, theirs), wanted, strict=True)
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+        if step == 1:
+            twin.eval(), conv.eval(), fused.eval()
+    for ours, theirs in zip(twin.buffers(), conv.buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    assert fused.propagate.layer_programs, fused.propagate.refusals
+    assert not fused.propagate.kernels
+
+
+def test_second_derivatives_of_a_batch_norm():
+    hidden = torch.nn.BatchNorm1d(4)
+    conv = gnn.GINConv(torch.nn.Sequential(torch.nn.Linear(3, 4), hidden, torch.nn.Tanh()))
+    fused, edge_index = pyg.compile(conv), edges(12, 5)
+    x = torch.randn(6, 3, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda value: fused(value, edge_index), (x,))
+    assert fused.propagate.layer_programs
+
+
+def test_a_batch_norm_of_one_node_and_an_average_over_all_batches():
+    conv = gnn.GINConv(normalised(F, 6))
+    fused, loop = pyg.compile(conv), torch.zeros(2, 2, dtype=torch.int64)
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        fused(nodes(1), loop)
+    fused = check(gnn.GINConv(normalised(F, 6, momentum=None)), nodes(), edges())
+    assert fused.propagate.kernels  # the average takes the number of batches, which is data
 
 
 # two node sets

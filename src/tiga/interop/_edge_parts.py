@@ -49,6 +49,8 @@ class Parts:
     masks: Any = None
     found: EdgeSet = frozenset()
     is_complete: bool = True
+    is_all: bool = True
+    """Whether traced code handles all the edges that the trace ranges over."""
     written: dict[int, tuple[Traced, Node, Node]] = field(default_factory=dict)
     """Values of nodes into which values of loops were written, by the identity of the first."""
 

@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tiga.errors import Unfusable
@@ -12,15 +13,22 @@ from tiga.frontends.torch.capture import RELATION, SQUARE
 from tiga.frontends.torch.extent import Extent
 from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.torch.tree import tree_map
+from tiga.interop._batch_norm import BatchStatistics, layers_with_statistics
+from tiga.interop._edge_parts import Parts
 from tiga.interop._edge_sets import GIVEN, EdgeSet, NotWhole
 from tiga.interop._indices import EndIndex, EndIndices
 from tiga.interop._pyg_call import Layout, end_of
 from tiga.interop._pyg_plan import ABSENT, ENDS, EXTENTS, INDICES, Argument
-from tiga.interop._scatter import Rows, ScatterMode, row_message
+from tiga.interop._scatter import Rows, ScatterMode, global_message, row_message
 from tiga.ops.message import Gather, gather
 
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What may run at every call of a module. Programs are made once."""
+
+
+RESULT, STATISTICS = "forward", "batch statistics"
+"""What programs with BatchNorms in train mode return, by name: the latter as mean and variance by
+number and name of a BatchNorm."""
 
 
 HOOKED = "a hook runs at every call of a module of the layer"
@@ -83,7 +91,9 @@ class LayerTrace:
     def __post_init__(self) -> None:
         self.recorder: Recorder = self.views["dst"]._recorder
         self.relation = RELATION if self.layout.has_two_sets else SQUARE
-        self.mode = ScatterMode(self.recorder, self.relation, self.edges, self.views["edge"])
+        self.parts = Parts(self.recorder, self.relation, self.edges, self.views["edge"])
+        batches = layers_with_statistics(self.conv)
+        self.statistics = BatchStatistics(self.recorder, batches) if batches else None
         if self.layout.has_two_sets:
             marks = self.recorder.marks
             for row in (0, 1):
@@ -104,7 +114,7 @@ class LayerTrace:
         before = dict(vars(layer))
         self.recorder.space = self.relation.dst
         try:
-            with self.mode:
+            with ScatterMode(self.recorder, self.relation, self.parts, self.statistics):
                 given = {name: self._given(a) for name, a in self.layout.arguments}
                 result = type(layer).forward(layer, **given)
         except NotWhole:
@@ -114,9 +124,10 @@ class LayerTrace:
         finally:
             self.recorder.space = self.relation.edge
         self._require_unchanged(before)
-        if not self.mode.parts.is_complete:
+        if not self.parts.is_complete:
             raise NotWhole("values of loops that are added, where no message goes along them")
-        return tree_map(self._row_message, result)
+        result = tree_map(self._row_message, result)
+        return result if self.statistics is None else self._with_statistics(result)
 
     def _given(self, argument: Argument) -> Any:
         kind, key = argument.kind, argument.key
@@ -143,6 +154,13 @@ class LayerTrace:
         if value.node.type.space != self.relation.dst:
             raise NotWhole("`forward` returns a value that is none of the nodes")
         return row_message(self.recorder, self.relation, value, "forward")
+
+    def _with_statistics(self, result: Any) -> Any:
+        assert self.statistics is not None
+        message = partial(global_message, self.recorder, self.relation)
+        found = self.statistics.found
+        kept = {(i, name): (message(m), message(v)) for i, (name, m, v) in enumerate(found)}
+        return {RESULT: result, STATISTICS: kept}
 
     # what the layer calls
 
@@ -203,7 +221,8 @@ class LayerTrace:
             raise Unfusable("messages along other edges than those of the call")
         if edge_index.sides != (self._side(0), self._side(1)):
             raise Unfusable("messages against the direction of the edges")
-        self.mode.parts.require(edge_index.edges)
+        self.parts.require(edge_index.edges)
+        self.parts.is_all = edge_index.edges == self.edges
         return edge_index.edges
 
     # what no program can hold

@@ -4,23 +4,26 @@ Libraries that keep edges in COO form write a reduction as `out.scatter_add_(0, 
 and a read as `x.index_select(0, index)`. While such code is traced, `index` is an `EndIndex`.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
 from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.torch.messages import guard_leaves
 from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.torch.where import user_line
+from tiga.interop._batch_norm import BatchStatistics
 from tiga.interop._edge_parts import Parts, is_extent
-from tiga.interop._edge_sets import ADDED, GIVEN, EdgeSet
+from tiga.interop._edge_sets import ADDED
 from tiga.interop._indices import EdgeMask, EndIndex, EndIndices, NodeIndex
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import constant, is_constant
-from tiga.ops.message import Gather, degree, gather, sum_to
+from tiga.ops.message import Gather, Spread, degree, gather, spread, sum_to
 from tiga.ops.pointwise import add, cast, mul, sub
 from tiga.reducers import Max, Messages, Min, Prod, Reducer, Sum
 from tiga.trace.node import Node
@@ -33,13 +36,15 @@ REDUCERS: dict[str, Reducer] = {
 
 @dataclass(frozen=True)
 class Rows(Reducer):
-    """Takes values of rows that were already reduced; edges carry them as reads of their row."""
+    """Takes values of rows that were already reduced, or of all; edges carry them as reads."""
 
     def rows(self, messages: Messages) -> Node:
         (read,) = messages.parts
         space = messages.relation.end(messages.side)
         if read.op.name == "constant":
             return constant(read.op.value, read.type.with_space(space))
+        if isinstance(read.op, Spread):
+            return read.inputs[0]
         assert isinstance(read.op, Gather), "made by `row_message`"
         return read.inputs[0]
 
@@ -59,21 +64,32 @@ def row_message(recorder: Recorder, relation: Relation, value: Any, function: st
     return recorder.wrap(gather(relation, "dst", rows))
 
 
+def global_message(recorder: Recorder, relation: Relation, value: Node) -> Traced:
+    """What `edge` returns so that `Rows` finds the value `value` of no entity again."""
+    return recorder.wrap(spread(value, relation.edge))
+
+
 class ScatterMode(TorchFunctionMode):
     """Records torch functions that take indices of edges, or parts of them."""
 
     def __init__(
-        self, recorder: Recorder, relation: Relation, edges: EdgeSet = GIVEN, masks: Any = None
-    ) -> None:
+        self, recorder: Recorder, relation: Relation, parts: Parts | None = None,
+        statistics: BatchStatistics | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.recorder = recorder
         self.relation = relation
-        self.parts = Parts(recorder, relation, edges, masks)
+        self.parts = Parts(recorder, relation) if parts is None else parts
+        self.statistics = statistics
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if args and isinstance(args[0], EndIndices):
             return args[0].read(func, args[1:])
+        if self.statistics is not None and self.statistics.counts(func, args):
+            return args[0]
+        if self.statistics is not None and func is nnf.batch_norm:
+            return self._batch_norm(*args, **kwargs)
         if func in (torch.cat, torch.concat, torch.stack):
             return self._join(func, args, kwargs)
         if func is torch.arange and any(map(is_extent, args)):
@@ -90,6 +106,17 @@ class ScatterMode(TorchFunctionMode):
         if handler is None:
             return EndIndex.__torch_function__(func, types)
         return handler(self, name.endswith("_"), *args, **kwargs)
+
+    def _batch_norm(self, *args: Any, **kwargs: Any) -> Any:
+        assert self.statistics is not None
+        arguments = inspect.signature(nnf.batch_norm).bind(*args, **kwargs)
+        arguments.apply_defaults()
+        if not arguments.arguments["training"]:
+            return nnf.batch_norm(*args, **kwargs)
+        x, *rest = arguments.args
+        if isinstance(x, Traced) and _space(x) == self.relation.edge and not self.parts.is_all:
+            raise Unfusable(f"{user_line()}: a BatchNorm over a part of the edges.")
+        return self.statistics.record(x, *rest)
 
     def space(self, side: str) -> Space:
         """The nodes at a side, if traced code has values of them."""

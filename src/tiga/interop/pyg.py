@@ -18,11 +18,12 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture import RELATION
 from tiga.frontends.torch.compiled import ROWS
 from tiga.frontends.torch.compiled import Rows as MadeUpRows
+from tiga.interop._batch_norm import keep, layers_with_statistics
 from tiga.interop._edge_sets import GIVEN, AlongOther, EdgeSet, NotWhole, ParallelLoops
 from tiga.interop._graphs import Topologies, graph_of
 from tiga.interop._indices import EndIndex
 from tiga.interop._pyg_call import Call, Layout, call_of
-from tiga.interop._pyg_layer import HOOKED, WholeLayer, is_hooked
+from tiga.interop._pyg_layer import HOOKED, RESULT, STATISTICS, WholeLayer, is_hooked
 from tiga.interop._pyg_plan import (
     ENDS,
     HOOKS,
@@ -194,7 +195,7 @@ class Forward:
         """The layer's own `forward`: one program, or with its messages through Tiga."""
         if not torch.compiler.is_compiling():
             call = call_of(self.conv, args, kwargs)
-            if call is not None and self._may_be_whole(call.layout):
+            if call is not None and self._may_be_whole(call):
                 try:
                     return self.propagate.whole(call)
                 except ParallelLoops:
@@ -206,8 +207,11 @@ class Forward:
             self.conv.propagate = self.propagate
         return made(type(self.conv).forward(self.conv, *args, **kwargs))
 
-    def _may_be_whole(self, layout: Layout) -> bool:
-        refusals = self.propagate.refusals
+    def _may_be_whole(self, call: Call) -> bool:
+        few = min(*call.counts, call.edge_index.shape[1]) < 2
+        if few and layers_with_statistics(self.conv):
+            return False  # torch refuses statistics of one value
+        layout, refusals = call.layout, self.propagate.refusals
         reason = refusals.get(layout)
         if reason is not None and reason.endswith(HOOKED) and not is_hooked(self.conv):
             del refusals[layout]
@@ -302,7 +306,14 @@ class Propagate:
         fields = dict(call.fields)
         params = fields.pop("param")
         fields["edge"] = derived.fields(fields["edge"])
-        return kernel(graph=derived.graph, **fields, **params)
+        result = kernel(graph=derived.graph, **fields, **params)
+        return self._kept(result) if _is_with_statistics(result) else result
+
+    def _kept(self, result: Any) -> Any:
+        """What `forward` returned, once BatchNorms know the statistics of this call."""
+        found = [(name, *values) for (_, name), values in result[STATISTICS].items()]
+        keep(layers_with_statistics(self.conv), found)
+        return result[RESULT]
 
     def explain(self) -> str:
         """What the kernels of this layer fuse, per way that it was called, and why the rest of the
@@ -360,6 +371,10 @@ class Propagate:
             "keep_one_loop": set(),
             "programs": SimpleNamespace(),
         }
+
+
+def _is_with_statistics(result: Any) -> bool:
+    return isinstance(result, dict) and result.keys() == {RESULT, STATISTICS}
 
 
 @torch._dynamo.assume_constant_result

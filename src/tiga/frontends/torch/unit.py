@@ -17,7 +17,7 @@ from tiga.frontends.torch.bound import CPU, BoundRun
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
 from tiga.frontends.torch.lanes import Lane
-from tiga.ops.leaf import Input
+from tiga.ops.leaf import Input, stop_gradient
 from tiga.ops.pointwise import add
 from tiga.passes.rows import PAGED, RowProgram
 from tiga.relations import Graph
@@ -256,8 +256,9 @@ class Trained:
         self.runnable = Runnable(training(program, wanted, RULES))
         full = self.runnable.program
         self.num_results = len(program.outputs)
-        self.floats = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
-        self.whole = tuple(i for i, n in enumerate(full.outputs) if not n.type.dtype.is_float)
+        moves = [n.type.dtype.is_float and n.op != stop_gradient for n in full.outputs]
+        self.floats = tuple(i for i, does in enumerate(moves) if does)
+        self.whole = tuple(i for i, does in enumerate(moves) if not does)
         self.derivatives: dict[tuple[int, ...], Derivative] = {}
         self.tangents: dict[tuple[int, ...], tuple[Unit, list[int]]] = {}
         self.lock = threading.Lock()

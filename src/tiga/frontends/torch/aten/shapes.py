@@ -204,12 +204,12 @@ def _runs(x: Node, axis: int, sizes: Sequence[int]) -> list[Node]:
     return [_pick(x, axis, range(lo, hi)) for lo, hi in itertools.pairwise(stops)]
 
 
-@aten("split_with_sizes", "split.sizes")
+@aten("split_with_sizes", "split.sizes", "unsafe_split_with_sizes")
 def _split_sizes(call: Call, x: Node, sizes: Sequence[int], dim: int = 0) -> list[Node]:
     return _runs(x, feature_axis(call, x, dim), sizes)
 
 
-@aten("split.Tensor")
+@aten("split.Tensor", "unsafe_split.Tensor")
 def _split(call: Call, x: Node, size: int, dim: int = 0) -> list[Node]:
     axis = feature_axis(call, x, dim)
     extent = x.type.shape[axis]
