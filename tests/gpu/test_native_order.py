@@ -163,3 +163,23 @@ def test_writes_at_positions_that_do_not_exist() -> None:
     with pytest.raises(errors.InvalidIndex):
         x[i, j].tolist()
     assert x.sum().tolist() == 0.0
+
+
+def _written(device: str) -> list[list[Any]]:
+    """A tensor written at places of a table, two of which come twice, seen through a view."""
+    rng = np.random.default_rng(2)
+    w, v = (tg.tensor(rng.normal(size=s), device=device, requires_grad=True) for s in (12, (2, 3)))
+    x = (w * w).reshape(3, 4)
+    row = x[1]
+    i = tg.tensor([[0, 1, 1], [2, 1, 1]], device=device)
+    j = tg.tensor([[0, 1, -1], [2, 1, 0]], device=device)
+    x[i, j] = v * 2.0
+    x[tg.tensor([2], device=device)] = 0.5
+    loss = (x * x).sum() + (row * row * row).sum()
+    grads = tg.autograd.grad(loss, [w, v])
+    return [t.tolist() for t in (x, row, *grads)]
+
+
+def test_derivatives_pass_through_writes_at_tensors() -> None:
+    for one, other in zip(_written("cuda"), _written("cpu"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

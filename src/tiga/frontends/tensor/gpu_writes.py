@@ -1,6 +1,8 @@
 """Writes at tensors of positions, and where masks hold, on a GPU."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -14,8 +16,9 @@ from tiga.frontends.tensor.core import Tensor, wrap
 from tiga.frontends.tensor.gpu_values import flat
 from tiga.frontends.tensor.graph_indices import plain
 from tiga.frontends.tensor.indexing import flat_position, parts_of
-from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.lazy import LazyNode, here
 from tiga.frontends.tensor.placement import duplicate
+from tiga.frontends.tensor.tracked import places_in_memory
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import bool_
 
@@ -45,6 +48,45 @@ def assign_at(x: Tensor, entries: tuple[Any, ...], values: Any, what: str) -> No
     rest = [axis for axis in range(len(part)) if axis not in picked]
     moved = target.transpose(*axes, *before, *after)
     _put_rows(moved, len(axes), places, duplicate(fits.transpose(*picked, *rest)))
+
+
+@dataclass(frozen=True)
+class PositionedPart:
+    """The part of a tensor on a GPU that an index with tensors names; see `tracked.Part`."""
+
+    tensor: Tensor
+    entries: tuple[Any, ...]
+    what: str
+    is_whole = False
+
+    @cached_property
+    def _numbers(self) -> Tensor:
+        """The row-major number in the tensor of every element that is written."""
+        x = self.tensor
+        numbers = wrap(plain(positions(x._array.machine, x.size)))  # type: ignore
+        return numbers.reshape(x.shape)[self.entries].realize()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._numbers.shape
+
+    def store(self, values: Any) -> None:
+        assign_at(self.tensor, self.entries, values, self.what)
+
+    def shown_by(self, viewer: Tensor) -> tuple[LazyNode, LazyNode | None] | None:
+        if not self._numbers.size:
+            return None
+        shown, own = places_in_memory(viewer, self.tensor)
+        numbers = flat(self._numbers)
+        sent = machine(numbers.machine.index).platform.sent
+        extent = int(max(shown.max(initial=0), own.max(initial=0))) + 1
+        at, which = _last(sent(own.reshape(-1))[numbers], extent)
+        # Counted from 1 on: what shows nothing written has 0.
+        table = ARRAYS.put(ARRAYS.full(numbers, extent, 0), at, which + 1)
+        origin = table[sent(shown.reshape(-1))]
+        places = wrap(plain(origin - (origin > 0)))  # type: ignore[arg-type]
+        written = wrap(plain(origin > 0)).reshape(viewer.shape)  # type: ignore[arg-type]
+        return places._node, written._node
 
 
 Selection = tuple[DeviceArray, list[int], tuple[int, ...], IndexArray]
@@ -97,14 +139,20 @@ def _positions(part: Any, extent: int, what: str) -> Tensor:
     return wrap(plain(places)).reshape(tensor.shape)  # type: ignore[arg-type]
 
 
+def _last(places: IndexArray, extent: int) -> tuple[IndexArray, IndexArray]:
+    """Places below an extent without those that come again, and which they are."""
+    ordered, order = ARRAYS.sort(places, max(extent, 1))
+    if places.size < 2:
+        return ordered, order
+    is_last = ARRAYS.where(ordered[1:] != ordered[:-1])
+    last = ARRAYS.join([is_last, ARRAYS.full(order, 1, places.size - 1)])
+    return ordered[last], order[last]
+
+
 def _put_rows(target: Any, count: int, places: IndexArray, values: DeviceArray) -> None:
     """Store rows at places along the first `count` axes of an array."""
     rows, inner = prod(target.shape[:count]), prod(target.shape[count:])
-    ordered, order = ARRAYS.sort(places, max(rows, 1))
-    if places.size > 1:
-        is_last = ARRAYS.where(ordered[1:] != ordered[:-1])
-        last = ARRAYS.join([is_last, ARRAYS.full(order, 1, places.size - 1)])
-        order, ordered = order[last], ordered[last]
+    ordered, order = _last(places, rows)
     whole = contiguous(target)
     at, given = ordered, order
     if inner != 1:

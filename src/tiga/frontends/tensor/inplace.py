@@ -11,7 +11,7 @@ from weakref import ref
 
 import numpy as np
 
-from tiga.errors import InvalidIndex, InvalidType, InvalidValue, UnsupportedByBackend
+from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor.arrays import duplicate, part_shape, store
 from tiga.frontends.tensor.build import (
     SCALARS,
@@ -26,7 +26,7 @@ from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.elementwise import add, multiply, subtract
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here, leaf
 from tiga.frontends.tensor.selection import astype, divide
-from tiga.frontends.tensor.tracked import is_tracked, write_tracked
+from tiga.frontends.tensor.tracked import IndexedPart, Part, is_tracked, write_tracked
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import dtype_of_numpy
@@ -140,7 +140,7 @@ def _update(tensor: Tensor, value: Tensor, other: Any, what: str) -> Tensor:
         )
     viewers = _viewers(tensor)
     if is_tracked(viewers, other):
-        return write_tracked(tensor, viewers, value, ..., what)
+        return write_tracked(tensor, viewers, value, IndexedPart(tensor, ..., what), what)
     return _write(tensor, _elements(value, tensor.dtype.numpy), ..., what)
 
 
@@ -185,7 +185,8 @@ def fill_(x: Tensor, value: Any, /) -> Tensor:
     node = number(value, x._node.type.with_shape(()))
     viewers = _viewers(x)
     if is_tracked(viewers, None):
-        return write_tracked(x, viewers, Tensor(node, False), ..., "fill_")
+        whole = IndexedPart(x, ..., "fill_")
+        return write_tracked(x, viewers, Tensor(node, False), whole, "fill_")
     return _write(x, np.asarray(value, x.dtype.numpy), ..., "fill_")
 
 
@@ -205,7 +206,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         return
     plain = tuple(e.numpy() if isinstance(e, Tensor) else e for e in entries)
     if is_tracked(viewers, value):
-        _set_tracked(x, viewers, plain, value)
+        _set_tracked(x, viewers, IndexedPart(x, plain, "assignment to a part"), value)
         return
     if isinstance(x._array, DeviceArray):
         _set_part(x, plain, value)
@@ -225,7 +226,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     _write(x, fits.astype(x.dtype.numpy, copy=False), plain, "assignment to a part")
 
 
-def _set_tracked(x: Tensor, viewers: list[Tensor], index: Any, value: Any) -> None:
+def _set_tracked(x: Tensor, viewers: list[Tensor], part: Part, value: Any) -> None:
     """An assignment to part of a tensor that derivatives pass through."""
     what = "assignment to a part"
     if isinstance(value, SCALARS):
@@ -233,23 +234,22 @@ def _set_tracked(x: Tensor, viewers: list[Tensor], index: Any, value: Any) -> No
     source = as_tensor(value)
     if source.dtype.is_complex and not x.dtype.is_complex:
         raise InvalidType(f"{what} of complex values to {x.dtype} ({here()}).")
-    write_tracked(x, viewers, source, index, what)
+    write_tracked(x, viewers, source, part, what)
 
 
 def _set_positions(
     x: Tensor, viewers: list[Tensor], entries: tuple[Any, ...], value: Any
 ) -> None:  # fmt: skip
     """An assignment on a GPU at tensors of positions, or where masks there hold."""
-    from tiga.frontends.tensor.gpu_writes import assign_at
+    from tiga.frontends.tensor.gpu_writes import PositionedPart, assign_at
 
     what = "assignment to a part"
-    if is_tracked(viewers, value):
-        raise UnsupportedByBackend(
-            f"{what} on a GPU at a tensor, through which derivatives pass ({here()}): use tg.where."
-        )
     for index in entries:
         if isinstance(index, Tensor) and index.realize().device != x.device:
             raise InvalidValue(f"{what}: an index is on {index.device} ({here()}); .to(x.device).")
+    if is_tracked(viewers, value):
+        _set_tracked(x, viewers, PositionedPart(x, entries, what), value)
+        return
     values = _given(x, value)
     _write_by(x, lambda: assign_at(x, entries, values, what))
 

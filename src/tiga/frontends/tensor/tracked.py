@@ -6,7 +6,9 @@ Expressions built before keep the old value, and so do their derivatives.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
 from weakref import ref
 
 import numpy as np
@@ -43,26 +45,71 @@ def check_leaves(viewers: Sequence[Tensor], what: str) -> None:
             )
 
 
-def write_tracked(
-    tensor: Tensor, viewers: Sequence[Tensor], value: Tensor, index: Any, what: str
-) -> Tensor:
-    """Write `value` into the part `index` of a tensor (`...`: all of it), and into the graph.
+class Part(Protocol):
+    """A part of a tensor that is written."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the tensor, in its order."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what is written into it."""
+
+    def store(self, values: Any) -> None:
+        """Write an array of the tensor's dtype, broadcast."""
+
+    def shown_by(self, viewer: Tensor) -> tuple[LazyNode, LazyNode | None] | None:
+        """For every element of a viewer the number of the written element that it shows, and which
+        show one (None: all); None if none does."""
+
+
+@dataclass(frozen=True)
+class IndexedPart:
+    """The part that an index without tensors of a GPU names; `...`: all of it."""
+
+    tensor: Tensor
+    index: Any
+    what: str
+
+    @property
+    def is_whole(self) -> bool:
+        return self.index is ...
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return part_shape(self.tensor._array, self.index, self.what)
+
+    def store(self, values: Any) -> None:
+        store(self.tensor._array, self.index, values, self.what)
+
+    def shown_by(self, viewer: Tensor) -> tuple[LazyNode, LazyNode | None] | None:
+        origin = _origin(viewer, self.tensor, self.index)
+        written = origin >= 0
+        if not written.any():
+            return None
+        places = _beside(np.where(written, origin, 0).reshape(-1), viewer)
+        return places, None if written.all() else _beside(written, viewer)
+
+
+def write_tracked(tensor: Tensor, viewers: Sequence[Tensor], value: Tensor, part: Part, what: str
+                  ) -> Tensor:  # fmt: skip
+    """Write `value` into a part of a tensor, and into the graph.
 
     Args:
         viewers: all tensors that show the memory, the tensor itself first.
         value: of the tensor's dtype, and a shape that broadcasts to the part.
     """
     check_leaves(viewers, what)
-    buffer, array = tensor._buffer, tensor._array
+    buffer = tensor._buffer
     assert buffer is not None
-    shape = part_shape(array, index, what)
     given = astype(value, tensor.dtype, copy=False)
-    source = broadcast_to(given, shape)
+    source = broadcast_to(given, part.shape)
     written = duplicate(given.realize()._array)
-    fresh = [_new_node(viewer, tensor, index, source) for viewer in viewers]
+    fresh = [_new_node(viewer, tensor, part, source) for viewer in viewers]
     for node in _holders(viewers):
         _keep(node)
-    store(array, index, written, what)
+    part.store(written)
     buffer.version += 1
     for viewer, made in zip(viewers, fresh, strict=True):
         if made is not None:
@@ -91,21 +138,19 @@ def _keep(node: LazyNode) -> None:
         node.cell.stale = stale
 
 
-def _new_node(viewer: Tensor, tensor: Tensor, index: Any, source: Tensor) -> LazyNode | None:
+def _new_node(viewer: Tensor, tensor: Tensor, part: Part, source: Tensor) -> LazyNode | None:
     """The expression of what a viewer shows after the write; None where nothing of it changed."""
-    if viewer is tensor and index is ...:
+    if viewer is tensor and part.is_whole:
         return _own(reshape(source._node, tensor.shape), source)
-    origin = _origin(viewer, tensor, index)
-    written = origin >= 0
-    if not written.any():
+    shown = part.shown_by(viewer)
+    if shown is None:
         return None
+    places, written = shown
     flat = reshape(source._node, (source.size,))
-    places = _beside(np.where(written, origin, 0).reshape(-1), viewer)
-    taken = apply(IndexTake(0), flat, places)
-    shaped = reshape(taken, viewer.shape)
-    if written.all():
+    shaped = reshape(apply(IndexTake(0), flat, places), viewer.shape)
+    if written is None:
         return _own(shaped, source)
-    return _own(where(_beside(written, viewer), shaped, viewer._node), source)
+    return _own(where(written, shaped, viewer._node), source)
 
 
 def _beside(array: np.ndarray, tensor: Tensor) -> LazyNode:
@@ -124,11 +169,17 @@ def _own(node: Node, source: Tensor) -> LazyNode:
 
 def _origin(viewer: Tensor, tensor: Tensor, index: Any) -> np.ndarray:
     """For every element of a viewer the number of the written element that it shows; -1: none."""
-    start = min(address_of(viewer._array), address_of(tensor._array))
-    shown, places = _places(viewer, start), _places(tensor, start)[index]
+    shown, places = places_in_memory(viewer, tensor)
+    places = places[index]
     table = np.full(int(max(shown.max(initial=0), places.max(initial=0))) + 1, -1, np.int64)
     table[places] = np.arange(places.size).reshape(places.shape)
     return table[shown]
+
+
+def places_in_memory(*tensors: Tensor) -> list[np.ndarray]:
+    """Where the elements of tensors that share memory are, counted from the first of all."""
+    start = min(address_of(tensor._array) for tensor in tensors)
+    return [_places(tensor, start) for tensor in tensors]
 
 
 def _places(tensor: Tensor, start: int) -> np.ndarray:
