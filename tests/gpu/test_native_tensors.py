@@ -250,9 +250,9 @@ def test_prepared_calls_of_several_kernels(name: str) -> None:
 
 
 def test_prepared_calls_use_places_again() -> None:
-    """Of some thirty values, each read by the next steps only, few are needed at once."""
-    x = tg.ones((16, 256), device="cuda")
-    y, steps = x, 6
+    """Of some twenty values, each read by the next steps only, few are needed at once."""
+    x = tg.ones((8, 128), device="cuda")
+    y, steps = x, 4
     for _ in range(steps):
         y = y * 2.0 - tg.cumulative_sum(y, axis=0)
     want = y.tolist()
