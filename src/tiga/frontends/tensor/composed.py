@@ -46,7 +46,13 @@ def positive(x: Any, /) -> Tensor:
 
 @_serves_torch
 def exp2(x: Any, /) -> Tensor:
-    """2 to the power x."""
+    """2 to the power x.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.exp2(tg.tensor([0.0, 3.0])).tolist()
+        [1.0, 8.0]
+    """
     tensor = as_tensor(x)
     return s.pow(2.0, tensor) if tensor.dtype.kind in "fc" else s.pow(2.0, tensor * 1.0)
 
@@ -56,7 +62,13 @@ def isclose(
     x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves only, NaN to NaN
-    with `equal_nan`."""
+    with `equal_nan`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.isclose(tg.tensor([1.0, 1.0]), tg.tensor([1.000001, 1.1])).tolist()
+        [True, False]
+    """
     a, b = as_tensor(x1), as_tensor(x2)
     near = s.abs(a * 1.0 - b) <= s.abs(b * 1.0) * rtol + atol
     both = s.logical_and(e.isfinite(a * 1.0), e.isfinite(b * 1.0))
@@ -70,19 +82,37 @@ def isclose(
 def allclose(
     x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close; see `isclose`."""
+    """Whether all elements are close; see `isclose`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.allclose(tg.tensor([1.0]), tg.tensor([1.000001]))
+        True
+    """
     return bool(r.all(isclose(x1, x2, rtol, atol, equal_nan)))
 
 
 def array_equal(x1: Any, x2: Any, /) -> bool:
-    """Whether shapes and all elements are equal; NaN is equal to nothing."""
+    """Whether shapes and all elements are equal; NaN is equal to nothing.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.array_equal(tg.zeros(2), tg.zeros((2, 1)))
+        False
+    """
     a, b = as_tensor(x1), as_tensor(x2)
     return a.shape == b.shape and bool(r.all(e.equal(a, b)))
 
 
 @_serves_torch
 def isin(x: Any, values: Any, /, *, invert: bool = False) -> Tensor:
-    """Per element whether it is equal to one of `values`, or with `invert` to none."""
+    """Per element whether it is equal to one of `values`, or with `invert` to none.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.isin(tg.tensor([1, 2, 3]), tg.tensor([3, 1])).tolist()
+        [True, False, True]
+    """
     a, b = as_tensor(x), as_tensor(values)
     found = r.any(e.equal(views.expand_dims(a, axis=-1), views.ravel(b)), axis=-1)
     return s.logical_not(found) if invert else found
@@ -92,7 +122,13 @@ def isin(x: Any, values: Any, /, *, invert: bool = False) -> Tensor:
 def nan_to_num(
     x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """x with numbers instead of NaN and infinities: by default 0 and the largest of the dtype."""
+    """x with numbers instead of NaN and infinities: by default 0 and the largest of the dtype.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.nan_to_num(tg.tensor([1.0, float("nan")])).tolist()
+        [1.0, 0.0]
+    """
     tensor = as_tensor(x)
     if tensor.dtype.kind != "f":
         return tensor
@@ -106,7 +142,13 @@ def nan_to_num(
 
 @_serves_torch
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
-    """The diagonals of matrices in the last two axes; positive offsets are above the main one."""
+    """The diagonals of matrices in the last two axes; positive offsets are above the main one.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.diagonal(tg.tensor([[1, 2], [3, 4]])).tolist()
+        [1, 4]
+    """
     tensor = as_tensor(x)
     if tensor.ndim < 2:
         raise InvalidValue(f"diagonal expected two axes or more, got {tensor.shape} ({here()}).")
@@ -118,7 +160,13 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
 
 @_serves_torch
 def dot(x1: Any, x2: Any, /) -> Tensor:
-    """The sum of products of two vectors; nothing is conjugated."""
+    """The sum of products of two vectors; nothing is conjugated.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.dot(tg.tensor([1, 2]), tg.tensor([3, 4])).item()
+        11
+    """
     a, b = as_tensor(x1), as_tensor(x2)
     if a.ndim != 1 or a.shape != b.shape:
         raise InvalidValue(
@@ -128,7 +176,13 @@ def dot(x1: Any, x2: Any, /) -> Tensor:
 
 
 def one_hot(index: Any, count: int, /, *, dtype: Any = int64) -> Tensor:
-    """Per index a row of `count` zeros with 1 at the index; other indices give zeros."""
+    """Per index a row of `count` zeros with 1 at the index; other indices give zeros.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.one_hot(tg.tensor([2, 0]), 3).tolist()
+        [[0, 0, 1], [1, 0, 0]]
+    """
     tensor = as_tensor(index)
     if tensor.dtype.kind not in "iu":
         raise InvalidType(f"one_hot expected integers, got {tensor.dtype} ({here()}).")
@@ -137,14 +191,26 @@ def one_hot(index: Any, count: int, /, *, dtype: Any = int64) -> Tensor:
 
 @_serves_torch
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
-    """x where it is positive, else x times the slope."""
+    """x where it is positive, else x times the slope.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.leaky_relu(tg.tensor([-2.0, 2.0]), 0.5).tolist()
+        [-1.0, 2.0]
+    """
     tensor = as_tensor(x)
     return s.where(tensor > 0, tensor, tensor * negative_slope)
 
 
 @_serves_torch
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    """x where it is positive, else alpha * (exp(x) - 1)."""
+    """x where it is positive, else alpha * (exp(x) - 1).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.elu(tg.tensor([0.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
     tensor = as_tensor(x)
     below = e.expm1(s.where(tensor > 0, 0.0, tensor))  # no overflow where it is not used
     return s.where(tensor > 0, tensor, below * alpha)
@@ -152,20 +218,38 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 @_serves_torch
 def logsigmoid(x: Any, /) -> Tensor:
-    """log(sigmoid(x)) without overflow."""
+    """log(sigmoid(x)) without overflow.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.logsigmoid(tg.tensor([-1000.0])).tolist()
+        [-1000.0]
+    """
     return -e.softplus(-as_tensor(x))
 
 
 @_serves_torch
 def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
-    """start + weight * (end - start)."""
+    """start + weight * (end - start).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.lerp(tg.tensor([0.0]), tg.tensor([8.0]), 0.25).tolist()
+        [2.0]
+    """
     a = as_tensor(start)
     return a + (as_tensor(end) - a) * weight
 
 
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Tensor:
     """x over the root of the mean of its squares over the last axes, times `weight`; `eps` is
-    added to the mean (by default the dtype's smallest step from 1)."""
+    added to the mean (by default the dtype's smallest step from 1).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.rms_norm(tg.tensor([[3.0, 3.0]]), 2, eps=0.0).tolist()
+        [[1.0, 1.0]]
+    """
     tensor = as_tensor(x)
     if tensor.dtype.kind != "f":
         raise InvalidType(f"rms_norm expected floats, got {tensor.dtype} ({here()}).")
@@ -187,13 +271,25 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
 
 @takes_tensor
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The matrix with zeros above diagonal number `k`."""
+    """The matrix with zeros above diagonal number `k`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.tril(tg.ones((2, 2))).tolist()
+        [[1.0, 0.0], [1.0, 1.0]]
+    """
     return _triangle(x, k, True)
 
 
 @takes_tensor
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The matrix with zeros below diagonal number `k`."""
+    """The matrix with zeros below diagonal number `k`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.triu(tg.ones((2, 2)), k=1).tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
+    """
     return _triangle(x, k, False)
 
 

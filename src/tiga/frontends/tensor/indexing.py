@@ -235,7 +235,13 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
 
 
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
-    """Per line along an axis, x at the line's own positions; other axes broadcast."""
+    """Per line along an axis, x at the line's own positions; other axes broadcast.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.take_along_axis(tg.tensor([[1, 2], [3, 4]]), tg.tensor([[1], [0]]), axis=1).tolist()
+        [[2], [3]]
+    """
     x, index = as_tensor(x), _index_tensor(indices)
     place = normalize_axis(axis, x.ndim)
     lead = broadcast_shapes(
@@ -249,7 +255,13 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def gather(x: Any, index: Any, /, *, axis: int = 0, dim: int | None = None) -> Tensor:
-    """`take` for positions of one axis, as rows of `x`; `take_along_axis` for as many axes as x."""
+    """`take` for positions of one axis, as rows of `x`; `take_along_axis` for as many axes as x.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.gather(tg.tensor([10, 20, 30]), tg.tensor([2, 0])).tolist()
+        [30, 10]
+    """
     tensor, positions = as_tensor(x), _index_tensor(index)
     place = axis if dim is None else dim
     if positions.ndim == tensor.ndim and tensor.ndim > 1:
@@ -280,7 +292,13 @@ segment_sum = scatter_add
 
 
 def scatter_add_along_axis(values: Any, indices: Any, extent: int, /, *, axis: int = -1) -> Tensor:
-    """Per line along an axis, values added up at the line's own positions below `extent`."""
+    """Per line along an axis, values added up at the line's own positions below `extent`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.scatter_add_along_axis(tg.ones(3), tg.tensor([1, 1, 0]), 2).tolist()
+        [1.0, 2.0]
+    """
     values, index = as_tensor(values), _index_tensor(indices)
     place = normalize_axis(axis, values.ndim)
     if values.shape != index.shape:
@@ -290,7 +308,13 @@ def scatter_add_along_axis(values: Any, indices: Any, extent: int, /, *, axis: i
 
 
 def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
-    """x with `value` where the mask holds."""
+    """x with `value` where the mask holds.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.masked_fill(tg.tensor([1, 2]), tg.tensor([True, False]), 0).tolist()
+        [0, 2]
+    """
     (node, fill), tensors = operands(x, value, dtype=as_tensor(x).dtype)
     flags = as_tensor(mask, "mask")
     if flags.dtype != bool_ or broadcast_shapes(flags.shape, node.type.shape) != node.type.shape:

@@ -222,7 +222,13 @@ def _axis_pairs(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
-    """Sums of products over pairs of axes: the last `axes` of x1 with the first of x2, or pairs."""
+    """Sums of products over pairs of axes: the last `axes` of x1 with the first of x2, or pairs.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.tensordot(tg.ones((2, 3)), tg.ones((3, 2)), axes=1).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
+    """
     a, b = as_tensor(x1), as_tensor(x2)
     pairs = _axis_pairs(axes, a.ndim, b.ndim)
     names = iter(string.ascii_letters)
@@ -234,7 +240,13 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    """The sum over an axis of conj(x1) * x2."""
+    """The sum over an axis of conj(x1) * x2.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.vecdot(tg.tensor([[1, 2]]), tg.tensor([[3, 4]])).tolist()
+        [11]
+    """
     from tiga.frontends.tensor.reductions import sum
 
     product = conj(as_tensor(x1)) * as_tensor(x2)
@@ -242,7 +254,13 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def outer(x1: Any, x2: Any, /) -> Tensor:
-    """The products of all pairs of elements of two vectors."""
+    """The products of all pairs of elements of two vectors.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.outer(tg.tensor([1, 2]), tg.tensor([3, 4])).tolist()
+        [[3, 4], [6, 8]]
+    """
     return einsum("i,j->ij", x1, x2)
 
 

@@ -72,7 +72,13 @@ def layer_norm(
 
 
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """The squared distance of input and target."""
+    """The squared distance of input and target.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.mse_loss(tg.tensor([1.0, 2.0]), tg.tensor([1.0, 4.0])).item()
+        2.0
+    """
     wide, dtype = _wide(input)
     distance = wide - _wide(target)[0]
     return _reduce(distance * distance, reduction, dtype)
@@ -80,7 +86,13 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
 
 @recorded
 def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the squared distance up to `delta`, linear beyond."""
+    """Half the squared distance up to `delta`, linear beyond.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.huber_loss(tg.tensor([0.0, 3.0]), tg.zeros(2), reduction="none").tolist()
+        [0.0, 2.5]
+    """
     wide, dtype = _wide(input)
     distance = wide - _wide(target)[0]
     size = s.abs(distance)
@@ -90,14 +102,26 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
 
 @recorded
 def binary_cross_entropy_with_logits(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """-target * log(sigmoid(input)) - (1 - target) * log(1 - sigmoid(input)) without overflow."""
+    """-target * log(sigmoid(input)) - (1 - target) * log(1 - sigmoid(input)) without overflow.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.binary_cross_entropy_with_logits(tg.tensor([1000.0]), tg.tensor([1.0])).item()
+        0.0
+    """
     wide, dtype = _wide(input)
     wanted = _wide(target)[0]
     return _reduce(e.softplus(wide) - wide * wanted, reduction, dtype)
 
 
 def nll_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """Minus the log-probability of the target class; classes are the last axis of `input`."""
+    """Minus the log-probability of the target class; classes are the last axis of `input`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.nll_loss(tg.tensor([[-1.0, -2.0]]), tg.tensor([1])).item()
+        2.0
+    """
     wide, dtype = _wide(input)
     index = as_tensor(target)
     if index.dtype.kind not in "iu" or index.shape != wide.shape[:-1]:
@@ -110,7 +134,13 @@ def nll_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
 
 
 def cross_entropy(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """`nll_loss` of the log-softmax of logits; classes are the last axis of `input`."""
+    """`nll_loss` of the log-softmax of logits; classes are the last axis of `input`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.cross_entropy(tg.tensor([[1000.0, 0.0]]), tg.tensor([0])).item()
+        0.0
+    """
     wide, dtype = _wide(input)
     loss = nll_loss(r.log_softmax(wide, axis=-1), target, reduction=reduction)
     return s.astype(loss, dtype, copy=False)
@@ -120,7 +150,13 @@ def norm(
     x: Any, /, *, ord: float = 2, axis: Any = None, keepdims: bool = False,
     dim: Any = None, keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The vector norm over axes; its derivative where it is 0 is 0."""
+    """The vector norm over axes; its derivative where it is 0 is 0.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.norm(tg.tensor([3.0, 4.0])).item()
+        5.0
+    """
     wide, dtype = _wide(x)
     size, kept = s.abs(wide), {"axis": axis, "dim": dim, "keepdims": keepdims, "keepdim": keepdim}
     if ord == float("inf"):

@@ -46,7 +46,13 @@ from tiga.types import bool_
 
 
 def abs(x: Any, /) -> Any:
-    """|x|; the modulus, a real number, of a complex one. The derivative at 0 is 0."""
+    """|x|; the modulus, a real number, of a complex one. The derivative at 0 is 0.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.abs(tg.tensor([-1, 2])).tolist()
+        [1, 2]
+    """
     if x.__class__ is not Tensor and (other := torch_function((x,), "abs")):
         return other(x)
     tensor = as_tensor(x)
@@ -56,7 +62,13 @@ def abs(x: Any, /) -> Any:
 
 
 def sign(x: Any, /) -> Any:
-    """-1, 0 or 1 with the sign of x; x / |x| of a complex number."""
+    """-1, 0 or 1 with the sign of x; x / |x| of a complex number.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.sign(tg.tensor([-3, 0, 5])).tolist()
+        [-1, 0, 1]
+    """
     if x.__class__ is not Tensor and (other := torch_function((x,), "sign")):
         return other(x)
     tensor = as_tensor(x)
@@ -69,7 +81,13 @@ def sign(x: Any, /) -> Any:
 
 
 def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
-    """x1 / x2; integers give floats. `rounding_mode="floor"` or `"trunc"` rounds the quotient."""
+    """x1 / x2; integers give floats. `rounding_mode="floor"` or `"trunc"` rounds the quotient.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.divide(tg.tensor([1, 3]), 2).tolist()
+        [0.5, 1.5]
+    """
     if x1.__class__ is Tensor and rounding_mode is None and x1.dtype.kind in "fc":
         return binary(p.div, x1, x2)
     if other := torch_function((x1, x2), "divide"):
@@ -83,7 +101,13 @@ def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
 
 
 def pow(x1: Any, x2: Any, /) -> Any:
-    """x1 to the power x2."""
+    """x1 to the power x2.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.pow(tg.tensor([2, 3]), 2).tolist()
+        [4, 9]
+    """
     if other := torch_function((x1, x2), "pow"):
         return other(x1, x2)
     if isinstance(x2, (int, float)) and not isinstance(x2, bool) and isinstance(x1, Tensor):
@@ -184,7 +208,13 @@ def _tensors(*values: Any) -> list[Tensor]:
 
 
 def conj(x: Any, /) -> Any:
-    """The complex conjugate; a real x itself."""
+    """The complex conjugate; a real x itself.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.conj(tg.tensor([1 + 2j])).tolist()
+        [(1-2j)]
+    """
     if x.__class__ is not Tensor and (other := torch_function((x,), "conj")):
         return other(x)
     tensor = as_tensor(x)
@@ -223,6 +253,11 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     Raises:
         InvalidType: complex numbers to real ones, as the standard has it: say which by `real`,
             `imag` or `abs`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.astype(tg.tensor([1.7]), tg.int64).tolist()
+        [1]
     """
     target = check_dtype(dtype)
     if x.dtype.is_complex and target.kind not in "cb":
@@ -239,7 +274,13 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 @takes_tensor
 def detach(x: Tensor, /) -> Tensor:
-    """The same value, through which no derivative flows; it shares x's storage."""
+    """The same value, through which no derivative flows; it shares x's storage.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.detach(tg.tensor([1.0], requires_grad=True)).requires_grad
+        False
+    """
     made = view(x, apply(stop_gradient, x._node), lambda array: array)
     made._grad = False
     return made

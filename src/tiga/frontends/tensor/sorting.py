@@ -53,7 +53,13 @@ def _ordered(x: Any, axis: int, what: str) -> tuple[Tensor, int]:
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Positions that sort x along an axis; equal elements keep their order, NaN comes last."""
+    """Positions that sort x along an axis; equal elements keep their order, NaN comes last.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.argsort(tg.tensor([3, 1, 2])).tolist()
+        [1, 2, 0]
+    """
     tensor, place = _ordered(x, axis, "argsort")
     return result(apply(ArgSort(place, int(descending)), tensor._node), tensor)
 
@@ -73,7 +79,13 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
 
 
 def topk(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
-    """The k largest (or smallest) elements along an axis in order, and their positions."""
+    """The k largest (or smallest) elements along an axis in order, and their positions.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.topk(tg.tensor([3, 1, 2]), 2).values.tolist()
+        [3, 2]
+    """
     tensor, place = _ordered(x, axis, "topk")
     if not 0 <= integer(k, "k=") <= tensor.shape[place]:
         raise InvalidValue(f"topk: k={k} of {tensor.shape[place]} elements ({here()}).")
@@ -82,7 +94,13 @@ def topk(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> TopK:
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where x2's elements would go in sorted x1, before or after (`side="right"`) equal ones."""
+    """Where x2's elements would go in sorted x1, before or after (`side="right"`) equal ones.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.searchsorted(tg.tensor([1, 3, 5]), tg.tensor([3]), side="right").tolist()
+        [2]
+    """
     from tiga.frontends.tensor.indexing import take
 
     if side not in ("left", "right"):
@@ -95,7 +113,13 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 
 
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
-    """The positions of elements that are not 0, one tensor per axis. Looks at the value."""
+    """The positions of elements that are not 0, one tensor per axis. Looks at the value.
+
+    Example:
+        >>> import tiga as tg
+        >>> [part.tolist() for part in tg.nonzero(tg.tensor([[0, 7], [5, 0]]))]
+        [[0, 1], [1, 0]]
+    """
     tensor = as_tensor(x)
     if not tensor.ndim:
         raise InvalidValue(f"nonzero of a tensor without axes ({here()}).")
@@ -112,7 +136,13 @@ def where_true(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def unique_all(x: Any, /) -> UniqueAll:
-    """The distinct elements in order with positions and counts. Looks at the value."""
+    """The distinct elements in order with positions and counts. Looks at the value.
+
+    Example:
+        >>> import tiga as tg
+        >>> [part.tolist() for part in tg.unique_all(tg.tensor([2, 1, 2]))]
+        [[1, 2], [1, 0], [1, 0, 1], [1, 2]]
+    """
     tensor = as_tensor(x)
     if tensor.device != CPU:
         from tiga.frontends.tensor.gpu_values import distinct
@@ -126,19 +156,37 @@ def unique_all(x: Any, /) -> UniqueAll:
 
 
 def unique_counts(x: Any, /) -> UniqueCounts:
-    """The distinct elements in order, and how often each is there. Looks at the value."""
+    """The distinct elements in order, and how often each is there. Looks at the value.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.unique_counts(tg.tensor([2, 1, 2])).counts.tolist()
+        [1, 2]
+    """
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
 
 def unique_inverse(x: Any, /) -> UniqueInverse:
-    """The distinct elements in order, and which of them each element is. Looks at the value."""
+    """The distinct elements in order, and which of them each element is. Looks at the value.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.unique_inverse(tg.tensor([2, 1, 2])).inverse_indices.tolist()
+        [1, 0, 1]
+    """
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
 def unique_values(x: Any, /) -> Tensor:
-    """The distinct elements in order. Looks at the value."""
+    """The distinct elements in order. Looks at the value.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.unique_values(tg.tensor([2, 1, 2])).tolist()
+        [1, 2]
+    """
     return unique_all(x).values
 
 
