@@ -73,3 +73,17 @@ def test_products_with_matrices_without_elements(inner, outer):
     dx, dm = gradients(out, x, kernel.weight)
     assert torch.equal(dx, torch.zeros(4, inner))
     assert dm.shape == (inner, outer)
+
+
+def test_an_empty_slice():
+    class Sliced(tg.MessagePassing):
+        reducer = tg.sum()
+
+        def edge(self, src, dst, edge):
+            return torch.cat([src.x[:, 2:2], src.x[:, 1:]], -1)
+
+    x = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+    want = torch.zeros(4, 2, dtype=torch.float64).index_add(0, ROWS, x[SOURCES, 1:])
+    out = Sliced()(graph=GRAPH, src={"x": x})
+    torch.testing.assert_close(out, want)
+    torch.testing.assert_close(gradients(out, x), gradients(want, x))

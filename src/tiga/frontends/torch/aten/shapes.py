@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tiga.errors import InvalidType
+from tiga.errors import InvalidIndex, InvalidType
 from tiga.frontends.torch.aten.lookup import rows_of
 from tiga.frontends.torch.aten.table import (
     Call,
@@ -180,8 +180,9 @@ def _select(call: Call, x: Node, dim: int, index: int) -> Node:
     axis = feature_axis(call, x, dim)
     extent = x.type.shape[axis]
     if not -extent <= index < extent:
-        raise IndexError(
-            f"{call.where}: index {index} is out of range for axis {dim} of {torch_shape(x)}."
+        raise InvalidIndex(
+            f"{call.where}: expected an index of axis {dim} from {-extent} to {extent - 1}, as the "
+            f"value has shape {torch_shape(x)}; got {index}."
         )
     return _drop(take(x, axis, (index % extent,)), axis)
 
@@ -194,8 +195,6 @@ def _slice(call: Call, x: Node, dim: int = 0, start: int | None = None, end: int
         return x
     axis = feature_axis(call, x, dim)
     picked = range(*slice(start, end, step).indices(x.type.shape[axis]))
-    if not picked:
-        raise call.unfusable("an empty slice")
     return _pick(x, axis, picked)
 
 
