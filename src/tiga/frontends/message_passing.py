@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from tiga.errors import InvalidType
@@ -80,13 +81,18 @@ def _are_native(*fields: Fields | None) -> bool:
     """Whether some field is a native tensor; without torch, any field has to be."""
     core = sys.modules.get("tiga.frontends.tensor.core")
     if core is None:
-        return False
+        return not _has_torch()
     for named in fields:
         if named.__class__ is dict or isinstance(named, Mapping):
             for value in named.values():
                 if isinstance(value, core.Tensor):
                     return True
-    return False
+    return not _has_torch()
+
+
+@cache
+def _has_torch() -> bool:
+    return find_spec("torch") is not None
 
 
 @cache

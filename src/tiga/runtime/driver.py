@@ -19,7 +19,7 @@ INVALID_CONTEXT = (3, 201)
 """What the driver answers on a thread that has no context, or another device's."""
 
 _CAPABILITY = (75, 76)
-_RELEASE_THRESHOLD = 4
+_RELEASE_THRESHOLD, _RESERVED, _USED = 4, 5, 7
 _NON_BLOCKING = 1
 _NO_TIMING = 2
 
@@ -84,9 +84,22 @@ class Driver:
         """Give memory back once the work that a stream holds by now is done."""
         self.call("cuMemFreeAsync", ctypes.c_uint64(address), ctypes.c_void_p(stream))
 
-    def _keep_freed_memory(self) -> None:
+    def memory_left(self) -> int:
+        """Bytes that `allocate_on` can give: those of the device, and those kept for later."""
+        free, total, pool = ctypes.c_size_t(), ctypes.c_size_t(), self._pool()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        reserved, used = ctypes.c_uint64(), ctypes.c_uint64()
+        for number, value in ((_RESERVED, reserved), (_USED, used)):
+            self._check("cuMemPoolGetAttribute", pool, ctypes.c_int(number), ctypes.byref(value))
+        return free.value + reserved.value - used.value
+
+    def _pool(self) -> ctypes.c_void_p:
         pool = ctypes.c_void_p()
         self._check("cuDeviceGetDefaultMemPool", ctypes.byref(pool), self._handle)
+        return pool
+
+    def _keep_freed_memory(self) -> None:
+        pool = self._pool()
         everything = ctypes.c_uint64(2**64 - 1)
         number = ctypes.c_int(_RELEASE_THRESHOLD)
         self._check("cuMemPoolSetAttribute", pool, number, ctypes.byref(everything))

@@ -74,6 +74,14 @@ def file_at(address: int, nbytes: int) -> Mapped | None:
     return found if found is not None and nbytes <= found.nbytes else None
 
 
+def written(address: int) -> None:
+    """Let memory that was written to no longer stand for the bytes of its file, if these are not
+    written with it."""
+    found = _by_address.get(address)
+    if found is not None and not found.shared:
+        del _by_address[address]
+
+
 def _part_all() -> None:
     """A forked process has values of its own: what it writes must not reach its parent's."""
     for mapped in list(_by_address.values()):

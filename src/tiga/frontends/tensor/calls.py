@@ -75,7 +75,7 @@ def _collect(launch: Launch, what: str, parts: dict[Launch, "Part"]) -> None:
     if launch in parts:
         return
     cpu, gpu = (partial(getattr, launch, name) for name in ("compiled", "on_gpus"))
-    parts[launch] = Part(what, launch, launch.ran_on_gpu, cpu, gpu)
+    parts[launch] = Part(what, launch, launch.ran_on_gpu, cpu, gpu, launch.gpu_pages)
     for (kind, _), derived in list(launch.derived.items()):
         after = kind.startswith("saving")
         _collect(derived, f"{what}, {kind}" if after else f"{kind}: {what}", parts)

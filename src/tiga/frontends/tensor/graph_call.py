@@ -52,6 +52,8 @@ class Launch:
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
         self.derived: dict[tuple[str, Any], Launch] = {}
         self.ran_on_cpu = False
+        self.gpu_pages: Any = None
+        """What the last run over a graph in a file did on a GPU."""
 
     @property
     def compiled(self) -> Compiled:
@@ -69,7 +71,7 @@ class Launch:
     def ran_on_gpu(self) -> bool:
         """Whether a call ran it on a GPU."""
         found = vars(self).get("on_gpus")
-        return found is not None and found.has_run
+        return self.gpu_pages is not None or (found is not None and found.has_run)
 
     def derive(self, kind: str, key: Any, program: Program) -> "Launch":
         """What computes derivatives of it, kept to be told of."""
@@ -177,7 +179,11 @@ class Walk:
         if found is not None:
             return found
         self.graph.require_unchanged(self.token)
-        if room is None:
+        if self.graph.paged:
+            from tiga.frontends.tensor.paged import run_on_pages
+
+            values = run_on_pages(self.launch, self.graph, arrays)
+        elif room is None:
             values = self.launch.run(self.topology, arrays)
         else:
             values = self.launch.run_on_gpu(self.topology, arrays, room)
@@ -239,16 +245,24 @@ class GraphCall(Dense):
         if not walk.trained:
             walk = self._walk(_saving(walk.launch, wanted), True)
         found = _gradient(walk.launch.program, wanted, self.index)
-        arguments = [
-            inputs[i] if kind == "input" else
-            GraphCall(walk, i)(*inputs) if kind == "output" else ct
-            for kind, i in found.arguments
-        ]  # fmt: skip
+        read = [i for kind, i in found.arguments if kind == "output"]
+        outputs = dict(zip(read, self.called(walk, inputs, read), strict=True))
+        known: dict[str, Any] = {"input": inputs, "output": outputs, "cotangent": {self.index: ct}}
+        arguments = [known[kind][i] for kind, i in found.arguments]
         backward = self._walk(walk.launch.derive("gradient", self.index, found.program))
         parts: list[Node | None] = [None] * len(inputs)
-        for place, i in enumerate(found.wanted):
-            parts[i] = GraphCall(backward, place)(*arguments)
+        of = [inputs[i] for i in found.wanted]
+        for i, part in zip(found.wanted, self.gradients(backward, arguments, of), strict=True):
+            parts[i] = part
         return parts
+
+    def called(self, walk: Walk, inputs: Sequence[Node], wanted: Sequence[int]) -> list[Node]:
+        """Outputs of a program on the same graph."""
+        return [GraphCall(walk, index)(*inputs) for index in wanted]
+
+    def gradients(self, walk: Walk, arguments: Sequence[Node], of: Sequence[Node]) -> list[Node]:
+        """All outputs of a gradient's program, which are those of some inputs."""
+        return self.called(walk, arguments, range(len(of)))
 
     def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
         moving = tuple(i for i, t in enumerate(tangents) if t is not None)
@@ -257,4 +271,4 @@ class GraphCall(Dense):
             return []
         given = [t for t in tangents if t is not None]
         moved = self._walk(self.walk.launch.derive("tangent", moving, program))
-        return [GraphCall(moved, live.index(self.index))(*inputs, *given)]
+        return self.called(moved, (*inputs, *given), [live.index(self.index)])

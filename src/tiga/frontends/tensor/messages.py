@@ -30,6 +30,7 @@ from tiga.frontends.tensor.capture import (
     stand_in,
 )
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.entities import EDGES, NODES
 from tiga.frontends.tensor.fields import (
@@ -45,6 +46,7 @@ from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
 from tiga.frontends.tensor.trees import leaves_of, mapped
 from tiga.relations import Graph
+from tiga.relations.paged import PagedField, not_fused
 from tiga.trace.node import Node
 from tiga.types import DType, Relation, Shape, Space, Type
 
@@ -137,10 +139,16 @@ def _fields(
             continue
         extent = getattr(topology, EXTENTS[namespace])
         for name, value in values.items():
+            value = attached(value)
             kind = _type_of(namespace, name, value, extent)
             fields[namespace, name] = value
             specs.append(Spec(namespace, name, kind.dtype, kind.shape[1:], value._grad))
     return fields, tuple(specs)
+
+
+def attached(value: Any) -> Any:
+    """A field of a file as a tensor mapped from it."""
+    return from_numpy(value.numpy()) if isinstance(value, PagedField) else value
 
 
 EXTENTS = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_dst"}
@@ -221,14 +229,20 @@ def call(
     try:
         plan = run.plan()
     except Unfusable as reason:
+        if graph.paged:
+            raise not_fused(reason) from None
         from tiga.frontends.tensor.bounded import run_bounded
 
         calls_of(kernel).refuse(reason)
         return run_bounded(kernel, topology, fields, params, reason)
     calls_of(kernel).note(launch_of(plan.program))
-    device = next((tensor.device for tensor in fields.values()), CPU)
+    device = CPU if graph.paged else next((t.device for t in fields.values()), CPU)
     inputs = tuple([_source(source, run, fields, topology, device) for source in plan.sources])
     walk = Walk.of(plan.program, graph, topology, run.grad)
+    if graph.paged:
+        from tiga.frontends.tensor.paged import made
+
+        return made(walk, inputs, plan.tree, run.grad, fields.values())
     place = user_place()
     depth, largest = extent_of(inputs)
 

@@ -26,6 +26,7 @@ from tiga.frontends.torch.variants import (
 )
 from tiga.knobs import current
 from tiga.relations import Graph
+from tiga.relations.paged import not_fused
 
 
 def call(
@@ -81,9 +82,7 @@ def _run_bounded(
     if kernel.strict or current().strict:
         raise refusal(bounded.reason)
     if graph.paged:
-        from tiga.frontends.torch.paged import refuse_bounded
-
-        refuse_bounded(bounded.reason)
+        raise not_fused(bounded.reason)
     return bounded.run(kernel, graph, fields, params)
 
 

@@ -3,13 +3,13 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tiga.backends.llvm.paged.placement import Placement
 from tiga.backends.llvm.paged.run import Paging, run_paged
-from tiga.errors import OutOfBudget, UnsupportedByBackend
+from tiga.errors import OutOfBudget
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.paging.results import spilled
@@ -32,14 +32,6 @@ def attached(values: Any) -> Any:
         name: torch_of(value.numpy()) if isinstance(value, PagedField) else value
         for name, value in values.items()
     }
-
-
-def refuse_bounded(reason: Exception) -> NoReturn:
-    """What cannot be fused needs the edges in memory."""
-    raise UnsupportedByBackend(
-        f"a graph in a file runs fused programs only, and this one is not: {reason} Rewrite it, or "
-        "use `graph.in_memory()`."
-    )
 
 
 def placement_of(

@@ -1,0 +1,210 @@
+"""Calls of native tensors on graphs in files: made at once, page by page, where the graph runs.
+
+An operand may lie in the file, in memory of the host or on the graph's device, and so may a result:
+no program of one device holds such a call.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tiga import knobs
+from tiga.errors import InvalidValue, OutOfBudget, UnsupportedByBackend
+from tiga.frontends.tensor.core import Tensor, give_array
+from tiga.frontends.tensor.devices import CPU, Device, check_device
+from tiga.frontends.tensor.graph_call import EXTENTS, GraphCall, Launch, Walk
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, here, leaf, user_place
+from tiga.frontends.tensor.trees import mapped
+from tiga.runtime import parallel
+from tiga.runtime.device_array import DeviceArray
+from tiga.runtime.mapped import file_at, written
+from tiga.runtime.pages import FileRows, MemoryRows, Rows
+from tiga.trace.node import Node
+from tiga.types import GLOBAL, Space
+
+
+@dataclass(frozen=True)
+class PagedCall(GraphCall):
+    """Output number `index` of a program over a graph in a file."""
+
+    def called(self, walk: Walk, inputs: Sequence[Node], wanted: Sequence[int]) -> list[Node]:
+        return [*nodes(walk, inputs, wanted)]
+
+    def gradients(self, walk: Walk, arguments: Sequence[Node], of: Sequence[Node]) -> list[Node]:
+        """Each where its input is."""
+        return [*nodes(walk, arguments, range(len(of)), of)]
+
+
+def made(
+    walk: Walk, inputs: Sequence[Node], tree: Any, grad: bool, fields: Iterable[Tensor]
+) -> Any:
+    """The results of a call, computed now: one, or a tree of them by number.
+
+    Raises:
+        UnsupportedByBackend: a field has no value, as it stands for many.
+    """
+    for tensor in fields:
+        if tensor.version and isinstance(tensor._array, np.ndarray):
+            written(tensor._array.ctypes.data)
+    found: dict[int, Tensor] = {}
+
+    def output(index: int) -> Tensor:
+        if index not in found:
+            (node,) = nodes(walk, inputs, [index])
+            found[index] = tensor_of(node, grad)
+        return found[index]
+
+    return output(0) if tree == 0 else mapped(output, tree)
+
+
+def nodes(
+    walk: Walk, inputs: Sequence[Node], wanted: Sequence[int], like: Sequence[Node] = ()
+) -> list[LazyNode]:
+    """Outputs of a program, computed now: nodes that know what they are made of. Those with an
+    input that they are `like` come to where that is."""
+    arrays = [value_of(node) for node in inputs]
+    found = []
+    for place, index in enumerate(wanted):
+        array = walk.output(index, arrays)
+        if like:
+            array = _brought(array, value_of(like[place]))
+        op = PagedCall(walk, index)
+        node = LazyNode(op, tuple(inputs), op.infer(), user_place(), 1, LARGE)
+        node.cell = Cell(array)
+        found.append(node)
+    return found
+
+
+def tensor_of(node: LazyNode, grad: bool) -> Tensor:
+    """The tensor of a computed node; without derivatives it forgets its operands."""
+    assert node.cell is not None
+    array, grad = node.cell.array, grad and node.type.dtype.is_differentiable
+    tensor = Tensor(node if grad else leaf(array, node.type, node.place), grad)
+    give_array(tensor, array)
+    tensor._execution = {"backend": "pages", "saved_bytes": 0}
+    return tensor
+
+
+def value_of(node: Node) -> Any:
+    """The value of a node, computed now if need be; what is the same everywhere takes the memory of
+    one element."""
+    cell = getattr(node, "cell", None)
+    if cell is not None:
+        return cell.array
+    array = _evaluated(node)
+    if isinstance(node, LazyNode):
+        node.cell = Cell(array)
+    return array
+
+
+def _evaluated(node: Node) -> Any:
+    from tiga.frontends.tensor.evaluate import pending, run
+
+    if node.op.name == "constant":
+        return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
+    if node.op.name == "broadcast" and node.inputs[0].type.size == 1:
+        one: Any = value_of(node.inputs[0])
+        return np.broadcast_to(one.reshape((1,) * len(node.type.shape)), node.type.shape)
+    if any(isinstance(one.op, Leaf) for one in pending([node])):
+        raise UnsupportedByBackend(
+            f"a call on a graph in a file needs the values of its operands, and one stands for "
+            f"many ({here()}): use `graph.in_memory()`."
+        )
+    (array,), _ = run([node], knobs.read("tensor_backend"))
+    return array
+
+
+def _brought(array: Any, like: Any) -> Any:
+    """A result where another array is."""
+    if not isinstance(array, DeviceArray) or isinstance(like, DeviceArray):
+        return array
+    from tiga.frontends.tensor.paged_gpu import fetched
+
+    return fetched(array)
+
+
+def device_of(graph: Any) -> Device:
+    """Where a graph in a file runs."""
+    return check_device(graph.device)
+
+
+def extents_of(launch: Launch, graph: Any) -> dict[Space, int]:
+    """The extents of a program's spaces."""
+    found = {space: getattr(graph, EXTENTS[space.name]) for space in launch.spaces}
+    for relation in launch.program.relations:
+        found[relation.src], found[relation.dst] = graph.num_src, graph.num_dst
+        found[relation.edge] = graph.num_edges
+    return found
+
+
+def run_on_pages(launch: Launch, graph: Any, arrays: Sequence[Any]) -> list[Any]:
+    """All outputs of a program over a graph in a file, on its device or mapped from files.
+
+    Raises:
+        OutOfBudget: a page of one row does not fit.
+        InvalidFile: the file names an edge that cannot be.
+        UnsupportedByBackend: the program needs all of a set in memory.
+    """
+    device = device_of(graph)
+    if device != CPU:
+        from tiga.frontends.tensor.paged_gpu import run_on_gpu_pages
+
+        return run_on_gpu_pages(launch, graph, arrays, device.index)
+    for array in arrays:
+        if isinstance(array, DeviceArray):
+            raise InvalidValue(
+                f"an operand is on cuda:{array.machine.index}, and the graph in a file runs on the "
+                f"CPU ({here()}): open it with device='cuda', or use .cpu()."
+            )
+    try:
+        return _run(launch, graph, arrays, spill=False)
+    except OutOfBudget:
+        pass  # what it held is free again only after this
+    return _run(launch, graph, arrays, spill=True)
+
+
+def _run(launch: Launch, graph: Any, arrays: Sequence[Any], spill: bool) -> list[Any]:
+    from tiga.backends.llvm.paged.placement import Placement
+    from tiga.backends.llvm.paged.run import Paging, run_paged
+    from tiga.paging.results import spilled
+
+    executable, extents = launch.compiled.executable, extents_of(launch, graph)
+    plan, threads = executable.plan, parallel.thread_count()
+    stored = (n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL)
+    sizes = {n: extents[n.type.space] * n.type.row_bytes for n in stored}
+    placement = Placement(graph.traffic, sizes, spill, threads)
+    outputs: list[Any] = []
+    homes: list[Rows | int] = []
+    for node in plan.outputs:
+        if node.type.space == GLOBAL:
+            outputs.append(np.empty(node.type.shape, node.type.dtype.numpy))
+            homes.append(outputs[-1].ctypes.data)
+            continue
+        array, rows = placement.output(node, extents[node.type.space])
+        outputs.append(array)
+        homes.append(rows)
+    given = [np.ascontiguousarray(a) if n.type.space == GLOBAL else a
+             for a, n in zip(arrays, plan.inputs, strict=True)]  # fmt: skip
+    inputs = [a.ctypes.data if n.type.space == GLOBAL else rows_of(a, graph)
+              for a, n in zip(given, plan.inputs, strict=True)]  # fmt: skip
+    keep = partial(spilled, placement.scope, placement.traffic)
+    paging = Paging(placement.limits, placement.between, placement.charge, keep)
+    graphs = [graph] * len(launch.program.relations)
+    with graph.reading():
+        run_paged(executable, graphs, inputs, homes, threads, extents, paging)
+    launch.ran_on_cpu = True
+    return outputs
+
+
+def rows_of(array: np.ndarray, graph: Any) -> Rows:
+    """Where the rows of an operand lie: in a file if its memory is mapped from one, else in memory.
+    Memory that was written to is no longer known as mapped (see `made`)."""
+    found = file_at(array.ctypes.data, array.nbytes) if array.flags.c_contiguous else None
+    if found is None or not array.nbytes:
+        return MemoryRows(array)
+    count = array.shape[0]
+    width = array.nbytes // count
+    return FileRows(found.fd, found.offset, count, width, graph.traffic, found)
