@@ -16,6 +16,12 @@ from tiga.backends.triton.writer import KernelSource
 TILE = Tile(1, 4096, 8)
 """What one program puts in order."""
 
+KEY = "(tl.load(keys + at, mask=inside, other=0).to(tl.int64) >> drop) & mask"
+"""The bits of a key that are looked at."""
+
+DIGIT = "(((value >> low) & mask) >> shift)"
+"""A digit of a packed key, and what is above it."""
+
 LOOK = 4
 """How many tiles a program looks back at, at once."""
 
@@ -63,7 +69,7 @@ def count_digits(digits: Digits, key: str) -> KernelSource:
         "for tile in range(tl.program_id(0).to(tl.int64), tiles, programs):",
         f"    at = tile * {TILE.edges} + tl.arange(0, {TILE.edges})",
         "    inside = at < count",
-        "    key = tl.load(keys + at, mask=inside, other=0).to(tl.int64) & mask",
+        f"    key = {KEY}",
     ]
     for p, name in enumerate(sums):
         body += [
@@ -73,71 +79,47 @@ def count_digits(digits: Digits, key: str) -> KernelSource:
     for p, name in enumerate(sums):
         body.append(f"tl.atomic_add(totals + {p * digits.count} + number, {name}, sem='relaxed')")
     pointers = {"keys": key, "totals": digits.kind}
-    return source("count_digits", pointers, ("count", "mask", "tiles", "programs"), body, TILE)
+    return source(
+        "count_digits", pointers, ("count", "mask", "drop", "tiles", "programs"), body, TILE
+    )
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One pass. Keys and items, numbers of 64 bits, lie in two arrays, or `packed` in one: an item
-    in the lowest bits, the key above. The `first` pass packs them, the `last` one takes them apart.
-    Where `counted` there are no items: they are 0, 1, 2, ..."""
+    """One pass over numbers of 64 bits: an item in the `low` lowest ones, its key above. The
+    `first` pass packs them, the `last` one takes them apart. Where `counted` items are 0, 1, ..."""
 
     digits: Digits
     key: str
-    packed: bool
     first: bool
     last: bool
     counted: bool
 
     def sources(self) -> dict[str, str]:
         """The arrays that it reads."""
-        if self.packed and not self.first:
+        if not self.first:
             return {"values": "i64"}
-        return {"keys": self.key} | ({} if self.first and self.counted else {"items": "i64"})
+        return {"keys": self.key} | ({} if self.counted else {"items": "i64"})
 
     def targets(self) -> dict[str, str]:
         """The arrays that it writes."""
-        if self.packed and not self.last:
-            return {"values_out": "i64"}
-        return {"keys_out": self.key, "items_out": "i64"}
+        return {"keys_out": self.key, "items_out": "i64"} if self.last else {"values_out": "i64"}
 
     def read(self) -> list[str]:
-        """`value`, which is moved, and `key`, whose digit says where."""
-        if self.packed and not self.first:
-            return [
-                "value = tl.load(values + at, mask=inside, other=0)",
-                "key = (value >> low) & mask",
-            ]
-        key = ["key = tl.load(keys + at, mask=inside, other=0).to(tl.int64) & mask"]
-        if not self.packed:
-            return [*key, "value = i.to(tl.int64)"]
-        if self.counted:
-            return [*key, "value = (key << low) | at"]
-        items = "tl.load(items + at, mask=inside, other=0)"
-        return [*key, f"value = (key << low) | {items}"]
+        """`value` at `at`."""
+        if not self.first:
+            return ["value = tl.load(values + at, mask=inside, other=0)"]
+        item = "at" if self.counted else "tl.load(items + at, mask=inside, other=0)"
+        return [f"key = {KEY}", f"value = (key << low) | {item}"]
 
     def written(self) -> list[str]:
-        """Stores at `to` of what lies in order now; `key` is that of `value`."""
-        if self.packed and not self.last:
+        """Stores of `value` at `to`."""
+        if not self.last:
             return ["tl.store(values_out + to, value, mask=inside)"]
-        if self.packed:
-            item = "value & ((tl.full([1], 1, tl.int64) << low) - 1)"
-        elif self.first and self.counted:
-            item = "source"
-        else:
-            item = "tl.load(items + source, mask=inside, other=0)"
+        item = "value & ((tl.full([1], 1, tl.int64) << low) - 1)"
         return [
-            "tl.store(keys_out + to, key, mask=inside)",
+            "tl.store(keys_out + to, (value >> low) & mask, mask=inside)",
             f"tl.store(items_out + to, {item}, mask=inside)",
-        ]
-
-    def key_again(self) -> list[str]:
-        """The `key` of each value, where it lies now."""
-        if self.packed:
-            return ["key = (value >> low) & mask"]
-        return [
-            f"source = tile * {TILE.edges} + value",
-            "key = tl.load(keys + source, mask=inside, other=0).to(tl.int64)",
         ]
 
 
@@ -154,7 +136,7 @@ def sweep(of: Sweep) -> KernelSource:
         "inside = at < count",
         *of.read(),
         # What is outside comes last.
-        f"digit = tl.where(inside, (key >> shift) & {most}, {most}).to(tl.int32)",
+        f"digit = tl.where(inside, {DIGIT} & {most}, {most}).to(tl.int32)",
         f"number = tl.arange(0, {digits.count})",
         f"counts = tl.histogram(digit, {digits.count}, mask=inside).to({digits.dtype})",
         f"own = status + tile * {digits.count} + number",
@@ -166,15 +148,14 @@ def sweep(of: Sweep) -> KernelSource:
         f"own = bases + tile * {digits.count}",
         "tl.store(own + number, starts)",
         f"value = ordered(value, digit, i, {digits.bits}, {TILE.warps})",
-        *of.key_again(),
-        f"digit = ((key >> shift) & {most}).to(tl.int32)",
+        f"digit = ({DIGIT} & {most}).to(tl.int32)",
         "tl.debug_barrier()",
         "to = tl.load(own + digit).to(tl.int64) + i",
         *of.written(),
     ]
     tables = {"totals": digits.kind, "status": digits.kind, "bases": digits.kind, "ticket": "i32"}
     pointers = of.sources() | of.targets() | tables
-    return source("sweep", pointers, ("count", "mask", "low", "shift"), body, TILE)
+    return source("sweep", pointers, ("count", "mask", "drop", "low", "shift"), body, TILE)
 
 
 def _look_back(digits: Digits) -> list[str]:

@@ -17,6 +17,9 @@ MOST_BITS = 9
 
 LEAST_BITS = 4
 
+_WORD = 64
+"""Bits of a packed number."""
+
 _NARROW = 1 << 30
 """Below so many elements counts and their flags fit 32 bits."""
 
@@ -25,26 +28,39 @@ _COUNTERS = 512
 
 
 def sorted_by(
-    keys: IndexArray, bits: int, items: IndexArray | None = None, item_bits: int = 64
+    keys: IndexArray, bits: int, items: IndexArray | None = None, item_bits: int = 0
 ) -> tuple[IndexArray, IndexArray]:
     """Keys sorted by their `bits` lowest bits, equal ones in their order, and what goes with them:
     int64 `items`, not negative and of at most `item_bits` bits, or their places. Bits above those
     are not kept."""
+    if keys.size < 2 or not bits:
+        return keys, positions(keys.machine, keys.size) if items is None else items
+    place_bits = (keys.size - 1).bit_length()
+    low = place_bits if items is None else item_bits
+    if bits + low <= _WORD:
+        return _packed(keys, 0, bits, items, low)
+    # The lowest bits first, then the others in the order that these gave.
+    half = bits // 2
+    order = _packed(keys, 0, half, None, place_bits)[1]
+    _, order = _packed(keys[order], half, bits - half, order, place_bits)
+    return keys[order], order if items is None else items[order]
+
+
+def _packed(
+    keys: IndexArray, drop: int, bits: int, items: IndexArray | None, low: int
+) -> tuple[IndexArray, IndexArray]:  # fmt: skip
+    """Bits of keys from `drop` on, sorted, and their items, of `low` bits."""
     machine, count = keys.machine, keys.size
-    if count < 2 or not bits:
-        return keys, positions(machine, count) if items is None else items
     passes = -(-bits // MOST_BITS)
     digits = Digits(max(-(-bits // passes), LEAST_BITS), passes, count >= _NARROW)
-    low = (count - 1).bit_length() if items is None else item_bits
-    packed = bits + low <= 64
     tables = _Tables(digits, machine, count)
-    mask = (1 << bits) - 1 if bits < 64 else -1
-    tables.count(keys, mask)
+    mask = (1 << bits) - 1
+    tables.count(keys, mask, drop)
     now = [keys] if items is None else [keys, items]
     for p in range(passes):
-        of = Sweep(digits, type_name(keys), packed, p == 0, p == passes - 1, items is None)
+        of = Sweep(digits, type_name(keys), p == 0, p == passes - 1, items is None)
         targets = [empty(machine, count, _dtype(kind)) for kind in of.targets().values()]
-        numbers = [mask, low, p * digits.bits]
+        numbers = [mask, drop, low, p * digits.bits]
         launch(radix.sweep(of), count, [*now, *targets, *tables.of(p)], numbers)
         now = targets
     return now[0], now[1]
@@ -69,11 +85,13 @@ class _Tables:
         for array in (self._counts, self._tickets):
             machine.zero(array.address, array.nbytes)
 
-    def count(self, keys: IndexArray, mask: int) -> None:
+    def count(self, keys: IndexArray, mask: int, drop: int) -> None:
         """Count the digits of all passes."""
         programs = min(self.tiles, _COUNTERS)
         source = radix.count_digits(self.digits, type_name(keys))
-        launch(source, keys.size, [keys, self._counts], [mask, self.tiles, programs], programs)
+        launch(
+            source, keys.size, [keys, self._counts], [mask, drop, self.tiles, programs], programs
+        )
 
     def of(self, p: int) -> list[IndexArray]:
         """The tables of a pass."""
