@@ -183,3 +183,16 @@ def _written(device: str) -> list[list[Any]]:
 def test_derivatives_pass_through_writes_at_tensors() -> None:
     for one, other in zip(_written("cuda"), _written("cpu"), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_many_whole_numbers_are_sorted_by_their_range(descending: bool) -> None:
+    """From one end of int64 to the other, and within a few bits."""
+    for width in (2**62, 40):
+        host = RNG.integers(-width, width, 2**16)
+        host[::7] = host[0]
+        if width > 40:
+            host[:2] = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+        order = tg.argsort(there(host), descending=descending).cpu().numpy()
+        wide = host.astype(object) * (-1 if descending else 1)
+        assert (order == np.argsort(wide, kind="stable")).all()

@@ -153,7 +153,7 @@ def sweep(of: Sweep) -> KernelSource:
         "to = tl.load(own + digit).to(tl.int64) + i",
         *of.written(),
     ]
-    tables = {"totals": digits.kind, "status": digits.kind, "bases": digits.kind, "ticket": "i32"}
+    tables = dict.fromkeys(("totals", "status", "bases", "ticket"), digits.kind)
     pointers = of.sources() | of.targets() | tables
     return source("sweep", pointers, ("count", "mask", "drop", "low", "shift"), body, TILE)
 

@@ -23,6 +23,9 @@ _WORD = 64
 _NARROW = 1 << 30
 """Below so many elements counts and their flags fit 32 bits."""
 
+_APART = 4
+"""Numbers from one ticket to the next."""
+
 _COUNTERS = 512
 """Programs that count digits."""
 
@@ -78,12 +81,10 @@ class _Tables:
         self.tiles = -(-count // radix.TILE.edges)
         row = digits.count
         published = self.tiles * row
-        parts = digits.passes * (row + published)
         self._bases = empty(machine, published, _dtype(digits.kind))
+        parts = digits.passes * (row + published + _APART)
         self._counts = empty(machine, parts, _dtype(digits.kind))
-        self._tickets = empty(machine, 4 * digits.passes, "int32")
-        for array in (self._counts, self._tickets):
-            machine.zero(array.address, array.nbytes)
+        machine.zero(self._counts.address, self._counts.nbytes)
 
     def count(self, keys: IndexArray, mask: int, drop: int) -> None:
         """Count the digits of all passes."""
@@ -95,12 +96,15 @@ class _Tables:
 
     def of(self, p: int) -> list[IndexArray]:
         """The tables of a pass."""
-        row = self.digits.count
+        row, passes = self.digits.count, self.digits.passes
         published = self.tiles * row
-        start = self.digits.passes * row + p * published
-        totals = self._counts[p * row : (p + 1) * row]
-        status = self._counts[start : start + published]
-        return [totals, status, self._bases, self._tickets[4 * p : 4 * p + 1]]
+        status, ticket = passes * row, passes * (row + published)
+        return [
+            self._counts[p * row : (p + 1) * row],
+            self._counts[status + p * published : status + (p + 1) * published],
+            self._bases,
+            self._counts[ticket + p * _APART : ticket + (p + 1) * _APART],
+        ]
 
 
 def sorted_order(keys: IndexArray, bits: int) -> IndexArray:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tiga.backends.triton.dense.values import loaded
 from tiga.backends.triton.index_arrays import (
+    ARRAYS,
     IndexArray,
     empty,
     index_array,
@@ -18,7 +19,7 @@ from tiga.backends.triton.index_kernels import kernel
 from tiga.backends.triton.radix_sort import sorted_by, sorted_order
 from tiga.backends.triton.writer import KernelSource, pointer_type
 from tiga.runtime.device_array import DeviceArray
-from tiga.types import DType, bool_
+from tiga.types import DType, bool_, int64
 
 _LARGEST = {32: 2**31 - 1, 64: 2**63 - 1}
 
@@ -62,14 +63,36 @@ def sort_keys(dtype: DType, descending: bool) -> KernelSource:
     return kernel("sort_keys", pointers, ("count",), body)
 
 
+RANGED = 2**16
+"""Whole numbers of 64 bits, if there are so many, are sorted by how far they are from an end."""
+
+
+@lru_cache(maxsize=2)
+def distances(descending: bool) -> KernelSource:
+    """How far whole numbers are from `end`, which none is beyond."""
+    distance = "end - value" if descending else "value - end"
+    body = ["value = tl.load(x + i, mask=inside, other=0)",
+            f"tl.store(out + i, {distance}, mask=inside)"]  # fmt: skip
+    return kernel("distances", {"x": "i64", "out": "i64"}, ("count", "end"), body)
+
+
+def _keys(flat: IndexArray, dtype: DType, descending: bool) -> tuple[IndexArray, int]:
+    """Keys in the order of numbers, and how many of their bits tell these apart. Two numbers are
+    copied to the CPU where there are many whole ones of 64 bits, of which few bits tell mostly."""
+    keys = empty(flat.machine, flat.size, f"int{_width(dtype)}")
+    if dtype != int64 or flat.size < RANGED:
+        launch(sort_keys(dtype, descending), flat.size, [flat, keys])
+        return keys, key_bits(dtype)
+    least, most = ARRAYS.numbers([ARRAYS.minimum(flat), ARRAYS.maximum(flat)])
+    launch(distances(descending), flat.size, [flat, keys], [most if descending else least])
+    return keys, (most - least).bit_length()
+
+
 def sorted_rows(x: DeviceArray, dtype: DType, descending: bool) -> IndexArray:
     """The positions in its row that sort each row of a contiguous array, equal numbers in their
     order, as a rank-1 array."""
     columns = x.shape[-1]
-    keys = empty(x.machine, x.size, f"int{_width(dtype)}")
-    flat = index_array(x.reshape(x.size))
-    launch(sort_keys(dtype, descending), x.size, [flat, keys])
-    order = sorted_order(keys, key_bits(dtype))
+    order = sorted_order(*_keys(index_array(x.reshape(x.size)), dtype, descending))
     rows = x.size // columns
     if rows > 1:
         _, order = sorted_by(
