@@ -147,7 +147,7 @@ class KernelScope:
         """Elements of entities of any array of values of `type_`, held in `dtype`."""
         address = self._address(pointer, type_, entity, self.writer.offset_of(type_))
         mask = " & ".join(filter(None, (self._mask(type_, entity), where)))
-        text = loaded(address, mask, dtype, single=entity.text == "0")
+        text = loaded(address, mask, dtype)
         value = Value(Term(text, dtype.compute), self._dims(type_, entity))
         if entity.text == "0" and not self.writer.offset_of(type_):
             # A scalar load: shaped like every other value.
@@ -228,7 +228,7 @@ def varying_text(terms: list[str]) -> bool:
     return any(not t.isdigit() for t in terms)
 
 
-def loaded(address: str, mask: str, dtype: DType, single: bool = False) -> str:
+def loaded(address: str, mask: str, dtype: DType) -> str:
     """A load, widened to the compute dtype."""
     options = f", mask={mask}, other=0" if mask else ""
     widened = f".to({dtype_text(dtype.compute)})" if dtype != dtype.compute else ""

@@ -18,7 +18,7 @@ from tiga.frontends.torch.scalars import number_on
 from tiga.paging.span import PagePlan
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
-from tiga.runtime.cuda import capability, current_stream, on
+from tiga.runtime.cuda import current_stream, on
 from tiga.runtime.tiers import size_text
 from tiga.trace.program import Program
 from tiga.types import Space
@@ -44,13 +44,6 @@ def may_stage(graph: Graph, device: torch.device) -> bool:
     """Whether a field on this device serves a graph that is elsewhere: pages of a graph in a file
     take what they need of it."""
     return graph.paged and device.type == "cpu"
-
-
-def gpu_target() -> int:
-    """The compute capability to show code for: this machine's, 90 (for sm_90) without a GPU."""
-    if not torch.cuda.is_available():
-        return 90
-    return capability(torch.device("cuda", torch.cuda.current_device()))
 
 
 @lru_cache(maxsize=1024)

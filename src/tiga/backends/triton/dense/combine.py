@@ -45,7 +45,7 @@ def combine(form: Combination, wide: bool) -> KernelSource:
     added = (Term("added", compute),)
     one = (Term("one", compute),)
     (joined,) = dv.combined(form.name, real, added, one)
-    (total,) = dv.reduced(form.name, real, added, 0, True)
+    (total,) = dv.reduced(form.name, added, 0, True)
     result = stored(typed(total), real).text
     cast = ".to(tl.int64)" if wide else ""
     first = number_text(start.number)

@@ -204,7 +204,7 @@ class DenseKernel:
     def _add_to_column(self, i: int) -> None:
         """Combine these columns with the program's partial results in memory."""
         one = self.spec.instructions[i]
-        value = dv.reduced(one.text, one.dtype, self._masked(i), 0, True)
+        value = dv.reduced(one.text, self._masked(i), 0, True)
         for place, stored_ in enumerate(self.spec.stores):
             if stored_ == i:
                 before = self.memory.load_partial(self.block, place, one)
@@ -216,7 +216,7 @@ class DenseKernel:
     def _end_row(self, i: int, value: Value) -> None:
         """The row values that a reduction over columns ends in."""
         one = self.spec.instructions[i]
-        ended = dv.reduced(one.text, one.dtype, value, 1, True)
+        ended = dv.reduced(one.text, value, 1, True)
         rounded = tuple(_rounded(term, one.dtype) for term in ended)
         hint = {"add": "row_sum"}.get(one.text, f"row_{one.text[:3]}")
         self.values[i] = tuple(self._named(hint, term) for term in rounded)
@@ -226,7 +226,7 @@ class DenseKernel:
         one = self.spec.instructions[i]
         state = tuple(Term(n, dv.part_dtype(one.dtype).compute) for n in self.accumulators[i])
         axis = 0 if one.kind == COLUMN else None
-        value = dv.reduced(one.text, one.dtype, state, axis, one.kind == COLUMN)
+        value = dv.reduced(one.text, state, axis, one.kind == COLUMN)
         for place, stored_ in enumerate(self.spec.stores):
             if stored_ == i:
                 self.memory.store_partial(self.block, place, one, value)

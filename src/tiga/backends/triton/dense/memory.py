@@ -164,7 +164,7 @@ class Memory:
         guard = f", mask={mask}, other=0" if mask else ""
         return [f"tl.load({base} + {offset}{guard})"]
 
-    def _pairs(self, block: Block, base: str, offset: str, mask: str | None) -> tuple[str, str]:
+    def _pairs(self, base: str, offset: str, mask: str | None) -> tuple[str, str]:
         """Pointers to both parts of complex numbers, side by side, and their guard."""
         end = "[:, None]" if self.spec.flat else "[:, :, None]"
         lead = "[None, :]" if self.spec.flat else "[None, None, :]"
@@ -174,7 +174,7 @@ class Memory:
     def _load_pair(
         self, block: Block, base: str, offset: str, mask: str | None, one: Instruction
     ) -> list[str]:
-        pointers, guard = self._pairs(block, base, offset, mask)
+        pointers, guard = self._pairs(base, offset, mask)
         other = ", other=0" if guard else ""
         real, imag = (self.names.fresh(f"x{one.text}_{part}") for part in ("re", "im"))
         block.add(f"{real}, {imag} = tl.split(tl.load({pointers}{guard}{other}))")
@@ -229,7 +229,7 @@ class Memory:
         value: Value,
     ) -> None:  # fmt: skip
         if dtype.is_complex:
-            pointers, guard = self._pairs(block, base, offset, mask)
+            pointers, guard = self._pairs(base, offset, mask)
             dims = self.dims(shape)
             whole = [f"tl.broadcast_to({term.text}, {dims})" for term in value]
             block.add(f"tl.store({pointers}, tl.join({', '.join(whole)}){guard})")

@@ -143,7 +143,7 @@ def multiplied(dtype: DType, a: Value, b: Value) -> Value:
     return (arithmetic.mul(a[0], b[0]),)
 
 
-def reduced(name: str, dtype: DType, value: Value, axis: int | None, keep: bool) -> Value:
+def reduced(name: str, value: Value, axis: int | None, keep: bool) -> Value:
     """All elements along an axis, or (None) all there are, as one."""
     where = "None" if axis is None else str(axis)
     kept = ", keep_dims=True" if keep else ""
