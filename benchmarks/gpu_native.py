@@ -1,7 +1,7 @@
 """Graphs and training on native tensors of one GPU, in a process that cannot load torch.
 
     python -m benchmarks.gpu_native            # graphs, work lists, steps of training, sorting
-    python -m benchmarks.gpu_native --torch    # graphs and work lists by torch, to compare
+    python -m benchmarks.gpu_native --torch    # graphs, work lists, sorting by torch, to compare
 
 Answers are compared first: training with numpy in float64, orders with numpy's. Times are the least
 of a few by the host's clock, the device waited for.
@@ -147,13 +147,33 @@ def _sorted(x: tg.Tensor) -> None:
     tg.argsort(x).realize()
 
 
+def unsorted() -> list[Array]:
+    """Numbers to sort: floats, whole ones of about 24 bits, and of 64."""
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=EDGES) * 1e6
+    return [
+        normal.astype(np.float32),
+        normal.astype(np.int64),
+        rng.integers(-(2**63), 2**63, EDGES),
+    ]
+
+
 def sorting(wait: Callable[[], Any]) -> None:
     """Times of sorting whole arrays."""
-    for dtype in (np.float32, np.int64):
-        host = (np.random.default_rng(0).normal(size=EDGES) * 1e6).astype(dtype)
+    for host in unsorted():
         x = tg.tensor(host, device="cuda")
         assert (tg.argsort(x).cpu().numpy() == np.argsort(host, kind="stable")).all()
         took = best(partial(_sorted, x), wait)
+        print(f"argsort of {EDGES} numbers in {x.dtype}: {took:.2f} ms")
+
+
+def sorting_by_torch(wait: Callable[[], Any]) -> None:
+    """The same by torch."""
+    import torch
+
+    for host in unsorted():
+        x = torch.tensor(host).cuda()
+        took = best(partial(torch.argsort, x, stable=True), wait)
         print(f"argsort of {EDGES} numbers in {x.dtype}: {took:.2f} ms")
 
 
@@ -166,6 +186,7 @@ def main() -> None:
 
         ends = [torch.tensor(end).cuda() for end in (src, dst)]
         topology(ends, torch_platform(ends[0].device), torch.cuda.synchronize)
+        sorting_by_torch(torch.cuda.synchronize)
         return
     from tiga.backends.triton.machine import machine
 
