@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from tiga.frontends.message_passing import PerEdge
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.entities import EDGES, NODES, Entities
+from tiga.frontends.tensor.graph_call import Launch, launch_of
 from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.frontends.tensor.reduced import Sent, reduce_sent
 from tiga.frontends.tensor.trees import leaves_of, mapped
 from tiga.ops.align import expand_to
-from tiga.ops.leaf import Input, stop_gradient
+from tiga.ops.leaf import Constant, Input, stop_gradient
 from tiga.ops.message import gather
 from tiga.reducers.selection import ArgExtremum
 from tiga.trace.node import Node, intern, topological
@@ -69,21 +70,25 @@ def sketch(roots: Sequence[Node]) -> Sketch:
     places = {id(root): place for place, root in enumerate(order)}
     parts: list[Any] = [places[id(root)] for root in roots]
     numbers: list[Any] = []
+    add, known = parts.append, places.get
     for node in order:
         if getattr(node, "cell", None) is not None:
-            if node.op.name == "constant":
+            if node.op.__class__ is Constant:
                 numbers.append(node.op)
-                parts += (NUMBER, node.type)
+                add(NUMBER)
             else:
-                parts += (None, node.type)
+                add(None)
+            add(node.type)
             continue
-        parts += (node.op, node.type)
+        add(node.op)
+        add(node.type)
         for child in node.inputs:
-            found = places.get(id(child))
+            key = id(child)
+            found = known(key)
             if found is None:
-                found = places[id(child)] = len(order)
+                found = places[key] = len(order)
                 order.append(child)
-            parts.append(found)
+            add(found)
     return Sketch(tuple(parts), tuple(numbers), order)
 
 
@@ -237,6 +242,11 @@ class Plan:
     program: Program
     sources: tuple[Source, ...]
     tree: Any
+
+    @cached_property
+    def launch(self) -> Launch:
+        """The program compiled."""
+        return launch_of(self.program)
 
     @staticmethod
     def of(capture: Capture, tree: Any) -> "Plan":

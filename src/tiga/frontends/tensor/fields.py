@@ -69,7 +69,7 @@ def edge_orders(topology: Any, device: Device) -> tuple[LazyNode, LazyNode] | No
     if topology.topology.permutation is None:
         return None
     found: tuple[LazyNode, LazyNode] = topology.keep(
-        ("native edge orders", device), lambda: _orders_of(topology, device)
+        ("native edge orders", device.type, device.index), lambda: _orders_of(topology, device)
     )
     return found
 

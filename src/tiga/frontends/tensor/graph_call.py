@@ -164,11 +164,10 @@ class Walk:
     unasked: Unasked = field(default_factory=Unasked)
 
     @staticmethod
-    def of(program: Program, graph: Graph, topology: Any, grad: bool) -> "Walk":
+    def of(launch: Launch, graph: Graph, topology: Any, grad: bool) -> "Walk":
         """A program on a graph, whose snapshot is `topology` (a paged one itself); `grad`:
         derivatives may be asked for."""
-        launch = launch_of(program)
-        wanted = differentiable(program) if grad else ()
+        wanted = differentiable(launch.program) if grad else ()
         if wanted:
             launch = _saving(launch, wanted)
         return Walk(launch, graph, topology, graph.token(), bool(wanted))

@@ -41,7 +41,7 @@ from tiga.frontends.tensor.fields import (
     in_given_order,
     options,
 )
-from tiga.frontends.tensor.graph_call import GraphCall, Walk, launch_of
+from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
 from tiga.frontends.tensor.trees import leaves_of, mapped
@@ -235,10 +235,10 @@ def call(
 
         calls_of(kernel).refuse(reason)
         return run_bounded(kernel, topology, fields, params, reason)
-    calls_of(kernel).note(launch_of(plan.program))
-    device = CPU if graph.paged else next((t.device for t in fields.values()), CPU)
+    calls_of(kernel).note(plan.launch)
+    device = CPU if graph.paged else _device(fields)
     inputs = tuple([_source(source, run, fields, topology, device) for source in plan.sources])
-    walk = Walk.of(plan.program, graph, topology, run.grad)
+    walk = Walk.of(plan.launch, graph, topology, run.grad)
     if graph.paged:
         from tiga.frontends.tensor.paged import made
 
@@ -257,6 +257,13 @@ def call(
     return output(0) if plan.tree == 0 else mapped(output, plan.tree)
 
 
+def _device(fields: Mapping[Any, Tensor]) -> Device:
+    """Where the fields are."""
+    for tensor in fields.values():
+        return tensor.device
+    return CPU
+
+
 def told(
     kernel: MessagePassing, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
 ) -> list[str]:  # fmt: skip
@@ -267,7 +274,7 @@ def told(
         plan = run.plan()
     except Unfusable as reason:
         return [f"a call would not be fused: {reason}"]
-    calls_of(kernel).note(launch_of(plan.program))
+    calls_of(kernel).note(plan.launch)
     return []
 
 
@@ -277,7 +284,7 @@ def _field(source: Field, given: Tensor, topology: Any, device: Device) -> Node:
     orders = edge_orders(topology, device) if source.namespace == "edge" else None
     if orders is None:
         return node
-    if given._grad or node.cell is None or node.type.size > AT_ONCE or device != CPU:
+    if given._grad or node.cell is None or node.type.size > AT_ONCE or device is not CPU:
         return apply(REORDER, node, *orders)
     (order, _) = orders
     assert order.cell is not None
