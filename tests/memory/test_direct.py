@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -194,3 +195,25 @@ def test_a_cold_graph_gives_the_bits_of_one_in_memory(
         found = run(paged, *(torch.from_numpy(field.numpy()) for field in named))
     assert all(map(torch.equal, found, expected))
     assert refused or min(moved.values()) > 3
+
+
+def test_rows_know_whether_they_are_cached(path: Path, fd: int) -> None:
+    rows = FileRows(fd, 24, 20_000, 100, Traffic(), None)
+    forget(fd)
+    assert not rows.is_cached
+    path.read_bytes()
+    assert rows.is_cached
+    assert FileRows(fd, BYTES, 0, 100, Traffic(), None).is_cached  # of nothing, all is there
+
+
+def test_rows_that_are_expected_are_read_by_then(path: Path, fd: int) -> None:
+    rows = FileRows(fd, 0, BYTES // 100, 100, Traffic(), None)
+    forget(fd)
+    rows.expect([(100, 101), (15_000, 15_001), (0, BYTES // 100)])  # the last is left to the disk
+    for _ in range(3000):
+        if all(rows.direct.is_cached(row * 100, 100) for row in (100, 15_000)):
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("ranges that were expected are not in the page cache")
+    assert not rows.is_cached

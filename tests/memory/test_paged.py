@@ -324,8 +324,8 @@ def test_the_plan_predicts_what_is_read(stored: Any) -> None:
         with tg.execution(memory={"host": "3MiB"}):
             layer(graph=paged, src=paged.fields["src"], edge=paged.fields["edge"])
         read = paged.traffic.read - before
-        (runnable,) = [r for _, r in layer._inspected()._runnables()]
-        plan = runnable.executable.executable.pages
+        ((_, part),) = layer._inspected().parts()
+        plan = part.cpu().executable.pages
         assert plan.pages > 0
         assert read / 1.5 <= plan.read <= 1.5 * read
 

@@ -19,6 +19,11 @@ TARGET = 16 * 2**20
 """Bytes of a page that is not made larger: its requests are as long as a disk needs them, the last
 cache holds it, and memory is asked of the system for a few such pages only."""
 
+NEAR = 2 * 2**20
+"""The same for each thread, of files in the page cache: what a core has copied from there is then
+in its caches when it computes. More threads have longer pages, as pages are begun one after
+another; two threads' worth at least."""
+
 TASKS_PER_THREAD = 4
 """Tasks that a page has at least for each thread, where the budget allows and they are fixed."""
 
@@ -46,6 +51,12 @@ class Limits:
     advice: str = "memory={'host': ...} of tg.execution (or TIGA_MEMORY_BOUND)"
     readers: int = READERS
     writers: int = WRITERS
+
+    def of_cached(self) -> "Limits":
+        """Those of pages that are copied from the page cache: there is no disk to wait for, so
+        there are as many as threads, beside one."""
+        target = min(self.target, NEAR * max(2, self.threads))
+        return replace(self, depth=min(self.depth, self.threads), target=target)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation
 
 WORD = 8
-_INT64 = np.dtype(np.int64)
 
 
 class PagedWalk(Protocol):
@@ -195,8 +194,9 @@ class Stage:
 
     def _topology(self, span: Span, arena: Arena) -> Page:
         low, high = span.rows
-        pointers = arena.take(high - low + 1, _INT64)
-        self.walk.row_ptr.read_into(low, _rows_of(pointers))
+        block = arena.rows(high - low + 1, WORD, low)
+        self.walk.row_ptr.read_into(low, block)
+        pointers = block.view(np.int64).reshape(-1)
         degree = require_rising(pointers, span)
         close_up(pointers, span)
         index = self._by_parts(span, self.walk.index, arena)

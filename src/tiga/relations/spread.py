@@ -68,8 +68,9 @@ def core_of(
 
 def _sampled(numbers: FileRows, dtype: np.dtype, edges: tuple[int, int]) -> Iterator[np.ndarray]:
     start, end = edges
-    for place in range(PLACES):
-        first = start + (end - start) * place // PLACES
+    firsts = [start + (end - start) * place // PLACES for place in range(PLACES)]
+    numbers.expect((first, min(first + EACH, end)) for first in firsts)
+    for first in firsts:
         part = np.empty(min(EACH, end - first), dtype)
         numbers.read_into(first, part.view(np.uint8).reshape(len(part), dtype.itemsize))
         yield part

@@ -15,6 +15,7 @@ import fcntl
 import mmap
 import os
 import weakref
+from contextlib import suppress
 
 import numpy as np
 
@@ -27,10 +28,15 @@ LEAST = 2**17
 WARM = 8
 """A range is read through the page cache if all but one in so many of its pages are there."""
 
+LOOKED_AT = 2**18
+"""Bytes in the middle of a range that are asked after: to tell of all of a large range takes longer
+than to read a small one, and what is cached lies together."""
+
 _REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP, errno.EFAULT)
 """Alignments, file systems, and memory (of a device's driver, say) that cannot be filled so."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+# Keeps Python's lock, as it takes microseconds: another thread would have to be waited for.
+_mincore = ctypes.PyDLL(None).mincore
 
 
 class DirectFile:
@@ -42,6 +48,7 @@ class DirectFile:
     def __init__(self, fd: int) -> None:
         """`fd` is open for reading, and for writing if this is to write."""
         self._plain, self._fd, self.refused = fd, -1, False
+        self._whole = np.empty(0, np.uint8)
         mode = os.O_RDWR if _writable(fd) else os.O_RDONLY
         try:
             self._fd = os.open(f"/proc/self/fd/{fd}", mode | os.O_CLOEXEC | os.O_DIRECT)
@@ -52,7 +59,7 @@ class DirectFile:
 
     def serves(self, offset: int, nbytes: int) -> bool:
         """Whether a range is better read this way: it is long, and not in memory already."""
-        return nbytes >= LEAST and not self.refused and not self._is_cached(offset, nbytes)
+        return nbytes >= LEAST and not self.refused and not self.is_cached(offset, nbytes)
 
     def read(self, out: np.ndarray, offset: int) -> bool:
         """Fill contiguous memory, uint8, that is as far behind the start of a block as `offset` is;
@@ -114,22 +121,29 @@ class DirectFile:
         self.refused = True
         return False
 
-    def _is_cached(self, offset: int, nbytes: int) -> bool:
-        start = offset - offset % mmap.ALLOCATIONGRANULARITY
-        length = offset + nbytes - start
-        try:
-            view = np.frombuffer(
-                mmap.mmap(self._plain, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=start),
-                np.uint8,
-            )
-        except (OSError, ValueError):
-            return True  # shorter than it should be: a plain read says so
+    def is_cached(self, offset: int, nbytes: int) -> bool:
+        """Whether the page cache has the middle of a range; True if the file does not reach it: a
+        plain read says so."""
+        looked_at = min(nbytes, LOOKED_AT)
+        first = offset + (nbytes - looked_at) // 2
+        start = first - first % mmap.PAGESIZE
+        length = first + looked_at - start
+        if start + length > self._mapped(start + length).size:
+            return True
         there = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)
-        size, vector = ctypes.c_size_t(length), ctypes.c_void_p(there.ctypes.data)
-        if _libc.mincore(ctypes.c_void_p(view.ctypes.data), size, vector):
+        place = ctypes.c_void_p(self._whole.ctypes.data + start)
+        if _mincore(place, ctypes.c_size_t(length), ctypes.c_void_p(there.ctypes.data)):
             return True
         absent = len(there) - int(np.count_nonzero(there & 1))
         return absent * WARM <= len(there)
+
+    def _mapped(self, nbytes: int) -> np.ndarray:
+        """The file, mapped as far as it goes: addresses to ask by, which nobody reads."""
+        if nbytes > self._whole.size:
+            with suppress(OSError, ValueError):  # an empty file, or one that cannot be mapped
+                memory = mmap.mmap(self._plain, 0, prot=mmap.PROT_READ)
+                self._whole = np.frombuffer(memory, np.uint8)
+        return self._whole
 
 
 def _writable(fd: int) -> bool:

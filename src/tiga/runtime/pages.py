@@ -1,7 +1,8 @@
 """Arrays of rows in memory or in a file, read and written by ranges and by row numbers."""
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -25,6 +26,9 @@ FEW_RUNS = 4
 
 PIECE = 2**21
 """Bytes that picking rows reads at a time, at most."""
+
+PLACES = 8
+"""Places of an array that are looked at to tell whether it is in the page cache."""
 
 MIXED_BYTES = 2**17
 """Bytes that are read and written again at a time where rows are stored among others."""
@@ -153,6 +157,15 @@ class ByRanges:
         """Bytes of scratch that rows are read into."""
         return len(scratch)
 
+    def _expected(self, ids: np.ndarray, room: int) -> list[tuple[int, int]]:
+        """The runs of rows that are read one by one, of which the system knows by then."""
+        spans = list(self._runs(ids, room))
+        self.expect(spans)
+        return spans
+
+    def expect(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Say which ranges of rows are read next."""
+
     def _placed(self, low: int, high: int, scratch: np.ndarray) -> np.ndarray:
         """Room for rows [low, high) in scratch."""
         return scratch[: (high - low) * self.row_bytes].reshape(high - low, self.row_bytes)
@@ -166,7 +179,7 @@ class ByRanges:
             return
         dense = last - first <= SPARSE * len(ids)
         room = self._room(scratch)
-        spans = self._pieces(first, last, room) if dense else self._runs(ids, room)
+        spans = self._pieces(first, last, room) if dense else self._expected(ids, room)
         at = 0
         for low, high in spans:
             end = at + int(np.searchsorted(ids[at:], high))
@@ -234,6 +247,22 @@ class FileRows(ByRanges):
     @property
     def address(self) -> int:
         return 0
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the page cache has most of the rows, as far as a few places tell."""
+        step = self.count * self.row_bytes // PLACES
+        firsts = (self.offset + place * step for place in range(PLACES))
+        return sum(self.direct.is_cached(first, max(step, 1)) for first in firsts) > PLACES // 2
+
+    def expect(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Let the system read short ranges all at once, rather than each when it is asked for."""
+        for low, high in spans:
+            nbytes = (high - low) * self.row_bytes
+            if nbytes < LEAST:
+                os.posix_fadvise(
+                    self.fd, self.offset + low * self.row_bytes, nbytes, os.POSIX_FADV_WILLNEED
+                )
 
     def loaded(self) -> MemoryRows:
         """The same rows in memory."""

@@ -4,6 +4,7 @@ import ctypes
 from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.paged.scatters import Sums, group_bounds
 from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.scatters import SCATTER_GROUPS
+from tiga.backends.llvm.steps import Variant
 from tiga.errors import UnsupportedByBackend
 from tiga.paging.span import LongRow
 from tiga.paging.stage import Page
@@ -25,17 +27,31 @@ PARTS_PER_THREAD = 16
 
 @dataclass
 class Pieces:
-    """Partial sums of a step, page after page: those of tasks, then those of split rows."""
+    """Partial sums of a step, in whatever order pages come: of each page its first row, the sums
+    of `tasks` and those of split rows."""
 
-    tasks: dict[Node, list[np.ndarray]] = field(default_factory=dict)
-    split: dict[Node, list[np.ndarray]] = field(default_factory=dict)
+    known: dict[Node, list["Piece"]] = field(default_factory=dict)
 
-    def add(self, node: Node, block: np.ndarray, tasks: int) -> None:
-        self.tasks.setdefault(node, []).append(block[:tasks])
-        self.split.setdefault(node, []).append(block[tasks:])
+    def add(self, node: Node, first: int, block: np.ndarray, tasks: int) -> None:
+        self.known.setdefault(node, []).append(Piece(first, block[:tasks], block[tasks:]))
+
+    def tasks(self, node: Node) -> int:
+        """How many tasks there were."""
+        return sum(len(piece.tasks) for piece in self.known[node])
 
     def whole(self, node: Node) -> np.ndarray:
-        return np.concatenate([*self.tasks[node], *self.split[node]])
+        """In the order of rows: those of tasks, then those of split rows."""
+        pieces = sorted(self.known[node], key=lambda piece: piece.first)
+        return np.concatenate([*(p.tasks for p in pieces), *(p.split for p in pieces)])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The partial sums of one page."""
+
+    first: int
+    tasks: np.ndarray
+    split: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,12 @@ class Launcher:
     addresses: Mapping[Node, int]
     pieces: Pieces
     sums: Sums | None = None
+    _compiling: Any = field(default_factory=Lock, repr=False)
+
+    def variant(self, hub_degree: int) -> Variant:
+        """The kernels, compiled once for all threads."""
+        with self._compiling:
+            return self.step.variant(self.bits, hub_degree)
 
     def page(self, page: Page, tasks: np.ndarray) -> None:
         """All kernels on a page; `tasks` are boundaries of rows."""
@@ -115,7 +137,7 @@ class Launcher:
         named = {("partial", n): block.ctypes.data for n, block in sums.items()}
         named |= {name: block.ctypes.data for name, block in states.items()}
         table = self.table(page, tasks, split, Counts(count, hubs, chunks), named)
-        variant = self.step.variant(self.bits, HUB_DEGREE if hubs or light else 0)
+        variant = self.variant(HUB_DEGREE if hubs or light else 0)
         counts = {"rows": count, "chunk": chunks}
         pointer = ctypes.addressof(table)
         launches = [
@@ -125,7 +147,7 @@ class Launcher:
         ]
         self.team.run(launches)
         for node, block in sums.items():
-            self.pieces.add(node, block, count)
+            self.pieces.add(node, page.rows[0], block, count)
 
     def _scatter(self, page: Page, tasks: np.ndarray, sums: Sums) -> None:
         """A page of tasks of one group: to the kernel, a quarter of all tasks."""
@@ -143,10 +165,10 @@ class Launcher:
         named["num_others"] = sums.others
         counts = Counts(SCATTER_GROUPS * count, 0, 0)
         table = self.table(page, tasks, NO_SPLIT, counts, named)
-        address = self.step.variant(self.bits, 0).address("rows")
+        address = self.variant(0).address("rows")
         launch(address, ctypes.addressof(table), 1, 1)
         for node, block in totals.items():
-            self.pieces.add(node, block, count)
+            self.pieces.add(node, page.rows[0], block, count)
 
     def states(self, hubs: int, chunks: int) -> dict[tuple[str, Node], np.ndarray]:
         """What is kept of split rows between kernels, by slot."""
@@ -186,15 +208,15 @@ class Launcher:
         program, slots, pieces = self.step.program, self.step.slots, self.pieces
         if not slots.pieces:
             return
-        sums = {n: pieces.whole(n) for n in slots.pieces if n in pieces.tasks}
-        tasks = max((sum(map(len, pieces.tasks[n])) for n in sums), default=0)
+        sums = {n: pieces.whole(n) for n in slots.pieces if n in pieces.known}
+        tasks = max((pieces.tasks(n) for n in sums), default=0)
         hubs = max((len(sums[n]) - tasks for n in program.totals if n in sums), default=0)
         chunks = max((len(sums[n]) - tasks for n in program.outer_sums if n in sums), default=0)
         named: dict[Any, int] = {**Counts(tasks, hubs, chunks).slots, **self.addresses}
         named |= {("partial", n): block.ctypes.data for n, block in sums.items()}
         values = [named.get(name, 0) for name in slots.names]
         table = (ctypes.c_int64 * len(values))(*values)
-        address = self.step.variant(self.bits, 0).address("totals")
+        address = self.variant(0).address("totals")
         launch(address, ctypes.addressof(table), 1, 1)
 
 
@@ -217,7 +239,7 @@ class RowInParts:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The kernels for split rows, in their order."""
-        variant = self.launcher.step.variant(self.launcher.bits, HUB_DEGREE)
+        variant = self.launcher.variant(HUB_DEGREE)
         return tuple(n for n in variant.functions if n not in ("rows", "totals"))
 
     def chunks(self, page: Page, kernel: str, first: int) -> None:
@@ -230,7 +252,7 @@ class RowInParts:
         split = Split.of_row(self.long.row, 0, 0, self.long.chunks)
         self._launch(page, kernel, split, 1, 0)
         for node, block in self.sums.items() if kernel == "finish" else ():
-            self.launcher.pieces.add(node, block, 0)
+            self.launcher.pieces.add(node, self.long.row, block, 0)
 
     def _launch(self, page: Page, kernel: str, split: Split, count: int, first: int) -> None:
         """States by chunk are those from the first chunk on."""
@@ -243,7 +265,7 @@ class RowInParts:
             named[name] = block.ctypes.data + skipped * block.shape[1]
         tasks, counts = np.array(page.rows, np.int64), Counts(0, 1, self.long.chunks)
         table = launcher.table(page, tasks, split, counts, named)
-        address = launcher.step.variant(launcher.bits, HUB_DEGREE).address(kernel)
+        address = launcher.variant(HUB_DEGREE).address(kernel)
         launcher.team.run([Launch(address, ctypes.addressof(table), count)])
 
 

@@ -13,6 +13,9 @@ from tiga.runtime.pages import MemoryRows, Rows, Traffic
 from tiga.runtime.scope import Scope, active, fallback
 from tiga.trace.node import Node
 
+COMPUTED = 8
+"""Pages that are computed at a time, at most, each by a thread of its own or several."""
+
 SHARE = 2
 """Outputs and values between steps stay in memory as far as they take up to one part in so many of
 what the budget leaves; pages get the rest."""
@@ -35,7 +38,10 @@ class Placement:
         self.resident = fitting(sizes, room)
         stored = sum(sizes[node] for node in self.resident)
         bound = current().memory_bound if left is None else left - stored
-        self.limits = Limits(bound, self.scope.depth(READERS), self.scope.page_rows, threads)
+        ahead = READERS + min(threads, COMPUTED)
+        self.limits = Limits(
+            bound, self.scope.depth(ahead), self.scope.page_rows, threads, readers=ahead
+        )
 
     def charge(self, nbytes: int) -> Callable[[], None]:
         """Count the memory of pages; what is returned takes that back."""

@@ -22,9 +22,10 @@ from tiga.backends.llvm.paged.scatters import Sums
 from tiga.backends.llvm.paged.steps import Steps, name_of
 from tiga.backends.llvm.paged.team import Team
 from tiga.paging.collected import Collected
+from tiga.paging.lanes import Lanes
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits, Planner
-from tiga.paging.span import LongRow, PagePlan, Span
+from tiga.paging.span import LongRow, PagePlan, Span, Spans
 from tiga.paging.stage import Page, PagedGraph, Stage
 from tiga.paging.walk import WalkJobs
 from tiga.passes.rows import LibraryCall
@@ -122,7 +123,8 @@ class PagedRun:
         with self._charged(spans.resident):
             homes = {**self.homes, **self._held(planner.stage), **kept}
             planner = replace(planner, stage=replace(planner.stage, homes=homes))
-            self.pipeline.run(WalkPages(planner, launcher).jobs(spans.pages))
+            jobs = WalkPages(planner, launcher).jobs(spans.pages)
+            self._go(jobs, spans, bool(planner.stage.collectable), sums is not None)
         for collected in kept.values():
             self.pipeline.arenas.borrow(collected.finish)
         launcher.totals()
@@ -150,8 +152,18 @@ class PagedRun:
         pages = (span for span in spans.pages if isinstance(span, Span))
         jobs = (Job(partial(stage.without_edges, s), partial(run, s), never) for s in pages)
         self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
-        self.pipeline.run(jobs)
+        self._go(jobs, spans)
         launcher.totals()
+
+    def _go(
+        self, jobs: Iterable[Job], spans: Spans, one_by_one: bool = False, in_order: bool = False
+    ) -> None:
+        """Do the pages of a step: side by side, unless they depend on one another."""
+        in_order = in_order or any(isinstance(page, LongRow) for page in spans.pages)
+        if in_order or spans.arenas == 1:
+            self.pipeline.run(jobs)
+            return
+        Lanes(self.pipeline.arenas, one_by_one).run(jobs)
 
     def _held(self, stage: Stage) -> dict[Node, Any]:
         """Arrays in files that the plan has in memory, read."""

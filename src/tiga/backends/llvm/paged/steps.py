@@ -48,7 +48,8 @@ class Steps:
             walk = walk.joined(joined_tasks(walk.tasks[:, 0]))
         stage = Stage(program, roles_of(program), graph, walk, self.homes)
         sums = sums_bytes(program, stage.others, self.limits.nbytes)
-        limits = replace(self.limits, nbytes=self.limits.nbytes - sums)
+        limits = self.limits.of_cached() if walk.index.is_cached else self.limits
+        limits = replace(limits, nbytes=limits.nbytes - sums)
         planner, spans = plan_walk(stage, limits, division_of(program, len(walk.tasks) - 1))
         return planner, replace(spans, beside=sums, stored=stage.file_bytes)
 
