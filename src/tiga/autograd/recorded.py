@@ -39,7 +39,7 @@ def wiring_of(groups: Sequence[Sequence[Node]]) -> Wiring | None:
     stale = False
     for node in order:
         op = node.op
-        if op.name == "graph_call" or len(order) > MOST_NODES:
+        if op.defers or len(order) > MOST_NODES:
             return None
         cell = getattr(node, "cell", None)
         stale = stale or (cell is not None and cell.stale)

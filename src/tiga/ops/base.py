@@ -40,6 +40,8 @@ class Op:
     """Whether the value is its operands after one another along a feature axis."""
     stands_alone: ClassVar[bool] = False
     """Whether it is a step of its own on values of nodes: what it reads serves many of them."""
+    defers: ClassVar[bool] = False
+    """Whether it is a call on what is no part of the program: a plan gives each run its own."""
     signs: ClassVar[tuple[int, ...]] = ()
     """Of a sum of the operands: 1 for each that is added, -1 for each that is taken away."""
     trends: ClassVar[tuple[int, ...]] = ()

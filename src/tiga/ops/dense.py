@@ -45,6 +45,23 @@ class Deferred(Dense):
 
 
 @dataclass(frozen=True)
+class OuterCall(Dense):
+    """A call on what is no part of the program, such as a graph, which no plan may keep alive."""
+
+    widens = False
+    defers = True
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What a plan around it depends on: what is computed, whatever it works on."""
+        raise NotImplementedError
+
+    def deferred(self, number: int) -> Deferred:
+        """The same on what each run is given."""
+        return Deferred(self.form, number, self.infer())
+
+
+@dataclass(frozen=True)
 class LinearFirst(Dense):
     """Linear in the first operand; the others (index arrays) carry no derivative."""
 

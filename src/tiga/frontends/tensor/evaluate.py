@@ -114,7 +114,7 @@ def _evaluate_one(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def _small(root: LazyNode) -> np.ndarray:
     """The value of a short expression of small values."""
-    if root.op.name == "graph_call":
+    if root.op.defers:
         cells = [getattr(child, "cell", None) for child in root.inputs]
         if None not in cells:
             array: np.ndarray = root.op.compute(*[cell.array for cell in cells])  # type: ignore[union-attr]

@@ -152,7 +152,7 @@ def _value_on(name: str, node: Node, run: Any) -> Any:
 
     device = device_named(name)
     order = pending([node])
-    walks = any(child.op.name == "graph_call" for child in order)
+    walks = any(child.op.defers for child in order)
     if device != CPU and walks and places(order, [node]) == [None]:
         (array,), _ = run_on_gpu((node,), device.index, "auto")
         return array

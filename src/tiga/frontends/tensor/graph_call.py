@@ -11,7 +11,7 @@ from tiga.backends.llvm.binding import BoundPlan
 from tiga.backends.llvm.library import numpy_matmul
 from tiga.compiler import Compiled, executable
 from tiga.frontends.tensor.unasked import Unasked
-from tiga.ops.dense import Deferred, Dense
+from tiga.ops.dense import OuterCall
 from tiga.passes.differentiate import RULES
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
@@ -200,11 +200,10 @@ def _tangent(program: Program, moving: tuple[int, ...]) -> tuple[Program, list[i
 
 
 @dataclass(frozen=True)
-class GraphCall(Dense):
+class GraphCall(OuterCall):
     """Output number `index` of a program over a graph."""
 
     name: ClassVar[str] = "graph_call"
-    widens = False
     walk: Walk
     index: int
 
@@ -215,10 +214,6 @@ class GraphCall(Dense):
     def form(self) -> tuple[Launch, int]:
         """What is computed, whatever the graph."""
         return self.walk.launch, self.index
-
-    def deferred(self, number: int) -> Deferred:
-        """The same on a graph that each run is given."""
-        return Deferred(self.form, number, self.infer())
 
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
         return self.walk.output(self.index, arrays)

@@ -44,7 +44,7 @@ def places_of(bundle: Bundle, order: Sequence[Node]) -> tuple[int, ...]:
 
 def graph_calls(roots: Sequence[Node], order: Sequence[Node]) -> list[int]:
     """The places of calls on graphs that have no value yet; those of roots are made in any case."""
-    found = [place for place, node in enumerate(order) if node.op.name == "graph_call"]
+    found = [place for place, node in enumerate(order) if node.op.defers]
     if not found:
         return found
     tops = {id(root) for root in roots}
@@ -53,7 +53,7 @@ def graph_calls(roots: Sequence[Node], order: Sequence[Node]) -> list[int]:
 
 def anywhere(parts: Structure) -> Structure:
     """A structure that does not tell which graphs are called on."""
-    called = [getattr(part, "name", None) == "graph_call" for part in parts]
+    called = [getattr(part, "defers", False) for part in parts]
     return tuple([p.form if c else p for p, c in zip(parts, called, strict=True)])
 
 

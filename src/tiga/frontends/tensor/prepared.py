@@ -46,7 +46,7 @@ def _on_gpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
     output: Any = x._array
     given = [on_gpu(array, index) for array in bundle.arrays]
     # A call belongs to its graph, which no cache may keep alive.
-    lasting = all(node.op.name != "graph_call" for node in bundle.program.order)
+    lasting = not any(node.op.defers for node in bundle.program.order)
     executable = (compile_dense if lasting else compile_dense.__wrapped__)(bundle.program)
     return _submitting(prepare_dense(executable, given, output, room(index)), x)
 

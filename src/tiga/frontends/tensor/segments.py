@@ -13,7 +13,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.evaluate import has_value
 from tiga.frontends.tensor.program import program_of
 from tiga.frontends.tensor.unasked import Unasked
-from tiga.ops.dense import Deferred, Dense
+from tiga.ops.dense import OuterCall
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
@@ -75,11 +75,10 @@ def _next(inputs: Sequence[Node], of: Type) -> Node:
 
 
 @dataclass(frozen=True)
-class SegmentCall(Dense):
-    """Output number `index` of a segment. It may call on graphs, as which it is planned."""
+class SegmentCall(OuterCall):
+    """Output number `index` of a segment, which may itself call on graphs."""
 
-    name: ClassVar[str] = "graph_call"
-    widens = False
+    name: ClassVar[str] = "segment_call"
     segment: Segment
     index: int
 
@@ -90,10 +89,6 @@ class SegmentCall(Dense):
     def form(self) -> tuple[Any, ...]:
         """What a plan around it depends on."""
         return "segment", self.infer(), tuple(n.type for n in self.segment.program.inputs)
-
-    def deferred(self, number: int) -> Deferred:
-        """The same as a step that each run is given."""
-        return Deferred(self.form, number, self.infer())
 
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
         return self.segment.output(self.index, arrays)
