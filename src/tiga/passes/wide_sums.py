@@ -13,13 +13,14 @@ SIDE = 128
 """The extent of parts of a matrix that is large in both directions."""
 
 
-def _padded(extent: int) -> int:
+def padded(extent: int) -> int:
+    """The least power of two that holds `extent`: GPUs have no other extents in registers."""
     return 1 << max(extent - 1, 0).bit_length()
 
 
 def _sides(shape: Shape) -> tuple[int, int]:
     """The extents of the parts of a matrix: as few parts as fit."""
-    inner, outer = map(_padded, shape)
+    inner, outer = map(padded, shape)
     columns = min(outer, LARGEST // min(inner, SIDE))
     return min(inner, LARGEST // columns), columns
 
@@ -37,7 +38,7 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if not isinstance(node.op, OuterSum) or inputs[0].type.space.kind != "edge":
         return None
     sides = _sides(node.type.shape)
-    if sides == tuple(map(_padded, node.type.shape)):
+    if sides == tuple(map(padded, node.type.shape)):
         return None
     rows, columns = (_pieces(x, side) for x, side in zip(inputs, sides, strict=True))
     return concat(0, *(concat(1, *(outer_sum(row, c) for c in columns)) for row in rows))

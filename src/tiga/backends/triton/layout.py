@@ -9,17 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiga.passes.wide_sums import padded as padded
 from tiga.types import Shape, Type
 
 Dims = tuple[int, ...]
 
 WARP = 32
 """Threads of a warp."""
-
-
-def padded(extent: int) -> int:
-    """The least power of two that holds `extent`."""
-    return 1 << max(extent - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
