@@ -21,6 +21,7 @@ from tiga.passes.tensor_axes import for_kernels
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_places import KNOWN
 from tiga.passes.tensor_plan import plan
+from tiga.passes.tensor_sink import sink_moves
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -33,10 +34,11 @@ STAGES = ("gf_tensor", "loops", "llvm")
 
 @dataclass(frozen=True)
 class TensorExecutable:
-    """A whole-tensor program as steps."""
+    """A whole-tensor program as steps; `source` is the program before it took their form."""
 
     program: Program
     steps: tuple[TensorStep, ...]
+    source: Program
 
     @cached_property
     def kernels(self) -> tuple[KernelStep, ...]:
@@ -63,7 +65,7 @@ class TensorExecutable:
     @cached_property
     def semantic_hash(self) -> str:
         """What tells the program from others: equal programs have equal hashes."""
-        return semantic_hash(self.program)
+        return semantic_hash(self.source)
 
     @cached_property
     def constants(self) -> dict[Node, np.ndarray]:
@@ -283,8 +285,8 @@ def call_library(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def plan_tensors(program: Program, native: bool, relaxed: bool = True) -> TensorExecutable:
     """The executable of a whole-tensor program, which nothing else remembers."""
-    program = for_kernels(program)
-    return TensorExecutable(program, plan(program, native, relaxed))
+    formed = sink_moves(for_kernels(program), native)
+    return TensorExecutable(formed, plan(formed, native, relaxed), program)
 
 
 @lru_cache(maxsize=256)

@@ -8,9 +8,11 @@ import pytest
 import tiga as tg
 
 FUNCTIONS = (
-    "abs", "angle", "cos", "cosh", "exp", "expm1", "log", "log10", "log1p", "log2", "reciprocal",
-    "sin", "sinh", "sqrt", "tan", "tanh",
+    "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp",
+    "expm1", "log", "log10", "log1p", "log2", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh",
 )  # fmt: skip
+NUMPY = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh",
+         "atan": "arctan", "atanh": "arctanh", "reciprocal": "reciprocal"}  # fmt: skip
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 3.5, -700.0, 800.0, 88.9, 1e-30, -1e-3, np.inf, -np.inf,
            np.nan)  # fmt: skip
 EPS = {"complex64": 6e-7, "complex128": 1e-15}
@@ -50,7 +52,7 @@ def test_special_values(name: str, dtype: str) -> None:
     """As the C standard and numpy have them; numpy's expm1 and log1p have not."""
     x = grid(dtype)
     got = compiled(name, tg.tensor(x))
-    rule = np.true_divide if name == "reciprocal" else getattr(np, name)
+    rule = np.true_divide if name == "reciprocal" else getattr(np, NUMPY.get(name, name))
     wide = x.astype(np.complex128)
     with np.errstate(all="ignore"):
         want = (rule(1, wide) if name == "reciprocal" else rule(wide)).astype(got.dtype)
@@ -89,7 +91,7 @@ def test_accuracy(name: str, dtype: str) -> None:
     x[:200] = np.exp(1j * x[:200].real)  # near the unit circle, where logarithms are small
     x[200:400] *= 1e-5
     wide = x.astype(EXACT[dtype])
-    rule = np.true_divide if name == "reciprocal" else getattr(np, name)
+    rule = np.true_divide if name == "reciprocal" else getattr(np, NUMPY.get(name, name))
     if name == "expm1":
         half = np.sin(wide.imag / 2)
         real = np.expm1(wide.real) * np.cos(wide.imag) - 2 * half * half
@@ -123,8 +125,8 @@ def test_derivatives_are_those_of_torch_s_convention() -> None:
     rng = np.random.default_rng(5)
     z = rng.uniform(0.3, 1.2, 40) + 1j * rng.uniform(-1.2, 1.2, 40)
     step = 1e-6
-    for name in ("cos", "cosh", "exp", "log", "log1p", "reciprocal", "sin", "sinh", "sqrt", "tan",
-                 "tanh"):  # fmt: skip
+    for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "log",
+                 "log1p", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh"):  # fmt: skip
         x = tg.tensor(z, requires_grad=True)
         y = getattr(tg, name)(x)
         (got,) = tg.autograd.grad(y, [x], grad_output=tg.ones_like(y))

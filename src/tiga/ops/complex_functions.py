@@ -90,7 +90,7 @@ def sqrt(a: Arithmetic, z: Parts) -> Parts:
     return real, a.copysign(a.select(far, a.abs(y), imag), y)
 
 
-def _log_length(a: Arithmetic, x: Value, y: Value) -> Value:
+def log_length(a: Arithmetic, x: Value, y: Value) -> Value:
     """log sqrt(x² + y²). Near the unit circle from x² + y² - 1, whose terms cancel exactly with
     what their rounding lost."""
     p, q, one = a.abs(x), a.abs(y), _number(a, 1.0, x)
@@ -113,7 +113,7 @@ def _log_length(a: Arithmetic, x: Value, y: Value) -> Value:
 
 def log(a: Arithmetic, z: Parts) -> Parts:
     """The logarithm of the length, and the angle."""
-    return _log_length(a, *z), series.atan2(a, z[1], z[0])
+    return log_length(a, *z), series.atan2(a, z[1], z[0])
 
 
 def log1p(a: Arithmetic, z: Parts) -> Parts:
@@ -124,7 +124,7 @@ def log1p(a: Arithmetic, z: Parts) -> Parts:
     near = a.mul(a.log1p(excess), _number(a, 0.5, x))
     quarter = _number(a, 0.25, x)
     small = a.compare("lt", a.maximum(a.abs(x), a.abs(y)), quarter)
-    real = a.select(small, near, _log_length(a, above, y))
+    real = a.select(small, near, log_length(a, above, y))
     return real, series.atan2(a, y, above)
 
 
@@ -273,6 +273,3 @@ FUNCTIONS: dict[str, Callable[..., Parts]] = {
     "where": where,
 }
 """What an op does to parts, by its name; the backend's arithmetic comes first."""
-
-IN_DOUBLE = frozenset(("pow",))
-"""Functions that lose digits on the way: of complex64 they are computed in complex128."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiga.ops import complex_functions
+from tiga.ops import complex_table
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.pointwise import Cast
@@ -28,7 +28,8 @@ class Target:
     has on floats and on integers beside those with a lowering, `complex_ops` those that it has on
     complex numbers; `combines` the pointwise ops by which it reduces. `grouped` says that its
     reductions over rows may add a few neighbouring ones each, `indexed` that it reads elements at
-    positions that are values, and `scans` that it carries values along rows."""
+    positions that are values, `scans` that it carries values along rows, and `windows` that it
+    reads slices, permutations and padding where they lie in memory."""
 
     functions: frozenset[str] = frozenset()
     int_functions: frozenset[str] = frozenset()
@@ -37,16 +38,18 @@ class Target:
     grouped: bool = False
     indexed: bool = False
     scans: bool = False
+    windows: bool = False
 
 
 CPU = Target(
     functions=frozenset(("hypot", "log2", "log10", "nextafter", "floor_divide", "remainder")),
     int_functions=frozenset(("floor_divide", "remainder")),
-    complex_ops=COMPLEX_OPS | frozenset(complex_functions.FUNCTIONS) | {"cast"},
+    complex_ops=COMPLEX_OPS | frozenset(complex_table.FUNCTIONS) | {"cast"},
     combines=frozenset(("add", "mul", "maximum", "minimum")),
     grouped=True,
     indexed=True,
     scans=True,
+    windows=True,
 )
 
 

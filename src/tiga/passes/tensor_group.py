@@ -1,6 +1,7 @@
 """A kernel of a whole-tensor program while it is formed: what fits it, and what it reads."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tiga.ops.feature import Broadcast, Reshape
@@ -34,6 +35,7 @@ from tiga.passes.tensor_spec import (
     Instruction,
     Load,
 )
+from tiga.passes.tensor_windows import Window, load_window, reading
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import DType, Shape, int64
@@ -63,6 +65,7 @@ class Group:
     direction: int | None = None
     ordered: bool = False
     gathers: dict[int, Node] = field(default_factory=dict)
+    windows: Mapping[Node, Window] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -84,7 +87,7 @@ class Group:
 
     def accepts(self, node: Node) -> bool:
         """Whether the node can join."""
-        if len(self.instructions) > MAX_INSTRUCTIONS:
+        if len(self.instructions) > MAX_INSTRUCTIONS or not all(map(self._there, node.inputs)):
             return False
         if any(self.kind(child) in (COLUMN, TOTAL) for child in node.inputs):
             return False
@@ -93,10 +96,19 @@ class Group:
         if is_reduction(node, self.target):
             return self._accepts_reduction(node)
         if is_gather(node, self.target):
-            return accepts_gather(self, node)
+            stored = not any(child in self.windows for child in node.inputs)
+            return stored and accepts_gather(self, node)
         if is_scan(node, self.target):
             return accepts_scan(self, node)
         return is_pointwise(node, self.target) and self._pointwise_kind(node) is not None
+
+    def _there(self, node: Node) -> bool:
+        """Whether an operand is in the kernel, or in memory as the kernel can read it."""
+        window = self.windows.get(node)
+        if window is None or self.kind(node) is not None:
+            return True
+        full = self.is_full(node.type.shape)
+        return full and reading(window, self.columns, self.flat) is not None
 
     def is_full(self, shape: Shape) -> bool:
         """Whether a value of this shape is one of the kernel's full values."""
@@ -110,8 +122,8 @@ class Group:
             return True
         if node.op.origin is Origin.POSITION:
             return kind == FULL and place_kind(self, node.op) is not None
-        if kind == FULL:
-            return self.is_full(node.type.shape)
+        if kind == FULL or node in self.windows:
+            return kind == FULL and self.is_full(node.type.shape)
         return (kind == ROW and node.type.size == self.rows) or node.type.size == 1
 
     def _pointwise_kind(self, node: Node) -> str | None:
@@ -131,7 +143,7 @@ class Group:
     def _accepts_move(self, node: Node) -> bool:
         (x,) = node.inputs
         kind, target = self.kind(x), node.type.shape
-        if x.op.origin is Origin.NUMBER:
+        if x.op.origin is Origin.NUMBER or (x in self.windows and kind is None):
             return False
         if kind == SCALAR:
             return True
@@ -278,6 +290,8 @@ class Group:
 
     def _load(self, node: Node, target: Shape, kind: str) -> int:
         strides: tuple[tuple[int, int], ...]
+        if node in self.windows:
+            return load_window(self, node)
         if (node.type.size == 1 and math.prod(target) != 1) or kind == SCALAR:
             strides, moves, kind = (), False, SCALAR
         elif kind == ROW:
@@ -295,9 +309,11 @@ class Group:
                            moves=moves)  # fmt: skip
         return self.add(made)
 
-    def place_of(self, node: Node, strides: Strides) -> int:
+    def place_of(
+        self, node: Node, strides: Strides, start: int = 0, bounds: tuple[object, ...] = ()
+    ) -> int:
         """The number of an array that the kernel reads with these strides over the rows."""
-        wanted = Load(node, strides)
+        wanted = Load(node, strides, start, bounds)
         if wanted not in self.loads:
             self.loads.append(wanted)
         return self.loads.index(wanted)

@@ -152,6 +152,14 @@ def place_kind(group: "Group", op: Positions) -> str | None:
     return FULL if op.shape[op.axis] == group.columns else None
 
 
+def columns_of_positions(op: Positions) -> int | None:
+    """The columns that positions along an axis ask for; None if any number will do."""
+    if sum(extent != 1 for extent in op.shape) < 2:
+        return None
+    inner = math.prod(op.shape[op.axis + 1 :])
+    return inner if inner > 1 else op.shape[op.axis]
+
+
 def join_positions(group: "Group", op: Positions) -> int:
     """The positions along an axis as a full value."""
     if place_kind(group, op) == FULL:

@@ -6,10 +6,11 @@ closed. What is read outside of a kernel, and outputs, are its stores.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tiga.ops.feature import Broadcast
+from tiga.ops.tensor_scan import Positions
 from tiga.passes.tensor_axes import columns_after
 from tiga.passes.tensor_fusable import (
     CPU,
@@ -24,13 +25,16 @@ from tiga.passes.tensor_fusable import (
     suffix,
 )
 from tiga.passes.tensor_group import Group
-from tiga.passes.tensor_places import columns_of
+from tiga.passes.tensor_places import columns_of, columns_of_positions
 from tiga.passes.tensor_schedule import close
 from tiga.passes.tensor_spec import FULL, LibraryStep, TensorStep
+from tiga.passes.tensor_windows import Window, columns_of_window, window_of
 from tiga.trace.node import Node, users
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Shape
+
+Windows = Mapping[Node, Window]
 
 LIBRARY_BELOW = 2048
 """Domains so small that numpy computes them faster than a launch."""
@@ -46,13 +50,23 @@ def _inner(shape: Shape, axes: Shape, target: Target) -> int | None:
     return columns_after(shape, axes) if target.grouped else prefix(shape, axes)
 
 
-def _votes(nodes: Sequence[Node], size: int, target: Target) -> Counter:
+def _votes(nodes: Sequence[Node], size: int, target: Target, windows: Windows) -> Counter:
     """Which numbers of columns the nodes on a domain of this size ask for."""
     votes: Counter = Counter()
     for node in nodes:
         for columns in _wishes(node, size, target):
             votes[columns] += 1 if isinstance(node.op, Broadcast) else 2
+        for columns in _window_wishes(node, size, windows):
+            votes[columns] += 2
     return votes
+
+
+def _window_wishes(node: Node, size: int, windows: Windows) -> list[int]:
+    """The numbers of columns that windows and positions of a size, which a node reads, ask for."""
+    whole = [c for c in node.inputs if c.type.size == size]
+    asked = [columns_of_window(windows[c]) for c in whole if c in windows]
+    asked += [columns_of_positions(c.op) for c in whole if isinstance(c.op, Positions)]
+    return [columns for columns in asked if columns is not None]
 
 
 def _wishes(node: Node, size: int, target: Target) -> Iterator[int]:
@@ -76,26 +90,28 @@ def _asked(node: Node, target: Target) -> int | None:
     return columns_of(node) if known else None
 
 
-def _open(node: Node, waiting: Sequence[Node], target: Target) -> Group:
+def _open(node: Node, waiting: Sequence[Node], target: Target, windows: Windows) -> Group:
     size = math.prod(_domain(node, target))
-    votes = _votes(waiting, size, target)
+    votes = _votes(waiting, size, target, windows)
     usable = {c: n for c, n in votes.items() if 0 < c < size or (c == size and len(votes) == 1)}
     if not usable:
-        return Group(1, size, True, target)
+        return Group(1, size, True, target, windows=windows)
     columns = max(usable, key=lambda c: (usable[c], c))
-    return Group(size // columns, columns, False, target)
+    return Group(size // columns, columns, False, target, windows=windows)
 
 
-def _own_groups(node: Node, target: Target) -> list[Group]:
+def _own_groups(node: Node, target: Target, windows: Windows) -> list[Group]:
     """Kernels for this node alone."""
     size = math.prod(_domain(node, target))
+    found = _window_wishes(node, size, windows)
     if (asked := _asked(node, target)) is not None:
-        return [Group(size // asked, asked, False, target), Group(1, size, True, target)]
-    if not is_reduction(node, target):
-        return [Group(1, size, True, target)]
-    shape, axes = node.inputs[0].type.shape, node.op.axes
-    found = [suffix(shape, axes), _inner(shape, axes, target)]
-    return [Group(size // c, c, False, target) for c in found if c] + [Group(1, size, True, target)]
+        found = [asked, *found]
+    elif is_reduction(node, target):
+        shape, axes = node.inputs[0].type.shape, node.op.axes
+        own = suffix(shape, axes), _inner(shape, axes, target)
+        found = [*(c for c in own if c), *found]
+    groups = [Group(size // c, c, False, target, windows=windows) for c in found]
+    return [*groups, Group(1, size, True, target, windows=windows)]
 
 
 def _can_start(node: Node, native: bool, target: Target) -> bool:
@@ -122,6 +138,8 @@ def plan(
     planner = _Planner(program, native, relaxed, target)
     while planner.waiting:
         planner.step()
+    for node in program.outputs:
+        planner.store(node)
     return tuple(planner.steps)
 
 
@@ -134,20 +152,52 @@ class _Planner:
         self.readers = users(order)
         self.outputs = set(program.outputs)
         self.steps: list[TensorStep] = []
+        self.windows: dict[Node, Window] = {}
 
     def _ready(self, node: Node) -> bool:
         return all(child in self.done for child in node.inputs)
 
     def step(self) -> None:
         """One more library call or kernel."""
+        if self.target.windows:
+            self._set_aside()
         for node in self.waiting:
             if self._ready(node) and not self._starts(node):
-                self.waiting.remove(node)
-                self.done.add(node)
-                self.steps.append(LibraryStep(node))
+                self._alone(node)
                 return
+        if not self.waiting:
+            return
         start = next(node for node in self.waiting if self._ready(node))
         self._kernel(self._first(start))
+
+    def _set_aside(self) -> None:
+        """Take what is a window of values in memory off the list: kernels read it there."""
+        for node in list(self.waiting):
+            window = window_of(node, self.windows) if self._ready(node) else None
+            if window is not None:
+                self.windows[node] = window
+                self._finish(node)
+
+    def _finish(self, node: Node) -> None:
+        self.waiting.remove(node)
+        self.done.add(node)
+
+    def _alone(self, node: Node) -> None:
+        """A library call for a node, or for the windows that no kernel for it can read."""
+        unread = [child for child in node.inputs if child in self.windows]
+        for child in unread:
+            self.store(child)
+        if not unread:
+            self._finish(node)
+            self.steps.append(LibraryStep(node))
+
+    def store(self, node: Node) -> None:
+        """Make what is a window so far a value in memory."""
+        if self.windows.pop(node, None) is None:
+            return
+        for child in node.inputs:
+            self.store(child)
+        self.steps.append(LibraryStep(node))
 
     def _starts(self, node: Node) -> bool:
         if not _can_start(node, self.native, self.target):
@@ -156,11 +206,12 @@ class _Planner:
 
     def _group(self, node: Node) -> Group:
         """The kernel that a node starts; one that takes it, if there is any."""
-        voted = _open(node, self.waiting, self.target)
+        voted = _open(node, self.waiting, self.target, self.windows)
         voted.ordered = not self.relaxed
         if voted.accepts(node):
             return voted
-        own = [replace(group, ordered=not self.relaxed) for group in _own_groups(node, self.target)]
+        groups = _own_groups(node, self.target, self.windows)
+        own = [replace(group, ordered=not self.relaxed) for group in groups]
         return next((group for group in own if group.accepts(node)), voted)
 
     def _first(self, start: Node) -> Node:

@@ -29,7 +29,8 @@ class Instruction:
     (a number among the kernel's arguments), "constant" (`text`), "apply" (`op`), "spread" (a row's
     value at its columns), "reduce" (`text` names what combines), "gather" (a load at a position,
     with the extent that bounds it and its step), "scan" (`op`, along a row) or "position" (of a
-    column, or of a row along an axis: its step and extent).
+    column, or of a row along an axis: its step and extent). The inputs of a load are the numbers
+    that its `window` is about, if it has one.
     """
 
     opcode: str
@@ -40,6 +41,18 @@ class Instruction:
     text: str = ""
     dims: int = 0
     moves: bool = False
+    window: "Frame | None" = None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a load of a window knows besides its strides: the step between columns, how many bounds
+    on rows there are (five inputs each: inner extent, extent, low, high, step in memory), and
+    whether columns have one (low and high)."""
+
+    step: int
+    rows: int
+    columns: bool
 
 
 @dataclass(frozen=True)
@@ -67,7 +80,7 @@ class Spec:
         for i, one in enumerate(self.instructions):
             if one.kind != FULL:
                 continue
-            fixed = one.opcode == "load" and one.moves and not one.dims
+            fixed = one.opcode == "load" and one.moves and not one.dims and not _is_bounded(one)
             inner = one.opcode == "apply" and all(
                 j in found or self.instructions[j].kind == SCALAR for j in one.inputs
             )
@@ -139,13 +152,20 @@ class Spec:
         return tuple(loads[phase - 1 :: last])
 
 
+def _is_bounded(one: Instruction) -> bool:
+    """Whether rows differ in what there is of a load."""
+    return one.window is not None and one.window.rows > 0
+
+
 @dataclass(frozen=True)
 class Load:
-    """A value that a kernel reads, and its strides over the rows: (extent, step) from the last
-    axis to the first."""
+    """A value that a kernel reads from its element `start` on, and its strides over the rows:
+    (extent, step) from the last axis to the first. Loads with other bounds are others."""
 
     node: Node
     strides: tuple[tuple[int, int], ...]
+    start: int = 0
+    bounds: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)

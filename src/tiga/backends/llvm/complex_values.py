@@ -6,7 +6,7 @@ from functools import partial
 from torch_mlir import ir
 
 from tiga.backends.llvm.arithmetic import VectorArithmetic
-from tiga.ops import complex_functions, complex_parts
+from tiga.ops import complex_functions, complex_parts, complex_table
 from tiga.ops.tensor_complex import real_of
 from tiga.types import DType, bool_
 
@@ -15,7 +15,7 @@ Value = tuple[ir.Value, ...]
 
 COMPLEX: dict[str, Callable[..., Value]] = {
     name: partial(rule, A)
-    for name, rule in {**complex_parts.COMPLEX, **complex_functions.FUNCTIONS}.items()
+    for name, rule in {**complex_parts.COMPLEX, **complex_table.FUNCTIONS}.items()
 }
 """Ops on complex numbers, each a pair of real lanes."""
 

@@ -17,6 +17,7 @@ from tiga.backends.llvm.dense.phase import Phase
 from tiga.backends.llvm.dense.places import row_position
 from tiga.backends.llvm.dense.slots import partial_places, slot_names
 from tiga.backends.llvm.dense.values import Value
+from tiga.backends.llvm.dense.windows import bounded_start
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
@@ -266,14 +267,19 @@ class _Kernel:
         that it stays in a cache until then."""
         for one in self.spec.instructions:
             if one.opcode in ("load", "gather") and one.kind != SCALAR:
-                row.starts[int(one.text)] = self._start(one, row.index)
+                number = int(one.text)
+                start, there = self._start(one, row.index)
+                row.starts[number] = start
+                if there is not None:
+                    row.there[number] = there
         short = arith.cmpi(arith.CmpIPredicate.slt, self.size("columns"), i64(AHEAD_COLUMNS))
         later = arith.select(short, arith.addi(row.index, i64(count)), row.index)
         for phase in self.phases:
             for i in self.spec.ahead(phase.number):
-                row.ahead[i] = self._start(self.spec.instructions[i], later)
+                row.ahead[i], _ = self._start(self.spec.instructions[i], later)
 
-    def _start(self, one: Instruction, row: ir.Value) -> ir.Value:
+    def _start(self, one: Instruction, row: ir.Value) -> tuple[ir.Value, ir.Value | None]:
+        """Where a load starts in a row, and whether it has the row, if some are missing."""
         number, rest, total = int(one.text), row, i64(0)
         for dim in range(one.dims):
             step = self.words["step", number, dim]
@@ -282,7 +288,7 @@ class _Kernel:
                 extent = self.words["extent", number, dim]
                 place, rest = arith.remui(rest, extent), arith.divui(rest, extent)
             total = arith.addi(total, arith.muli(place, step))
-        return total
+        return (total, None) if one.window is None else bounded_start(self, one, row, total)
 
     def row_value(self, row: Row, i: int) -> Value:
         """A row or scalar value, made at the insertion point if it is not there yet."""

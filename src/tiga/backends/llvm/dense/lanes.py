@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from tiga.backends.llvm.dense import places, scans
+from tiga.backends.llvm.dense import places, scans, windows
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.passes.tensor_spec import ROW, SCALAR, Instruction
@@ -15,11 +15,12 @@ from tiga.passes.tensor_spec import ROW, SCALAR, Instruction
 
 @dataclass
 class Row:
-    """One row while code for it is made: where loads start, its row values, and where
-    gathers read that have one position for all of it."""
+    """One row while code for it is made: where loads start (and whether they are `there`), its row
+    values, and where gathers read that have one position for all of it."""
 
     index: ir.Value
     starts: dict[int, ir.Value] = field(default_factory=dict)
+    there: dict[int, ir.Value] = field(default_factory=dict)
     ahead: dict[int, ir.Value] = field(default_factory=dict)
     """Where loads start in the row that is asked for ahead of time."""
     values: dict[int, Value] = field(default_factory=dict)
@@ -75,6 +76,8 @@ class Lanes:
         return dv.load(self.kernel.scratch[i], one.dtype.compute, self.column, self.lanes, None)
 
     def _load(self, one: Instruction) -> Value:
+        if one.window is not None:
+            return windows.loaded(self, one)
         kernel, number = self.kernel, int(one.text)
         base, start = kernel.pointers["load", number], self.row.starts[number]
         if not one.moves:

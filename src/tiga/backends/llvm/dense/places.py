@@ -28,10 +28,11 @@ def row_position(kernel: Any, row: "Row", one: Instruction) -> Value:
 
 def lane_positions(lanes: "Lanes") -> Value:
     """The columns themselves."""
-    return (_lane_columns(lanes.column, lanes.lanes),)
+    return (lane_columns(lanes.column, lanes.lanes),)
 
 
-def _lane_columns(column: ir.Value, lanes: int) -> ir.Value:
+def lane_columns(column: ir.Value, lanes: int) -> ir.Value:
+    """The columns from one on, one per lane."""
     if lanes == 1:
         return column
     type_ = ir.VectorType.get([lanes], integer(64))
@@ -101,5 +102,5 @@ def gathered(lanes: "Lanes", i: int) -> Value:
     (start,) = dv.spread((lanes.row.starts[int(one.text)],), count)
     offset = arith.addi(offset, start)
     if one.moves:
-        offset = arith.addi(offset, _lane_columns(lanes.column, count))
+        offset = arith.addi(offset, lane_columns(lanes.column, count))
     return dv.load_at(base, one.dtype, offset, count, lanes.mask)

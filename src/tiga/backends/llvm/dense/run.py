@@ -15,7 +15,7 @@ from tiga.backends.llvm.host import last_cache_bytes
 from tiga.backends.llvm.launcher import call_of, compile_kernels, in_turn, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.errors import InvalidIndex
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Load, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
 from tiga.runtime.pool import PARTIAL_FROM, POOL, POOLED_FROM
@@ -138,14 +138,14 @@ class Finish:
 @dataclass(frozen=True)
 class Template:
     """A kernel with everything but the addresses of its arrays: `loads` and `stores` say which
-    slots of the table take which, `parts` where in `scratch` bytes parts of results go. `serial`:
-    one thread is faster."""
+    slots of the table take which, and how many bytes further on loads start; `parts` where in
+    `scratch` bytes parts of results go. `serial`: one thread is faster."""
 
     step: KernelStep
     code: Code
     tasks: int
     words: tuple[int, ...]
-    loads: tuple[tuple[int, int], ...]
+    loads: tuple[tuple[int, int, int], ...]
     stores: tuple[tuple[int, int], ...]
     parts: tuple[tuple[int, int], ...]
     scratch: int
@@ -166,8 +166,8 @@ class Template:
     ) -> bytes:  # fmt: skip
         """What the kernel reads its extents, numbers and addresses from."""
         words = list(self.words)
-        for slot, which in self.loads:
-            words[slot] = address(loaded[which])
+        for slot, which, start in self.loads:
+            words[slot] = address(loaded[which]) + start
         for slot, which in self.stores:
             words[slot] = address(stored[which])
         if scratch is not None:
@@ -212,7 +212,10 @@ def template(step: KernelStep) -> Template:
     slots = {name: slot for slot, name in enumerate(code.names)}
     words = tuple(_words(code.names, step, cut, finish))
     outputs = tuple(_store(step, place, cut) for place in range(len(step.outputs)))
-    loads = tuple((slot, name[1]) for name, slot in slots.items() if name[0] == "load")
+    loads = tuple(
+        (slot, name[1], _start_bytes(step.loads[name[1]]))
+        for name, slot in slots.items() if name[0] == "load"
+    )  # fmt: skip
     stores, parts, scratch = [], [], 0
     for place, one in enumerate(outputs):
         stores.append((slots["result" if one.parts else "store", place], place))
@@ -224,6 +227,10 @@ def template(step: KernelStep) -> Template:
     pack = struct.Struct(f"={len(words)}q").pack
     return Template(step, code, cut.tasks, words, loads, tuple(stores), tuple(parts), scratch,
                     outputs, finish, serial, grain, pack)  # fmt: skip
+
+
+def _start_bytes(load: Load) -> int:
+    return load.start * load.node.type.dtype.itemsize
 
 
 def _pooled(step: KernelStep) -> bool:

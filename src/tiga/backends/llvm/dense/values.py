@@ -24,7 +24,7 @@ from tiga.backends.llvm.memory import (
     to_memory,
 )
 from tiga.ops.base import Op, Pointwise
-from tiga.ops.complex_functions import IN_DOUBLE
+from tiga.ops.complex_table import IN_DOUBLE
 from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_complex import REAL_OF
 from tiga.types import DType, complex64, complex128, int16, uint8

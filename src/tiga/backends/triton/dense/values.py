@@ -5,7 +5,7 @@ from typing import Any
 
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
 from tiga.backends.triton.evaluate import round_to
-from tiga.ops import complex_functions, complex_parts
+from tiga.ops import complex_parts, complex_table
 from tiga.ops.base import Op
 from tiga.ops.functions import Rem
 from tiga.ops.monoid import MONOIDS
@@ -32,7 +32,7 @@ INT_FUNCTIONS = {"floor_divide": "int_floor_div", "remainder": "int_remainder"}
 GPU = Target(
     functions=frozenset(FUNCTIONS),
     int_functions=frozenset(INT_FUNCTIONS),
-    complex_ops=COMPLEX_OPS | frozenset(complex_functions.FUNCTIONS) | {"cast"},
+    complex_ops=COMPLEX_OPS | frozenset(complex_table.FUNCTIONS) | {"cast"},
 )
 """What these kernels compute."""
 
@@ -101,7 +101,7 @@ def apply(
     if dtype.is_complex or any(d.is_complex for d in sources):
         if isinstance(op, Cast):
             return _cast_complex(arithmetic, args[0], sources[0], dtype)
-        if dtype == complex64 and op.name in complex_functions.IN_DOUBLE:
+        if dtype == complex64 and op.name in complex_table.IN_DOUBLE:
             wide = [_cast_complex(arithmetic, arg, complex64, complex128) for arg in args]
             double = _COMPLEX[op.name](arithmetic, *wide)
             return _cast_complex(arithmetic, double, complex128, complex64)
@@ -183,4 +183,4 @@ def _cast_complex(a: Any, value: Value, source: DType, target: DType) -> Value:
     return (a.logical_or(a.compare("ne", value[0], zero), a.compare("ne", value[1], zero)),)
 
 
-_COMPLEX = {**complex_parts.COMPLEX, **complex_functions.FUNCTIONS}
+_COMPLEX = {**complex_parts.COMPLEX, **complex_table.FUNCTIONS}
