@@ -32,22 +32,22 @@ def part_products(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if isinstance(node.op, Contract) and _is_of_nodes(inputs[0]):
+    if isinstance(node.op, Contract) and is_of_nodes(inputs[0]):
         return _product(*inputs) or _scaled(*inputs)
-    if isinstance(node.op, OuterSum) and _is_of_nodes(inputs[0]):
+    if isinstance(node.op, OuterSum) and is_of_nodes(inputs[0]):
         return _outer_products(*inputs)
-    if _is_slice(node) and _is_of_nodes(inputs[0]):
+    if is_slice(node) and is_of_nodes(inputs[0]):
         (x,) = inputs
         first = node.op.positions[0]
         return sliced(x, first, first + len(node.op.positions)) if _has_products(x) else None
     return None
 
 
-def _is_of_nodes(x: Node) -> bool:
+def is_of_nodes(x: Node) -> bool:
     return x.type.space != GLOBAL and x.type.space.kind != "edge"
 
 
-def _is_slice(node: Node) -> bool:
+def is_slice(node: Node) -> bool:
     """Whether a value is consecutive positions of another's last axis."""
     if not isinstance(node.op, Take):
         return False
@@ -68,7 +68,7 @@ def _scaled(x: Node, matrix: Node) -> Node | None:
     """A product of what one number of each row scales: the product of it without, scaled. So the
     products of one value, scaled in several ways, have one factor."""
     shape = x.type.shape
-    if _is_folded(x):
+    if is_folded(x):
         inner = _scaled(x.inputs[0], matrix)
         return None if inner is None else reshape(inner, (*shape[:-1], matrix.type.shape[1]))
     if not isinstance(x.op, Mul) or x.type.dtype.itemsize < 4:
@@ -120,27 +120,27 @@ def _ranges(x: Node) -> list[tuple[int, int]]:
 
 def _cuts(x: Node) -> set[int]:
     """Where along its last axis a value is joined."""
-    if _joins(x):
+    if joins(x):
         found, start = set[int](), 0
         for part in x.inputs:
             found |= {start, *(start + cut for cut in _cuts(part))}
             start += part.type.shape[-1]
         return found
-    if _is_folded(x):
+    if is_folded(x):
         return _cuts(x.inputs[0])
     if isinstance(x.op, Pointwise):
         return {cut for child in x.inputs for cut in _cuts(child)}
-    if _is_slice(x):
+    if is_slice(x):
         first, count = x.op.positions[0], len(x.op.positions)
         return {cut - first for cut in _cuts(x.inputs[0]) if first < cut < first + count}
     return set()
 
 
-def _joins(x: Node) -> bool:
+def joins(x: Node) -> bool:
     return bool(x.op.concatenates) and x.op.axis == len(x.type.shape) - 1
 
 
-def _is_folded(x: Node) -> bool:
+def is_folded(x: Node) -> bool:
     """Whether a value is another under a shape with the same last axis."""
     if not isinstance(x.op, Reshape):
         return False
@@ -152,8 +152,8 @@ def _has_products(x: Node) -> bool:
     """Whether a value is made element by element of products with matrices."""
     if isinstance(x.op, Contract):
         return True
-    through = isinstance(x.op, Pointwise) or _is_folded(x)
-    through = through or _is_slice(x)
+    through = isinstance(x.op, Pointwise) or is_folded(x)
+    through = through or is_slice(x)
     return through and any(_has_products(child) for child in x.inputs)
 
 
@@ -163,7 +163,7 @@ def sliced(x: Node, first: int, stop: int) -> Node:
     if (first, stop) == (0, shape[-1]):
         return x
     lead, op = shape[:-1], x.op
-    if _joins(x):
+    if joins(x):
         return _of_joined(x, first, stop)
     if isinstance(op, Pointwise):
         return op(*(sliced(child, first, stop) for child in x.inputs), where=x.where)
@@ -174,9 +174,9 @@ def sliced(x: Node, first: int, stop: int) -> Node:
         return contract(y, take(matrix, 1, tuple(range(first, stop))))
     if op.origin is Origin.GLOBAL:
         return spread(sliced(x.inputs[0], first, stop), op.space)
-    if _is_folded(x):
+    if is_folded(x):
         return reshape(sliced(x.inputs[0], first, stop), (*lead, stop - first))
-    if _is_slice(x):
+    if is_slice(x):
         start = op.positions[0]
         return sliced(x.inputs[0], start + first, start + stop)
     if isinstance(op, Broadcast) and x.inputs[0].type.shape[-1:] in ((), (1,)):

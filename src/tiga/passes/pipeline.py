@@ -20,6 +20,7 @@ from tiga.passes.join import joined, split
 from tiga.passes.joined_products import part_products
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import Plan, RowProgram
+from tiga.passes.scaled_products import scaled_products
 from tiga.passes.schedule import schedule
 from tiga.passes.sink import sink
 from tiga.passes.tensor_checkpoints import PlanTensorCheckpoints
@@ -77,6 +78,14 @@ class PartProducts(Pass, name="gf-part-products"):
 
 
 @dataclass(frozen=True)
+class ScaledProducts(Pass, name="gf-scaled-products"):
+    """Multiply values joined with scaled copies of themselves once: no copy is written."""
+
+    def __call__(self, form: Program) -> Program:
+        return scaled_products(form)
+
+
+@dataclass(frozen=True)
 class Sink(Pass, name="gf-sink"):
     """Reshape values of nodes at the edges that read them, so that they are stored once."""
 
@@ -113,7 +122,8 @@ class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
 
 PASSES: tuple[type[Pass], ...] = (
     Fold, DropEmpty, Expand, Canonicalize, Hoist, Inverses, OnePass, FewerReads, PartProducts,
-    SaveRows, Vjp, Jvp, Sink, FormRows, SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
+    ScaledProducts, SaveRows, Vjp, Jvp, Sink, FormRows, SplitRows, ScheduleRows, TensorVjp,
+    PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 
@@ -128,6 +138,7 @@ PIPELINE: tuple[Pass, ...] = (
     DropEmpty(),
     Expand(),
     *NORMALIZE,
+    ScaledProducts(),
     Sink(),
     FormRows(),
     SplitRows(),
