@@ -89,6 +89,10 @@ class Lockstep:
         for byte in range(raw.shape[1]):
             self.memory[place + byte] = raw[:, byte]
 
+    def _red(self, guard: np.ndarray, more: list[str], operands: list[str]) -> None:
+        words = self.memory.view(np.uint32)
+        np.add.at(words, self._place(operands[0])[guard] // 4, np.uint32(int(operands[1])))
+
     def _mov(self, guard: np.ndarray, more: list[str], operands: list[str]) -> None:
         self._set(guard, operands[0], self._value(operands[1]))
 

@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import libdevice
 
+from tiga.backends.triton.ranking import counted as counted
 from tiga.backends.triton.ranking import ordered as ordered
 
 exp, expm1, log, log1p = libdevice.exp, libdevice.expm1, libdevice.log, libdevice.log1p

@@ -32,7 +32,7 @@ from tiga.backends.triton.math_compiled import (
 
 __all__ = [
     "acos", "acosh", "argmax_of", "argmax_wins", "argmin_of", "argmin_wins", "asin", "asinh",
-    "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "erfc", "exp", "expm1",
+    "atan", "atan2", "atanh", "copysign", "cos", "cosh", "counted", "erf", "erfc", "exp", "expm1",
     "float_to_int32", "float_to_int64", "floor_div", "fmod", "hypot", "int_div", "int_floor_div",
     "int_maximum", "int_minimum", "int_rem", "int_remainder", "log", "log1p", "log2", "log10",
     "logaddexp", "matmul", "matmul_add", "matmul_thirds", "maximum", "minimum", "multiply",
@@ -96,6 +96,14 @@ def matmul_thirds(a: tl.tensor, b0: tl.tensor, b1: tl.tensor, b2: tl.tensor) -> 
         result = (a.handle.data[:, :, None] * b.handle.data[None]).sum(1)
     handle = TensorHandle(result, tl.float32)
     return tl.tensor(handle, tl.block_type(tl.float32, list(result.shape)))
+
+
+def counted(digit: tl.tensor, i: tl.tensor, bits: int, warps: int) -> tl.tensor:
+    """How many elements have digit 0, 1, 2, ..., then zeros; the number after the largest digit is
+    not counted."""
+    counts = np.bincount(digit.handle.data, minlength=digit.handle.data.size)
+    counts[1 << bits :] = 0
+    return tl.tensor(TensorHandle(counts.astype(np.int32), tl.int32), digit.type)
 
 
 def ordered(value: tl.tensor, digit: tl.tensor, i: tl.tensor, bits: int, warps: int) -> tl.tensor:

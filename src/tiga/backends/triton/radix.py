@@ -26,6 +26,10 @@ LOOK = 4
 """How many tiles a program looks back at, at once."""
 
 
+_PLACES = "tl.max_contiguous(tile * {} + i, [1])"
+"""Told nothing of neighbours, the compiler gives all steps one layout."""
+
+
 @dataclass(frozen=True)
 class Digits:
     """How keys are taken apart: `passes` digits of `bits` bits; `wide` if counts need 64 bits."""
@@ -67,14 +71,16 @@ def count_digits(digits: Digits, key: str) -> KernelSource:
         f"number = tl.arange(0, {digits.count})",
         *(f"{name} = tl.zeros([{digits.count}], {digits.dtype})" for name in sums),
         "for tile in range(tl.program_id(0).to(tl.int64), tiles, programs):",
-        f"    at = tile * {TILE.edges} + tl.arange(0, {TILE.edges})",
+        f"    i = tl.arange(0, {TILE.edges})",
+        f"    at = {_PLACES}".format(TILE.edges),
         "    inside = at < count",
         f"    key = {KEY}",
     ]
     for p, name in enumerate(sums):
+        digit = f"(key >> {p * digits.bits}) & {digits.count - 1}"
         body += [
-            f"    digit = ((key >> {p * digits.bits}) & {digits.count - 1}).to(tl.int32)",
-            f"    {name} += tl.histogram(digit, {digits.count}, mask=inside).to({digits.dtype})",
+            f"    digit = tl.where(inside, {digit}, {digits.count}).to(tl.int32)",
+            f"    {name} += {_counts(digits)}",
         ]
     for p, name in enumerate(sums):
         body.append(f"tl.atomic_add(totals + {p * digits.count} + number, {name}, sem='relaxed')")
@@ -131,14 +137,12 @@ def sweep(of: Sweep) -> KernelSource:
     body = [
         "tile = tl.atomic_add(ticket, 1, sem='relaxed').to(tl.int64)",
         f"i = tl.arange(0, {TILE.edges})",
-        # Told nothing of neighbours, the compiler gives all steps one layout.
-        f"at = tl.max_contiguous(tile * {TILE.edges} + i, [1])",
+        f"at = {_PLACES}".format(TILE.edges),
         "inside = at < count",
         *of.read(),
-        # What is outside comes last.
-        f"digit = tl.where(inside, {DIGIT} & {most}, {most}).to(tl.int32)",
+        f"digit = tl.where(inside, {DIGIT} & {most}, {digits.count}).to(tl.int32)",
         f"number = tl.arange(0, {digits.count})",
-        f"counts = tl.histogram(digit, {digits.count}, mask=inside).to({digits.dtype})",
+        f"counts = {_counts(digits)}",
         f"own = status + tile * {digits.count} + number",
         f"tl.store(own, counts | {digits.shifted(1)})",
         *_look_back(digits),
@@ -147,6 +151,8 @@ def sweep(of: Sweep) -> KernelSource:
         "starts = tl.cumsum(total, 0) - total + before - (tl.cumsum(counts, 0) - counts)",
         f"own = bases + tile * {digits.count}",
         "tl.store(own + number, starts)",
+        # What is outside comes last.
+        f"digit = tl.minimum(digit, {most})",
         f"value = ordered(value, digit, i, {digits.bits}, {TILE.warps})",
         f"digit = ({DIGIT} & {most}).to(tl.int32)",
         "tl.debug_barrier()",
@@ -156,6 +162,13 @@ def sweep(of: Sweep) -> KernelSource:
     tables = dict.fromkeys(("totals", "status", "bases", "ticket"), digits.kind)
     pointers = of.sources() | of.targets() | tables
     return source("sweep", pointers, ("count", "mask", "drop", "low", "shift"), body, TILE)
+
+
+def _counts(digits: Digits) -> str:
+    """How many elements of a tile have each digit."""
+    counted = f"counted(digit, i, {digits.bits}, {TILE.warps})"
+    shape = f"[{TILE.edges // digits.count}, {digits.count}]"
+    return f"tl.sum(tl.reshape({counted}, {shape}), 0).to({digits.dtype})"
 
 
 def _look_back(digits: Digits) -> list[str]:

@@ -1,7 +1,8 @@
 """Order within the elements of one program, through shared memory: what Triton has no op for.
 
-It is PTX that takes all elements of a thread at once, whatever layout the compiler chose for them,
-and that all threads of a program reach together. `math_interpreted` says in numpy what it computes.
+Both functions are PTX that takes all elements of a thread at once, whatever layout the compiler
+chose for them, and that all threads of a program reach together. `math_interpreted` says in numpy
+what they compute.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,46 @@ def ordered(value: Any, digit: Any, i: Any, bits: Any, warps: Any, _semantic: An
     )
 
 
+@tl.core.builtin
+def counted(digit: Any, i: Any, bits: Any, warps: Any, _semantic: Any = None) -> Any:
+    """How many elements have digit 0, 1, 2, ..., then zeros. A digit has so many bits, or is the
+    number after the largest one, which is not counted; `i` is 0, 1, 2, ..."""
+    bits, warps = (tl.core._unwrap_if_constexpr(x) for x in (bits, warps))
+    each = int(digit.shape[0]) // (_WARP * warps)
+    text = "\n".join(["{", *counted_lines(each, bits, warps), "}"])
+    signs = ",".join(["=&r"] * each + ["r"] * (2 * each))
+    return tl.inline_asm_elementwise(
+        text, signs, [digit, i], tl.int32, False, each, _semantic=_semantic
+    )
+
+
+def counted_lines(each: int, bits: int, warps: int) -> Iterator[str]:
+    """Threads add to counts that they share."""
+    threads, digits = _WARP * warps, 1 << bits
+    yield f".shared .align 4 .b32 counts[{digits + 1}];"
+    yield ".reg .b32 base, at, none, thread;"
+    yield ".reg .pred here;"
+    yield "mov.u32 base, counts;"
+    yield "mov.u32 none, 0;"
+    yield "mov.u32 thread, %tid.x;"
+    yield "mad.lo.u32 at, thread, 4, base;"
+    # What was counted before, in a loop, has been read.
+    yield "bar.sync 0;"
+    for start in range(0, digits, threads):
+        yield f"setp.lt.u32 here, thread, {digits - start};"
+        yield f"@here st.shared.u32 [at+{4 * start}], none;"
+    yield "bar.sync 0;"
+    for e in range(each):
+        yield f"mad.lo.u32 at, ${each + e}, 4, base;"
+        yield "red.shared.add.u32 [at], 1;"
+    yield "bar.sync 0;"
+    for e in range(each):
+        yield f"setp.lt.u32 here, ${2 * each + e}, {digits};"
+        yield f"mad.lo.u32 at, ${2 * each + e}, 4, base;"
+        yield f"mov.u32 ${e}, 0;"
+        yield f"@here ld.shared.u32 ${e}, [at];"
+
+
 def ordered_lines(each: int, bits: int, warps: int) -> Iterator[str]:
     """Each warp ranks a run of elements, 32 at a time, and counts their digits as it goes. Then
     what earlier warps counted is added, and where each digit starts."""
@@ -33,16 +74,14 @@ def ordered_lines(each: int, bits: int, warps: int) -> Iterator[str]:
     yield f".shared .align 8 .b64 values[{threads * each}];"
     # Digits at first, then how many of each a warp has seen.
     yield f".shared .align 4 .b16 small[{max(threads * each, warps * digits)}];"
-    yield f".shared .align 4 .b16 starts[{digits}];"
     yield f".shared .align 4 .b32 sums[{warps}];"
-    yield ".reg .b32 large_at, small_at, starts_at, sums_at, thread, warp, lane, lower;"
+    yield ".reg .b32 large_at, small_at, sums_at, thread, warp, lane, lower;"
     yield ".reg .b32 at, own, bit, same, voted, old, whole;"
     yield f".reg .b32 digit<{each}>, rank<{each}>;"
     yield f".reg .b64 value<{each}>;"
     yield ".reg .pred here, up;"
     yield "mov.u32 large_at, values;"
     yield "mov.u32 small_at, small;"
-    yield "mov.u32 starts_at, starts;"
     yield "mov.u32 sums_at, sums;"
     yield "mov.u32 thread, %tid.x;"
     yield "mov.u32 lower, %lanemask_lt;"
@@ -58,13 +97,11 @@ def ordered_lines(each: int, bits: int, warps: int) -> Iterator[str]:
     yield "bar.sync 0;"
     yield from _summed(digits, warps)
     yield "bar.sync 0;"
+    yield f"mad.lo.u32 own, warp, {2 * digits}, small_at;"
     for e in range(each):
         yield f"mad.lo.u32 at, digit{e}, 2, own;"
         yield "ld.shared.u16 old, [at];"
-        yield f"mad.lo.u32 at, digit{e}, 2, starts_at;"
-        yield "ld.shared.u16 same, [at];"
         yield f"add.u32 old, old, rank{e};"
-        yield "add.u32 old, old, same;"
         yield "mad.lo.u32 at, old, 8, large_at;"
         yield f"st.shared.b64 [at], value{e};"
     yield "bar.sync 0;"
@@ -121,21 +158,18 @@ def _ranked(e: int, bits: int) -> Iterator[str]:
 
 
 def _summed(digits: int, warps: int) -> Iterator[str]:
-    """Counts of each warp become those of all earlier ones, and `starts` is where digits start."""
+    """Counts of each warp become places: where the digit starts, and what earlier warps have."""
     each = max(digits // (_WARP * warps), 1)
-    yield f".reg .b32 total<{each}>;"
+    yield f".reg .b32 count<{each * warps}>;"
     yield f"mul.lo.u32 bit, thread, {each};"
     yield f"setp.lt.u32 here, bit, {digits};"
-    yield "mad.lo.u32 at, bit, 2, small_at;"
+    yield "mad.lo.u32 own, bit, 2, small_at;"
     yield "mov.u32 whole, 0;"
     for d in range(each):
-        yield f"mov.u32 total{d}, 0;"
         for w in range(warps):
-            place = f"[at+{2 * (digits * w + d)}]"
-            yield f"@here ld.shared.u16 same, {place};"
-            yield f"@here st.shared.u16 {place}, total{d};"
-            yield f"@here add.u32 total{d}, total{d}, same;"
-        yield f"add.u32 whole, whole, total{d};"
+            yield f"mov.u32 count{d * warps + w}, 0;"
+            yield f"@here ld.shared.u16 count{d * warps + w}, [own+{2 * (digits * w + d)}];"
+            yield f"add.u32 whole, whole, count{d * warps + w};"
     # Sums over the threads up to this one: of the warp, then of earlier warps.
     yield "mov.u32 old, whole;"
     for step in (1, 2, 4, 8, 16):
@@ -150,7 +184,7 @@ def _summed(digits: int, warps: int) -> Iterator[str]:
         yield f"ld.shared.u32 voted, [sums_at+{4 * w}];"
         yield f"setp.gt.u32 up, warp, {w};"
         yield "@up add.u32 old, old, voted;"
-    yield "mad.lo.u32 at, bit, 2, starts_at;"
     for d in range(each):
-        yield f"@here st.shared.u16 [at+{2 * d}], old;"
-        yield f"add.u32 old, old, total{d};"
+        for w in range(warps):
+            yield f"@here st.shared.u16 [own+{2 * (digits * w + d)}], old;"
+            yield f"add.u32 old, old, count{d * warps + w};"
