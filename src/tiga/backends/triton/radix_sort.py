@@ -61,7 +61,9 @@ def _packed(
     tables.count(keys, mask, drop)
     now = [keys] if items is None else [keys, items]
     for p in range(passes):
-        of = Sweep(digits, type_name(keys), p == 0, p == passes - 1, items is None)
+        first, last = p == 0, p == passes - 1
+        key = type_name(keys) if first or last else "i64"
+        of = Sweep(digits, key, first, last, counted=first and items is None)
         targets = [empty(machine, count, _dtype(kind)) for kind in of.targets().values()]
         numbers = [mask, drop, low, p * digits.bits]
         launch(radix.sweep(of), count, [*now, *targets, *tables.of(p)], numbers)
