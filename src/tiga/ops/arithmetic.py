@@ -59,3 +59,10 @@ class Arithmetic(Protocol):
     def shift_left(self, a: Value, b: Value) -> Value: ...
     def shift_right(self, a: Value, b: Value) -> Value: ...
     def cast(self, a: Value, source: DType, target: DType) -> Value: ...
+
+
+def round_to(b: Arithmetic, value: Value, dtype: DType) -> Value:
+    """A value in registers, of the type that computes `dtype`, rounded to what `dtype` holds."""
+    if dtype == dtype.compute:
+        return value
+    return b.cast(b.cast(value, dtype.compute, dtype), dtype, dtype.compute)

@@ -5,37 +5,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiga.ops.align import expand_to
-from tiga.ops.base import Op
 from tiga.ops.leaf import constant, ones_like, zeros_like
-from tiga.ops.message import Topology, degree, gather, reduce
+from tiga.ops.message import OfCounted, Topology, degree, gather, reduce
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.pointwise import cast, div, gt, logical_and, maximum, where
 from tiga.ops.winners import WINS
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-from tiga.types import Relation, Type, bool_
 
 
 @dataclass(frozen=True)
-class RowExtremum(Op, name="row_extremum"):
+class RowExtremum(OfCounted, name="row_extremum"):
     """Per row, the `max` or `min` (`kind`) of the messages that count, or `empty` if none does.
 
-    The second input, a bool edge value of the same shape, says which count. Ties share the
-    derivative evenly. Winners are the messages that equal the result: as it is the result that is
-    compared, nothing else need be kept for the derivative.
+    Ties share the derivative evenly. Winners are the messages that equal the result: as it is the
+    result that is compared, nothing else need be kept for the derivative.
     """
 
-    relation: Relation
-    side: str
     kind: str
     empty: float
-    arity = 2
-    origin = Origin.ROW
-
-    def infer(self, m: Type, keep: Type) -> Type:
-        assert m.space == self.relation.edge, f"extremum of {m}"
-        assert keep == m.with_dtype(bool_), f"{keep} is no mask of {m}"
-        return m.with_space(self.relation.end(self.side))
 
     def reference(self, m: np.ndarray, keep: np.ndarray, topology: Topology) -> np.ndarray:
         rows, extent = topology.end(self.side), topology.extent(self.side)
@@ -59,7 +47,7 @@ class RowExtremum(Op, name="row_extremum"):
         identity = MONOIDS[self.kind].identity(m.type.dtype)
         best = self._reduce(self.kind, where(keep, m, constant(identity, m.type)))
         compute = best.type.with_dtype(m.type.dtype.compute)
-        if keep.op.name == "constant":
+        if keep.op.origin is Origin.NUMBER:
             number = degree(self.relation, self.side, compute.dtype)
         else:
             number = self._reduce("sum", cast(keep, compute.dtype))
@@ -69,7 +57,7 @@ class RowExtremum(Op, name="row_extremum"):
     def _winners(self, out: Node, m: Node, keep: Node) -> tuple[Node, Node]:
         """Which messages are the result, and how many, at least 1."""
         best = WINS[self.kind](m, gather(self.relation, self.side, out))
-        wins = best if keep.op.name == "constant" else logical_and(best, keep)
+        wins = best if keep.op.origin is Origin.NUMBER else logical_and(best, keep)
         count = self._reduce("sum", cast(wins, m.type.dtype.compute))
         return wins, maximum(count, ones_like(count))
 

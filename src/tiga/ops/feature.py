@@ -13,6 +13,7 @@ from tiga.ops.base import Linear, Op
 from tiga.ops.leaf import constant, is_constant, zeros_like
 from tiga.ops.pointwise import add, cast, div, eq, mul
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import Shape, Type
 
 
@@ -43,7 +44,7 @@ class Movement(Linear):
 
     def fold(self, inputs):
         (x,) = inputs
-        if x.op.name == "constant" and (is_constant(x, 0.0) or not self.fills):
+        if x.op.origin is Origin.NUMBER and (is_constant(x, 0.0) or not self.fills):
             return constant(x.op.value, self.infer(x.type))
         shape = x.type.shape
         return x if self.target(shape) == shape and self.keeps_order(shape) else None
@@ -110,7 +111,7 @@ class Reshape(Movement, name="reshape"):
         return x.reshape(len(x), *self.to)
 
     def fold(self, inputs):
-        if inputs[0].op.name == "reshape":
+        if isinstance(inputs[0].op, Reshape):
             return reshape(inputs[0].inputs[0], self.to)
         return super().fold(inputs)
 
@@ -126,7 +127,7 @@ class Permute(Movement, name="permute"):
 
     def fold(self, inputs):
         (x,) = inputs
-        if x.op.name == "permute":
+        if isinstance(x.op, Permute):
             return permute(x.inputs[0], tuple(x.op.axes[a] for a in self.axes))
         if x.op.name == "outer_sum" and self.axes == (1, 0):
             return x.op(*reversed(x.inputs))

@@ -87,7 +87,7 @@ def ones_like(node: Node) -> Node:
 
 def is_constant(node: Node, value: float) -> bool:
     """Whether `node` is the constant `value`, the sign of zero included."""
-    if node.op.name != "constant" or node.op.value != value:
+    if node.op.origin is not Origin.NUMBER or node.op.value != value:
         return False
     held = node.op.value
     if isinstance(held, complex):

@@ -13,7 +13,7 @@ from tiga.ops.pointwise import cast, div, eq, le, maximum, mul, sub, where
 from tiga.ops.winners import WINS
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-from tiga.types import GLOBAL, DType, Relation, Space, Type, int64
+from tiga.types import GLOBAL, DType, Relation, Space, Type, bool_, int64
 
 
 class Topology(Protocol):
@@ -38,7 +38,7 @@ class Gather(Linear, name="gather"):
 
     def fold(self, inputs):
         (x,) = inputs
-        return constant(x.op.value, self.infer(x.type)) if x.op.name == "constant" else None
+        return constant(x.op.value, self.infer(x.type)) if x.op.origin is Origin.NUMBER else None
 
     def reference(self, x: np.ndarray, topology: Topology) -> np.ndarray:
         ends = topology.end(self.side)
@@ -119,6 +119,22 @@ class Reduce(Op, name="reduce"):
         wins, count = self._winners(out, m)
         picked = where(wins, t, zeros_like(t))
         return [cast(div(total(cast(picked, count.type.dtype)), count), out.type.dtype)]
+
+
+@dataclass(frozen=True)
+class OfCounted(Op):
+    """A value per row of those of its messages that count: the second input says which, as bool
+    values of the messages' shape."""
+
+    relation: Relation
+    side: str
+    arity = 2
+    origin = Origin.ROW
+
+    def infer(self, m: Type, keep: Type) -> Type:
+        assert m.space == self.relation.edge, f"{self.name} of {m}"
+        assert keep == m.with_dtype(bool_), f"{keep} is no mask of {m}"
+        return m.with_space(self.relation.end(self.side))
 
 
 @dataclass(frozen=True)
@@ -220,7 +236,7 @@ class Spread(Linear, name="spread"):
         (x,) = inputs
         if self.space == GLOBAL:
             return x
-        return constant(x.op.value, self.infer(x.type)) if x.op.name == "constant" else None
+        return constant(x.op.value, self.infer(x.type)) if x.op.origin is Origin.NUMBER else None
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return x
@@ -299,6 +315,6 @@ def reduce_all(x: Node) -> Node:
 
 
 __all__: Sequence[str] = (
-    "Degree", "EdgeIndex", "ExclusiveProd", "Gather", "Reduce", "ReduceAll", "Spread", "Topology",
-    "degree", "gather", "is_edge_sum", "reduce", "reduce_all", "spread", "sum_to",
+    "Degree", "EdgeIndex", "ExclusiveProd", "Gather", "OfCounted", "Reduce", "ReduceAll", "Spread",
+    "Topology", "degree", "gather", "is_edge_sum", "reduce", "reduce_all", "spread", "sum_to",
 )  # fmt: skip

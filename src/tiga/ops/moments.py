@@ -5,34 +5,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiga.ops.align import expand_to
-from tiga.ops.base import Op
 from tiga.ops.leaf import constant, ones_like, zeros_like
-from tiga.ops.message import Topology, degree, gather, reduce
+from tiga.ops.message import OfCounted, Topology, degree, gather, reduce
 from tiga.ops.pointwise import cast, div, maximum, mul, sub, where
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-from tiga.types import Relation, Type, bool_
+from tiga.types import Type
 
 
 @dataclass(frozen=True)
-class SquaredDeviations(Op, name="squared_deviations"):
+class SquaredDeviations(OfCounted, name="squared_deviations"):
     """Per row, the sum of (m - mean)^2 over its messages; 0 for an empty row.
 
-    The second input, a bool edge value of the same shape, says which messages count. The
-    derivative through the mean is zero, as deviations sum to zero: 2 (m - mean) ct is all of it,
-    which saves a walk and two row values against differentiating the two sums.
+    The derivative through the mean is zero, as deviations sum to zero: 2 (m - mean) ct is all of
+    it, which saves a walk and two row values against differentiating the two sums.
     """
 
-    relation: Relation
-    side: str
-    arity = 2
-    origin = Origin.ROW
-
     def infer(self, m: Type, keep: Type) -> Type:
-        assert m.space == self.relation.edge, f"deviations of {m}"
         assert m.dtype == m.dtype.compute, f"deviations of {m}"
-        assert keep == m.with_dtype(bool_), f"{keep} is no mask of {m}"
-        return m.with_space(self.relation.end(self.side))
+        return super().infer(m, keep)
 
     def reference(self, m: np.ndarray, keep: np.ndarray, topology: Topology) -> np.ndarray:
         rows, extent = topology.end(self.side), topology.extent(self.side)
@@ -49,7 +40,7 @@ class SquaredDeviations(Op, name="squared_deviations"):
         return reduce(self.relation, self.side, "sum", m)
 
     def _count(self, m: Node, keep: Node) -> Node:
-        if keep.op.name != "constant":
+        if keep.op.origin is not Origin.NUMBER:
             return self._sum(cast(keep, m.type.dtype))
         count = degree(self.relation, self.side, m.type.dtype)
         rows = self.infer(m.type, keep.type)

@@ -1,13 +1,16 @@
 """Arithmetic element by element, comparisons, selection and casts."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tiga.ops.arithmetic import Arithmetic, Value, round_to
 from tiga.ops.base import Pointwise
 from tiga.ops.leaf import constant, is_constant, zeros_like
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType, Type, bool_
 
 
@@ -99,7 +102,7 @@ class Div(Binary, name="div"):
         x, y = inputs
         if is_constant(y, 1.0):
             return x
-        value = y.op.value if y.op.name == "constant" and y.type.dtype.is_float else None
+        value = y.op.value if y.op.origin is Origin.NUMBER and y.type.dtype.is_float else None
         if isinstance(value, float) and _is_power_of_two(value):
             return mul(x, constant(1 / value, y.type))  # the same bits
         return None
@@ -124,7 +127,7 @@ class Neg(Pointwise, name="neg"):
     exact = True
 
     def fold(self, inputs):
-        return inputs[0].inputs[0] if inputs[0].op.name == "neg" else None
+        return inputs[0].inputs[0] if isinstance(inputs[0].op, Neg) else None
 
     def reference(self, a):
         return np.negative(a)
@@ -307,7 +310,7 @@ class Where(Pointwise, name="where"):
 
     def fold(self, inputs):
         condition, a, b = inputs
-        if condition.op.name == "constant":
+        if condition.op.origin is Origin.NUMBER:
             return a if condition.op.value else b
         return a if a is b else None
 
@@ -341,12 +344,12 @@ class Cast(Pointwise, name="cast"):
         (x,) = inputs
         if x.type.dtype == self.to:
             return x
-        if x.op.name == "constant":
+        if x.op.origin is Origin.NUMBER:
             with np.errstate(all="ignore"):
                 value = self.reference(np.asarray(x.op.value, x.type.dtype.numpy))
             plain = value.astype(self.to.compute.numpy).item()
             return constant(plain, x.type.with_dtype(self.to))
-        widened = x.op.name == "cast" and x.inputs[0].type.dtype == self.to
+        widened = isinstance(x.op, Cast) and x.inputs[0].type.dtype == self.to
         return x.inputs[0] if widened and _holds(x.type.dtype, self.to) else None
 
     def reference(self, x):
@@ -359,6 +362,16 @@ class Cast(Pointwise, name="cast"):
 
     def jvp(self, tangents, out, x):
         return [] if tangents[0] is None else [self(tangents[0])]
+
+
+def lower_rounded(b: Arithmetic, node: Node, args: Sequence[Value]) -> Value:
+    """A pointwise op on values in registers, rounded to its 16-bit type where it has one."""
+    op = node.op
+    if isinstance(op, Cast):
+        value = b.cast(args[0], node.inputs[0].type.dtype.compute, op.to)
+        return b.cast(value, op.to, op.to.compute)
+    value = op.lower(b, *args)
+    return value if op.exact else round_to(b, value, node.type.dtype)
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

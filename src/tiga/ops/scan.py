@@ -31,7 +31,7 @@ def inline(step: Program, arguments: Sequence[Node], space: Space) -> tuple[Node
     """The outputs of a region, which is written on global values, applied to values of `space`."""
 
     def retype(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node.op.name != "constant":
+        if node.op.origin is not Origin.NUMBER:
             return None
         return constant(node.op.value, node.type.with_space(space))
 

@@ -42,7 +42,7 @@ class Conj(Part, name="conj"):
     arity = 1
 
     def fold(self, inputs):
-        return inputs[0].inputs[0] if inputs[0].op.name == "conj" else None
+        return inputs[0].inputs[0] if isinstance(inputs[0].op, Conj) else None
 
     def reference(self, x):
         return np.conj(x)

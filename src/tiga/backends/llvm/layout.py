@@ -15,32 +15,16 @@ from torch_mlir.dialects import vector
 from tiga.backends.llvm.arithmetic import VectorArithmetic
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.memory import lanes_type, register_element, splat
+from tiga.ops.arithmetic import round_to
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import FeatureReduce, is_movement, moved_lanes
-from tiga.ops.pointwise import Cast
+from tiga.ops.pointwise import lower_rounded
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-from tiga.types import DType, Shape, Type
+from tiga.types import Shape, Type
 
 ARITHMETIC = VectorArithmetic()
 Combine = Callable[[Any, Any], Any]
-
-
-def round_to(value: ir.Value, dtype: DType) -> ir.Value:
-    """A register value rounded to what `dtype` holds."""
-    if dtype == dtype.compute:
-        return value
-    return ARITHMETIC.cast(ARITHMETIC.cast(value, dtype.compute, dtype), dtype, dtype.compute)
-
-
-def lower_pointwise(node: Node, args: Sequence[ir.Value]) -> ir.Value:
-    """One pointwise op on lanes, rounded to its 16-bit type where it has one."""
-    op = node.op
-    if isinstance(op, Cast):
-        value = ARITHMETIC.cast(args[0], node.inputs[0].type.dtype.compute, op.to)
-        return ARITHMETIC.cast(value, op.to, op.to.compute)
-    value = op.lower(ARITHMETIC, *args)
-    return value if op.exact else round_to(value, node.type.dtype)
 
 
 class Layout(Protocol):
@@ -75,7 +59,7 @@ class FeatureLanes:
         return constant_of(node.op.value, lanes_type(element, self.width(node.type)))
 
     def pointwise(self, node: Node, args: Sequence[ir.Value]) -> ir.Value:
-        return lower_pointwise(node, args)
+        return lower_rounded(ARITHMETIC, node, args)
 
     def move(self, type_: Type, lanes: np.ndarray, sources: Sequence[ir.Value]) -> ir.Value:
         if self.block:
@@ -133,7 +117,9 @@ class EdgeLanes:
         return (one,) * node.type.size
 
     def pointwise(self, node: Node, args: Sequence[tuple[ir.Value, ...]]) -> tuple[ir.Value, ...]:
-        return tuple(lower_pointwise(node, element) for element in zip(*args, strict=True))
+        return tuple(
+            lower_rounded(ARITHMETIC, node, element) for element in zip(*args, strict=True)
+        )
 
     def move(
         self, type_: Type, lanes: np.ndarray, sources: Sequence[tuple[ir.Value, ...]]
@@ -217,4 +203,4 @@ def _rounded(combine: Combine, node: Node) -> Combine:
     dtype = node.type.dtype
     if dtype == dtype.compute or node.op.combine != "add":
         return combine
-    return lambda a, b: round_to(combine(a, b), dtype)
+    return lambda a, b: round_to(ARITHMETIC, combine(a, b), dtype)

@@ -17,7 +17,7 @@ from torch_mlir.dialects import arith, func, llvm
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.launcher import launch
-from tiga.backends.llvm.layout import ARITHMETIC, round_to
+from tiga.backends.llvm.layout import ARITHMETIC
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import (
     Array,
@@ -35,6 +35,7 @@ from tiga.backends.llvm.products import (
     few_columns,
 )
 from tiga.ir.kernel_context import kernel_context
+from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 
@@ -119,7 +120,7 @@ class _Block:
 
         totals = loop(i64(0), i64(inner), 1, [zero] * count, step)
         for entity, total in zip(entities, totals, strict=True):
-            value = round_to(total, self.node.type.dtype)
+            value = round_to(ARITHMETIC, total, self.node.type.dtype)
             out.store(value, arith.addi(out.start(entity), i64(self.column)))
         return carried
 
@@ -187,7 +188,7 @@ class ProductStep:
             frame.array("out", self.node, outer),
         )
         value = few_columns(left.load(left.start(entity), inner), right, inner, outer)
-        out.store(round_to(value, self.node.type.dtype), out.start(entity))
+        out.store(round_to(ARITHMETIC, value, self.node.type.dtype), out.start(entity))
         return carried
 
     def _pieces(self, frame: _Frame) -> Array:

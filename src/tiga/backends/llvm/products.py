@@ -12,9 +12,10 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, scf
 
 from tiga.backends.llvm.lanes import constant_of, integer
-from tiga.backends.llvm.layout import ARITHMETIC, join, round_to, select_lanes
+from tiga.backends.llvm.layout import ARITHMETIC, join, select_lanes
 from tiga.backends.llvm.loops import Step, loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, splat
+from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node
 from tiga.types import DType
 
@@ -56,7 +57,7 @@ def multiply(node: Node, x: ir.Value, matrix: Array, allocate: Allocate) -> ir.V
     else:
         scratch = scratch_array(allocate, node.type.dtype, inner, inner)
         products = [_many_columns(part, matrix, scratch, inner, outer) for part in parts]
-    return round_to(join(products), node.type.dtype)
+    return round_to(ARITHMETIC, join(products), node.type.dtype)
 
 
 def few_columns(x: ir.Value, matrix: Array, inner: int, outer: int) -> ir.Value:

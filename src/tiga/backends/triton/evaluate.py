@@ -17,6 +17,7 @@ from tiga.backends.triton.layout import (
 )
 from tiga.backends.triton.writer import Value, Writer
 from tiga.errors import Unfusable
+from tiga.ops.arithmetic import round_to
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import (
     Broadcast,
@@ -26,7 +27,7 @@ from tiga.ops.feature import (
     is_movement,
     moved_lanes,
 )
-from tiga.ops.pointwise import Cast
+from tiga.ops.pointwise import lower_rounded
 from tiga.trace.node import Node
 from tiga.types import DType, Shape
 
@@ -36,27 +37,9 @@ MAX_ELEMENTS = 131072
 """More elements of one entity do not fit the threads of a program."""
 
 
-def round_to(term: Term, dtype: DType) -> Term:
-    """A register value rounded to what `dtype` holds."""
-    if dtype == dtype.compute:
-        return term
-    there = ARITHMETIC.cast(term, dtype.compute, dtype)
-    return ARITHMETIC.cast(there, dtype, dtype.compute)
-
-
 def stored(term: Term, dtype: DType) -> Term:
     """A register value as memory holds it."""
     return ARITHMETIC.cast(term, dtype.compute, dtype)
-
-
-def lower_pointwise(node: Node, args: Sequence[Term]) -> Term:
-    """One pointwise op, rounded to its 16-bit type where it has one."""
-    op = node.op
-    if isinstance(op, Cast):
-        value = ARITHMETIC.cast(args[0], node.inputs[0].type.dtype.compute, op.to)
-        return ARITHMETIC.cast(value, op.to, op.to.compute)
-    value = op.lower(ARITHMETIC, *args)
-    return value if op.exact else round_to(value, node.type.dtype)
 
 
 @dataclass(frozen=True)
@@ -96,7 +79,7 @@ class Evaluator:
     def op(self, block: Block, node: Node, args: Sequence[Value]) -> Value:
         """Any op that stays within an entity."""
         if isinstance(node.op, Pointwise):
-            value = Value(lower_pointwise(node, [a.term for a in args]), _joint(args))
+            value = Value(lower_rounded(ARITHMETIC, node, [a.term for a in args]), _joint(args))
         elif isinstance(node.op, FeatureReduce):
             value = self._reduce_axis(block, node, args[0])
         else:
@@ -129,7 +112,7 @@ class Evaluator:
             text = _reduced(node.op.combine, value, axis + 2)
         if node.op.combine == "add" and value.dtype.is_float:
             text = f"({text} + 0.0)"  # a sum of -0 alone is 0
-        return Value(round_to(Term(text, value.dtype), node.type.dtype), result)
+        return Value(round_to(ARITHMETIC, Term(text, value.dtype), node.type.dtype), result)
 
     def _fill_padding(self, node: Node, value: Value, axis: int, rank: int, n: int) -> Value:
         fills = {"add": 0, "maximum": -np.inf, "minimum": np.inf}

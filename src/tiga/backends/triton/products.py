@@ -11,9 +11,10 @@ import numpy as np
 
 from tiga.backends.triton.arithmetic import Term, dtype_text, literal, number_text, typed
 from tiga.backends.triton.block import Block
-from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, round_to, stored
+from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, stored
 from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.writer import Value, Writer
+from tiga.ops.arithmetic import round_to
 from tiga.ops.feature import Permute, Reshape, Take
 from tiga.trace.node import Node
 from tiga.types import DType, Shape, float32, float64
@@ -165,8 +166,8 @@ def multiply(
     else:
         text = _sum_of_products(writer, block, left, view(matrix), matrix)
     dims = (*x.dims[:2], *map(padded, node.type.shape))
-    value = Value(Term(f"tl.reshape({text}, {list(dims)})", dtype.compute), dims)
-    return writer.named(block, "product", replace(value, term=round_to(value.term, dtype)))
+    whole = Term(f"tl.reshape({text}, {list(dims)})", dtype.compute)
+    return writer.named(block, "product", Value(round_to(ARITHMETIC, whole, dtype), dims))
 
 
 def _on_units(

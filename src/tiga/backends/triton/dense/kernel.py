@@ -15,9 +15,10 @@ from tiga.backends.triton.dense import values as dv
 from tiga.backends.triton.dense.form import DenseForm
 from tiga.backends.triton.dense.memory import Memory
 from tiga.backends.triton.dense.values import Value
-from tiga.backends.triton.evaluate import stored
+from tiga.backends.triton.evaluate import ARITHMETIC, stored
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.writer import KernelSource
+from tiga.ops.arithmetic import round_to
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
 from tiga.types import DType
 
@@ -306,4 +307,4 @@ def _bare(text: str) -> str:
 
 
 def _rounded(term: Term, dtype: DType) -> Term:
-    return dv.round_to(term, dtype) if not dtype.is_complex else term
+    return term if dtype.is_complex else round_to(ARITHMETIC, term, dtype)

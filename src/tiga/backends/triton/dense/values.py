@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
-from tiga.backends.triton.evaluate import round_to
 from tiga.ops import complex_parts, complex_table
+from tiga.ops.arithmetic import round_to
 from tiga.ops.base import Op
 from tiga.ops.functions import Rem
 from tiga.ops.monoid import MONOIDS
@@ -117,7 +117,7 @@ def apply(
         return (arithmetic.cast(value, dtype, dtype.compute),)
     value = _function(op, plain) if op.name in FUNCTIONS else op.lower(arithmetic, *plain)  # type: ignore[attr-defined]
     exact = getattr(op, "exact", False)
-    return (value if exact else round_to(value, dtype),)
+    return (value if exact else round_to(arithmetic, value, dtype),)
 
 
 def _function(op: Op, args: Sequence[Term]) -> Term:
