@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.dense.adds import add_at, build_adds, compile_adds, form_of
+from tiga.backends.llvm.dense.extrema import blocks_step, compile_blocks, position_of_extremum
 from tiga.backends.llvm.dense.kernel import build
 from tiga.backends.llvm.dense.run import Template, bind, run_kernel, template
 from tiga.backends.llvm.engine import compile_module
@@ -17,7 +18,7 @@ from tiga.errors import InvalidIndex, InvalidValue
 from tiga.ops.dense import Deferred
 from tiga.ops.feature import Permute, Reshape
 from tiga.ops.tensor_index import AddAt
-from tiga.passes.tensor_axes import for_kernels
+from tiga.passes.tensor_axes import for_kernels, is_position_of_all
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_places import KNOWN
 from tiga.passes.tensor_plan import plan
@@ -34,11 +35,13 @@ STAGES = ("gf_tensor", "loops", "llvm")
 
 @dataclass(frozen=True)
 class TensorExecutable:
-    """A whole-tensor program as steps; `source` is the program before it took their form."""
+    """A whole-tensor program as steps; `source` is the program before it took their form. Not
+    `relaxed`, sums add element after element."""
 
     program: Program
     steps: tuple[TensorStep, ...]
     source: Program
+    relaxed: bool
 
     @cached_property
     def kernels(self) -> tuple[KernelStep, ...]:
@@ -47,8 +50,8 @@ class TensorExecutable:
     @property
     def backend(self) -> str:
         """What computes the program."""
-        added = any(map(_adds, self._single))
-        return "cpu-llvm" if self.kernels or added else "numpy-blas"
+        compiled = any(map(_has_code, self._single))
+        return "cpu-llvm" if self.kernels or compiled else "numpy-blas"
 
     @property
     def _single(self) -> list[Node]:
@@ -59,7 +62,7 @@ class TensorExecutable:
     def calls(self) -> tuple[str, ...]:
         """The ops that numpy computes; views cost nothing and are left out."""
         views = (Reshape, Permute)
-        called = (n for n in self._single if not isinstance(n.op, views) and not _adds(n))
+        called = (n for n in self._single if not isinstance(n.op, views) and not _has_code(n))
         return tuple(n.op.name for n in called)
 
     @cached_property
@@ -106,8 +109,8 @@ class TensorExecutable:
         """Compile what is not compiled yet; milliseconds spent."""
         start = perf_counter()
         assert len(self.templates) == len(self.kernels)
-        for node in filter(_adds, self._single):
-            compile_adds(form_of(node))
+        for node in filter(_has_code, self._single):
+            _compile(node)
         return (perf_counter() - start) * 1e3
 
     def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
@@ -153,6 +156,7 @@ class Wiring:
     outputs: tuple[int, ...]
     rest: tuple[np.ndarray | None, ...]
     alone: Template | None
+    relaxed: bool
 
     @staticmethod
     def of(executable: TensorExecutable) -> "Wiring":
@@ -171,7 +175,8 @@ class Wiring:
         computed = len(place) - len(program.inputs) - len(constants)
         rest = (*constants.values(), *(None,) * computed)
         outputs = tuple(place[n] for n in program.outputs)
-        return Wiring(tuple(wires), outputs, rest, _alone(wires, len(program.inputs), outputs))
+        alone = _alone(wires, len(program.inputs), outputs)
+        return Wiring(tuple(wires), outputs, rest, alone, executable.relaxed)
 
     def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
         """See `TensorExecutable.run`."""
@@ -183,7 +188,7 @@ class Wiring:
             if isinstance(wire.work, Node) and isinstance(wire.work.op, Deferred):
                 values[wire.writes[0]] = bodies[wire.work.op.number](*given)
             elif isinstance(wire.work, Node):
-                values[wire.writes[0]] = call_library(wire.work, given)
+                values[wire.writes[0]] = call_library(wire.work, given, self.relaxed)
             else:
                 for place, array in zip(wire.writes, run_kernel(wire.work, given), strict=True):
                     values[place] = array
@@ -271,10 +276,25 @@ def _adds(node: Node) -> bool:
     return adds and node.type.dtype.kind != "b" and all(n.type.size for n in node.inputs)
 
 
-def call_library(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """One op by numpy, or by a compiled loop of its own."""
+def _has_code(node: Node) -> bool:
+    """Whether an op that is a step by itself is compiled."""
+    return _adds(node) or is_position_of_all(node)
+
+
+def _compile(node: Node) -> None:
     if _adds(node):
-        return add_at(node, *arrays)
+        compile_adds(form_of(node))
+    else:
+        compile_blocks(node)
+
+
+def call_library(node: Node, arrays: Sequence[np.ndarray], relaxed: bool = True) -> np.ndarray:
+    """One op by numpy, or by a compiled loop of its own; not `relaxed`, sums add in order."""
+    if _adds(node):
+        values, index = arrays
+        return add_at(node, values, index, relaxed)
+    if is_position_of_all(node):
+        return position_of_extremum(node, *arrays)
     try:
         with np.errstate(all="ignore"):
             value = apply_op(node, [array[None] for array in arrays])
@@ -286,7 +306,7 @@ def call_library(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
 def plan_tensors(program: Program, native: bool, relaxed: bool = True) -> TensorExecutable:
     """The executable of a whole-tensor program, which nothing else remembers."""
     formed = sink_moves(for_kernels(program), native)
-    return TensorExecutable(formed, plan(formed, native, relaxed), program)
+    return TensorExecutable(formed, plan(formed, native, relaxed), program, relaxed)
 
 
 @lru_cache(maxsize=256)
@@ -324,6 +344,8 @@ def _modules(executable: TensorExecutable) -> Iterator[Any]:
             yield build(step.spec)
         elif _adds(step.node):
             yield build_adds(form_of(step.node))
+        elif is_position_of_all(step.node):
+            yield build(blocks_step(step.node).spec)
 
 
 def tensor_text(program: Program, *, verify: bool = False) -> str:

@@ -214,3 +214,44 @@ def test_positions_along_an_axis_that_exist_only_in_the_whole() -> None:
         x[zero, wrong].tolist()
     with pytest.raises(errors.InvalidIndex):
         x[zero + 1, wrong - 6].tolist()
+
+
+@pytest.mark.parametrize("shape", [(40_000,), (7, 3), (3, 300)], ids=str)
+def test_sums_at_few_positions(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few targets: ranges of the values are added apart, by extents alone; strictly, in order."""
+    rng = np.random.default_rng(5)
+    count = max(shape[0], 40_000)
+    values = rng.standard_normal((count, *shape[1:])).astype(np.float32)
+    targets = 5 if len(shape) == 1 else shape[0]
+    index = rng.integers(-targets, targets, count)
+    exact, in_order = np.zeros((targets, *shape[1:])), np.zeros((targets, *shape[1:]), np.float32)
+    np.add.at(exact, index, values)
+    np.add.at(in_order, index, values)
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("TIGA_NUM_THREADS", threads)
+        found.append(tg.scatter_add(tg.tensor(values), tg.tensor(index), targets).numpy())
+    assert found[0].tobytes() == found[1].tobytes()
+    np.testing.assert_allclose(found[0], exact, atol=1e-2)
+    strict = tg.scatter_add(tg.tensor(values), tg.tensor(index), targets).realize(strict=True)
+    np.testing.assert_array_equal(strict.numpy(), in_order)
+    index[-1] = targets
+    with pytest.raises(errors.InvalidIndex, match=f"{targets} is out of range"):
+        tg.scatter_add(tg.tensor(values), tg.tensor(index), targets).realize()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "int64"])
+@pytest.mark.parametrize("shape", [(32_768,), (40_001,), (300, 500)], ids=str)
+def test_the_position_of_the_extremum_of_all(dtype: str, shape: tuple[int, ...]) -> None:
+    array = (np.abs(normal(*shape)) * 30).astype(dtype)
+    x = tg.from_numpy(array)
+    for change in (0, np.inf, np.nan):
+        if array.dtype.kind == "f":
+            array.reshape(-1)[[20_000, 30_000]] = change
+        assert tg.argmax(x).item() == array.argmax()
+        assert tg.argmin(x).item() == array.argmin()
+    assert kernels(tg.argmax(x)) == 0
+    assert kernels(tg.argmax(x * tg.ones(1, dtype=x.dtype))) > 0
+    again = tg.argmax(x).prepare()
+    array.reshape(-1)[-1] = 120
+    assert again().item() == array.argmax()

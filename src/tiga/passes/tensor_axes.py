@@ -3,8 +3,8 @@ last axis; positions of extrema, as the least position where the extremum is."""
 
 import math
 
-from tiga.ops.feature import permute
-from tiga.ops.leaf import constant
+from tiga.ops.feature import Reshape, permute
+from tiga.ops.leaf import Input, constant
 from tiga.ops.pointwise import cast, eq, logical_or, ne, where
 from tiga.ops.tensor_reduce import ArgExtremum, Min, Quantifier, Reduction, expand, runs
 from tiga.ops.tensor_scan import Positions, Scan
@@ -37,12 +37,29 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         whole = _by_runs(kind, node.op.axes, cast(inputs[0], int8), node.where)
         return cast(whole, bool_)
     if isinstance(node.op, ArgExtremum):
-        return _position(node, inputs[0])
+        return None if is_position_of_all(node) else _position(node, inputs[0])
     if isinstance(node.op, Scan):
         return _along_last(node, inputs)
     if not isinstance(node.op, Reduction) or len(runs(inputs[0].type.shape, node.op.axes)) < 2:
         return None
     return _by_runs(type(node.op), node.op.axes, inputs[0], node.where)
+
+
+ALL_FROM = 32768
+"""Elements from which the position of an extremum of all of them is found by blocks."""
+
+
+def is_position_of_all(node: Node) -> bool:
+    """Whether a node is the position of the extremum of all elements of an input, which need not be
+    read a second time to find it."""
+    if not isinstance(node.op, ArgExtremum):
+        return False
+    given = node.inputs[0]
+    dtype, extent = given.type.dtype, given.type.shape[node.op.axis]
+    plain = dtype.kind != "b" and dtype == dtype.compute
+    while isinstance(given.op, Reshape):
+        (given,) = given.inputs
+    return plain and given.type.size == extent >= ALL_FROM and isinstance(given.op, Input)
 
 
 def _by_runs(kind: type[Reduction], axes: Shape, x: Node, where: str | None) -> Node:

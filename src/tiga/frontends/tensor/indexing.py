@@ -197,9 +197,14 @@ NOWHERE = -(2**62)
 """A position so far outside that no sum with others exists."""
 
 
+LOOKED_AT = 32768
+"""Positions that are looked at when an expression is built. What reads or writes at them checks
+every one; looking at more of them twice would take longer than that."""
+
+
 def _check_bounds(index: Tensor, extent: int) -> None:
-    """Refuse positions that do not exist, where they are known already."""
-    if not isinstance(index._array, np.ndarray) or index.size == 0:
+    """Refuse positions that do not exist, where they are few and known already."""
+    if not isinstance(index._array, np.ndarray) or not 0 < index.size <= LOOKED_AT:
         return
     low, high = int(index._array.min()), int(index._array.max())
     if low < -extent or high >= extent:

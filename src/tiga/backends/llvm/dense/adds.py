@@ -1,8 +1,12 @@
 """Values added up at positions that are values themselves: one compiled loop per dtype.
 
-A task goes through all positions in their order. Where the target is one row of rows, several tasks
-own a range of them each, and add what falls into it. So the order of sums is that of the positions
-for any number of tasks.
+A task goes through positions in their order. Where the target is one row of rows, there are two
+ways to have several tasks. If it is small, each adds a range of the values to a copy of its own and
+the copies are added in their order: extents alone say how many there are. Otherwise each owns a
+range of the rows and adds what falls into it, whatever the number of tasks. So sums have the same
+bits for any number of threads.
+
+A position that does not exist adds nothing, and is noted.
 """
 
 import ctypes
@@ -18,7 +22,7 @@ from torch_mlir.dialects import arith, func, llvm, scf
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.engine import Library, compile_module
-from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.launcher import launch
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import element_pointer, i64
@@ -29,8 +33,21 @@ from tiga.runtime.addresses import address
 from tiga.trace.node import Node
 from tiga.types import DType
 
-POINTERS = ("values", "index", "out")
-EXTENTS = ("count", "extent", "inner", "parts")
+POINTERS = ("values", "index", "out", "fault")
+EXTENTS = ("count", "extent", "inner", "parts", "stride")
+
+COPIES = 8
+"""Copies of a small target, each for a range of the values."""
+
+COPY_BYTES = 2**18
+"""Bytes of a target that is small: a core's own cache holds it beside what passes through."""
+
+APART = 128
+"""Copies start so many elements apart, or a multiple: no cache line has parts of two."""
+
+COPIED_FROM = 16
+"""How many times more values than elements of the target there are for copies to be worth it."""
+
 MOST_PARTS = 16
 """Ranges of rows: each reads all positions, which costs more than it helps from here on."""
 
@@ -48,13 +65,14 @@ LANES = 16
 class Form:
     """What the code depends on: the values' type, whether positions are per element, how many
     neighbours are added at once, whether a row of the target is a `single` element, and whether
-    tasks have `owned` ranges."""
+    tasks have ranges of rows of their own (`owned`), or copies of the target (`copied`)."""
 
     dtype: DType
     along: bool
     lanes: int
     single: bool
     owned: bool
+    copied: bool
 
 
 class _Adds:
@@ -68,12 +86,18 @@ class _Adds:
         }  # fmt: skip
 
     def task(self, task: ir.Value) -> None:
-        """Add everything that falls into one range of rows of one outer row."""
-        parts, extent = self.table["parts"], self.table["extent"]
-        self.outer, part = arith.divui(task, parts), arith.remui(task, parts)
-        self.low = arith.divui(arith.muli(part, extent), parts)
-        self.high = arith.divui(arith.muli(arith.addi(part, i64(1)), extent), parts)
-        source = arith.muli(self.outer, self.table["count"])
+        """Add everything that falls into one range of rows of one outer row, or one range of the
+        values to a copy."""
+        parts, extent, count = self.table["parts"], self.table["extent"], self.table["count"]
+        outer, part = arith.divui(task, parts), arith.remui(task, parts)
+        source = arith.muli(outer, count)
+        if self.form.copied:
+            first, last = self._range(part, count)
+            self.start = arith.muli(part, self.table["stride"])
+        else:
+            first, last = i64(0), count
+            self.low, self.high = self._range(part, extent)
+            self.start = arith.muli(outer, arith.muli(extent, self.table["inner"]))
 
         def one(number: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
             row = arith.addi(source, number)
@@ -83,7 +107,14 @@ class _Adds:
                 self._row(row, self._position(number))
             return carried
 
-        loop(i64(0), self.table["count"], 1, [], one)
+        loop(first, last, 1, [], one)
+
+    def _range(self, part: ir.Value, whole: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where a task's part of `whole` starts and ends."""
+        parts = self.table["parts"]
+        ends = (part, arith.addi(part, i64(1)))
+        low, high = (arith.divui(arith.muli(end, whole), parts) for end in ends)
+        return low, high
 
     def _position(self, element: ir.Value) -> ir.Value:
         """A position counted from the start of the axis."""
@@ -93,21 +124,36 @@ class _Adds:
         return arith.select(negative, arith.addi(given, self.table["extent"]), given)
 
     def _where_owned(self, position: ir.Value, add: Callable[[], None]) -> None:
-        """Add if the position is in the task's range."""
-        if not self.form.owned:
-            add()
-            return
-        above = arith.cmpi(arith.CmpIPredicate.sge, position, self.low)
-        below = arith.cmpi(arith.CmpIPredicate.slt, position, self.high)
-        branch = scf.IfOp(arith.andi(above, below))
-        with ir.InsertionPoint(branch.then_block):
+        """Add if the position is in the task's range; note one that does not exist."""
+        if self.form.owned:
+            above = arith.cmpi(arith.CmpIPredicate.sge, position, self.low)
+            below = arith.cmpi(arith.CmpIPredicate.slt, position, self.high)
+            ours = scf.IfOp(arith.andi(above, below), has_else=True)
+        else:
+            ours = scf.IfOp(self._exists(position), has_else=True)
+        with ir.InsertionPoint(ours.then_block):
             add()
             scf.yield_([])
+        with ir.InsertionPoint(ours.else_block):
+            if self.form.owned:
+                wrong = scf.IfOp(arith.xori(self._exists(position), constant_of(True, integer(1))))
+                with ir.InsertionPoint(wrong.then_block):
+                    self._note()
+                    scf.yield_([])
+            else:
+                self._note()
+            scf.yield_([])
+
+    def _exists(self, position: ir.Value) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.ult, position, self.table["extent"])
+
+    def _note(self) -> None:
+        llvm.store(i64(1), self.table["fault"])
 
     def _target(self, position: ir.Value) -> ir.Value:
         """The first element of a row of the target."""
-        row = arith.addi(arith.muli(self.outer, self.table["extent"]), position)
-        return row if self.form.single else arith.muli(row, self.table["inner"])
+        offset = position if self.form.single else arith.muli(position, self.table["inner"])
+        return arith.addi(self.start, offset)
 
     def _row(self, row: ir.Value, position: ir.Value) -> None:
         def add() -> None:
@@ -186,13 +232,15 @@ def compile_adds(form: Form) -> tuple[Library, int]:
     return library, library.address("kernel")
 
 
-def form_of(node: Node, parts: int = 1) -> Form:
+def form_of(node: Node, parts: int = 1, copied: bool = False) -> Form:
     """The code that an `index_add` or `add_along` needs."""
     along = node.op.per_line
     inner = math.prod(node.type.shape[node.op.axis + 1 :])
     wide = not along and inner >= LANES
     single = not along and inner == 1
-    return Form(node.inputs[0].type.dtype, along, LANES if wide else 1, single, parts > 1)
+    owned = parts > 1 and not copied
+    dtype = node.inputs[0].type.dtype
+    return Form(dtype, along, LANES if wide else 1, single, owned, copied)
 
 
 def _parts(node: Node, threads: int) -> int:
@@ -205,28 +253,48 @@ def _parts(node: Node, threads: int) -> int:
     return min(threads, MOST_PARTS, node.op.extent)
 
 
-def add_at(node: Node, values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """The value of an `index_add` or `add_along`.
+def _copied(node: Node) -> bool:
+    """Whether the target is small enough for copies."""
+    values, target = node.inputs[0].type.size, node.type.size
+    outer = math.prod(node.type.shape[: node.op.axis])
+    small = target * node.type.dtype.compute.itemsize <= COPY_BYTES
+    return outer == 1 and small and values >= max(SERIAL_BELOW, COPIED_FROM * target)
+
+
+def add_at(node: Node, values: np.ndarray, index: np.ndarray, relaxed: bool = True) -> np.ndarray:
+    """The value of an `index_add` or `add_along`; not `relaxed`, it adds value after value.
 
     Raises:
-        InvalidIndex: a position does not exist; nothing is computed then.
+        InvalidIndex: a position does not exist.
     """
     axis, shape, extent = node.op.axis, node.type.shape, node.op.extent
-    for position in (int(index.min()), int(index.max())):
-        if not -extent <= position < extent:
-            raise InvalidIndex(
-                f"{node.op.name}: position {position} is out of range for axis {axis} of extent "
-                f"{extent} (built at {node.where})."
-            )
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     count, total = values.size // (outer * inner), node.type.dtype.compute
-    out = np.zeros(shape, total.numpy)
     threads = 1 if values.size < SERIAL_BELOW else parallel.thread_count()
-    parts = _parts(node, threads)
-    arrays = (np.ascontiguousarray(values), np.ascontiguousarray(index), out)
-    words = (*map(address, arrays), count, extent, inner, parts)
+    copied = relaxed and _copied(node)
+    parts = COPIES if copied else _parts(node, threads)
+    stride = -(-math.prod(shape) // APART) * APART
+    out = np.zeros((COPIES, stride) if copied else shape, total.numpy)
+    fault = np.zeros(1, np.int64)
+    arrays = (np.ascontiguousarray(values), np.ascontiguousarray(index), out, fault)
+    words = (*map(address, arrays), count, extent, inner, parts, stride)
     table = (ctypes.c_int64 * len(words))(*words)
-    code = compile_adds(form_of(node, parts))[1]
+    code = compile_adds(form_of(node, parts, copied))[1]
     launch(code, ctypes.addressof(table), outer * parts, threads, 1)
-    with np.errstate(over="ignore"):
+    if fault[0]:
+        raise _no_position(node, index)
+    with np.errstate(all="ignore"):
+        if copied:
+            joined = np.add.reduce(out, axis=0, dtype=total.numpy)
+            out = joined[: math.prod(shape)].reshape(shape)
         return out if total == node.type.dtype else out.astype(node.type.dtype.numpy)
+
+
+def _no_position(node: Node, index: np.ndarray) -> InvalidIndex:
+    axis, extent = node.op.axis, node.op.extent
+    low, high = int(index.min()), int(index.max())
+    position = high if low >= -extent else low
+    return InvalidIndex(
+        f"{node.op.name}: position {position} is out of range for axis {axis} of extent "
+        f"{extent} (built at {node.where})."
+    )
