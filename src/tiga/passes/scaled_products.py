@@ -114,8 +114,8 @@ def _sum_of_slices(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if found is None:
             rest.append(operand)
         else:
-            product, *where = found
-            slices.setdefault(product, []).append(where)
+            product, first, stop, scale = found
+            slices.setdefault(product, []).append((first, stop, scale))
     merged = {p for p, found in slices.items() if _pays(node.type.size, len(found), p.inputs[0])}
     if not merged:
         return None

@@ -112,7 +112,7 @@ _process = _Process(forked=_is_forked_worker())
 
 def _after_fork_in_child() -> None:
     _process.forked = True
-    _available_cores.cache_clear()
+    available_cores.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -143,7 +143,7 @@ def thread_count(threads: int | None = None) -> int:
     if not fork_address():
         return 1
     chosen = knobs.read("num_threads") or threads or _environment_threads()
-    return chosen or _available_cores()
+    return chosen or available_cores()
 
 
 def _environment_threads() -> int | None:
@@ -156,7 +156,8 @@ def _environment_threads() -> int | None:
 
 
 @lru_cache(maxsize=1)
-def _available_cores() -> int:
+def available_cores() -> int:
+    """The cores that this process could run on when it first asked."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

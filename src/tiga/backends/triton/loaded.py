@@ -15,7 +15,8 @@ from tiga.runtime.functions import Function
 @dataclass(frozen=True)
 class DeviceKernel:
     """A compiled kernel on a device. `hidden` counts parameters that Triton adds after the
-    kernel's own: pointers to scratch memory, which none of ours uses."""
+    kernel's own: pointers to scratch memory, which none of ours uses. The name in profiles is that
+    of `compiled`, which kernels of equal text share."""
 
     source: KernelSource
     compiled: Any
@@ -36,7 +37,7 @@ class DeviceKernel:
 def hidden_parameters(compiled: Any, source: KernelSource) -> int:
     """How many parameters the machine code has beside the text's own."""
     ptx: str = compiled.asm["ptx"]
-    entry = ptx[ptx.index(f".entry {source.name}(") :]
+    entry = ptx[ptx.index(f".entry {compiled.metadata.name}(") :]
     return entry[: entry.index(")")].count(".param ") - len(source.parameters)
 
 
@@ -68,9 +69,13 @@ def interpreted(type_: str, argument: float) -> Any:
 
 @dataclass
 class Kernel:
-    """A kernel with the forms loaded so far, by device and alignment of its pointers."""
+    """A kernel with the forms loaded so far, by device and alignment of its pointers.
+
+    `compiled` is what was compiled ahead, by compute capability and alignment, until it is loaded.
+    """
 
     source: KernelSource
+    compiled: dict[tuple[int, tuple[bool, ...]], Any] = field(default_factory=dict)
     forms: dict[tuple[int, tuple[bool, ...]], DeviceKernel | Interpreted] = field(
         default_factory=dict
     )
@@ -84,10 +89,17 @@ class Kernel:
             form = self.forms[index, aligned] = self._form(index, capability, aligned)
         return form
 
+    def is_compiled(self, capability: int, aligned: tuple[bool, ...]) -> bool:
+        """Whether nothing is left but to load it, on one device at least."""
+        key = capability, aligned
+        return key in self.compiled or any(known[1] == aligned for known in self.forms)
+
     def _form(
         self, index: int, capability: int, aligned: tuple[bool, ...]
     ) -> DeviceKernel | Interpreted:
         if is_interpreted():
             return Interpreted(self.source)
-        compiled = compile_kernel(self.source, capability, aligned)
+        compiled = self.compiled.pop((capability, aligned), None)
+        if compiled is None:
+            compiled = compile_kernel(self.source, capability, aligned)
         return DeviceKernel.load(self.source, compiled, index)

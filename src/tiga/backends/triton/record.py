@@ -12,6 +12,7 @@ from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
+from tiga.backends.triton.ahead import Wanted, compile_ahead
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.library import call_library
@@ -202,6 +203,7 @@ class Recorder:
     fixed: list[Any] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
     actions: list[Callable[[Slots], Action]] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
     base: int = 0
     nbytes: int = 0
 
@@ -219,6 +221,8 @@ class Recorder:
         # The number of pieces, and with it the place of what is fixed, is known only now.
         numbers = self.fixed if self.run.platform.is_gpu else ()
         slots = Slots(self.count + len(self.pieces), numbers)
+        if self.run.platform.is_gpu:
+            compile_ahead(self.wanted, self.run.platform.capability)
         actions = tuple(make(slots) for make in self.actions)
         return Record(
             tuple(self.pieces), self.nbytes, slots, actions, self.run.platform, tuple(self.keep)
@@ -268,10 +272,12 @@ class Recorder:
             else:
                 source = self._fix(argument)
             sources.append(source)
-        platform = self.run.platform
-        form = launch.kernel.form(platform.index, platform.capability, tuple(aligned))
+        wanted = launch.kernel, tuple(aligned)
+        self.wanted.append(wanted)
+        kernel, platform = launch.kernel, self.run.platform
 
         def made(slots: Slots) -> Action:
+            form = kernel.form(platform.index, platform.capability, wanted[1])
             starts = {"given": 0, "piece": self.count, "fixed": self.count + len(self.pieces)}
             places = [starts[kind] + number for kind, number in sources]
             if isinstance(form, Interpreted):
