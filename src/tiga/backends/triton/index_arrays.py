@@ -187,18 +187,21 @@ class NativeArrays:
 
     def running_sums(self, x: IndexArray) -> IndexArray:
         out = empty(x.machine, x.size)
+        launch(ik.running(type_name(x)), x.size, [x, self._sums(x), out])
+        return out
+
+    def _sums(self, x: IndexArray, always: bool = False) -> IndexArray:
+        """The sums of all programs up to each; not set where there is one, unless `always`."""
         programs = -(-x.size // ik.BLOCK)
         sums = empty(x.machine, programs)
-        if programs > 1:
+        if programs > 1 or always:
             launch(ik.reduction("sum", type_name(x)), x.size, [x, sums])
-            sums = self.running_sums(sums)
-        launch(ik.running(type_name(x)), x.size, [x, sums, out])
-        return out
+        return self.running_sums(sums) if programs > 1 else sums
 
     def where(self, mask: IndexArray) -> IndexArray:
         if not mask.size:
             return empty(mask.machine, 0)
-        sums = self.running_sums(mask)
+        sums = self._sums(mask, always=True)
         (count,) = self.numbers([sums[-1:]])
         out = empty(mask.machine, count)
         launch(ik.compact(type_name(mask)), mask.size, [mask, sums, out])

@@ -93,11 +93,15 @@ def reduction(kind: str, x: str) -> KernelSource:
                   [f"tl.store(out + tl.program_id(0), tl.{kind}({load}, 0))"])  # fmt: skip
 
 
+_BEFORE = "before = tl.load(sums + tl.program_id(0) - 1, mask=tl.program_id(0) > 0, other=0)"
+"""What programs before this one have; `sums` has the sums of all programs up to each."""
+
+
 @lru_cache(maxsize=16)
 def running(x: str) -> KernelSource:
-    """Sums of the elements so far; `sums` has those of all programs up to each."""
+    """Sums of the elements so far."""
     body = [
-        "before = tl.load(sums + tl.program_id(0) - 1, mask=tl.program_id(0) > 0, other=0)",
+        _BEFORE,
         f"tl.store(out + i, before + tl.cumsum({_load('x')}, 0), mask=inside)",
     ]
     return kernel("running_sums", {"x": x, "sums": "i64", "out": "i64"}, ("count",), body)
@@ -105,10 +109,11 @@ def running(x: str) -> KernelSource:
 
 @lru_cache(maxsize=16)
 def compact(mask: str) -> KernelSource:
-    """The places of what is not 0, one after another; `sums` counts them so far."""
+    """The places of what is true, one after another."""
     body = [
-        f"keep = inside & ({_load('mask')} != 0)",
-        f"tl.store(out + {_load('sums')} - 1, i, mask=keep)",
+        _BEFORE,
+        f"keep = {_load('mask')}",
+        "tl.store(out + before + tl.cumsum(keep, 0) - 1, i, mask=inside & (keep != 0))",
     ]
     return kernel("compact", {"mask": mask, "sums": "i64", "out": "i64"}, ("count",), body)
 
