@@ -104,7 +104,8 @@ def write_plot(results: Sequence[Measured], path: Path) -> None:
     if not timed:
         return
     bars = sum(len(measured.ratios) for measured in timed)
-    figure, axes = plt.subplots(figsize=(9, 1 + 0.16 * (bars + GAP * len(timed))))
+    height = 1.4 + 0.16 * (bars + GAP * len(timed))
+    figure, axes = plt.subplots(figsize=(9, height), layout="constrained")
     _draw_bars(axes, timed)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
@@ -115,8 +116,7 @@ def write_plot(results: Sequence[Measured], path: Path) -> None:
     axes.invert_yaxis()
     axes.margins(y=0.01)
     axes.set_xlabel("peer's time ÷ tiga's time (median; whiskers: 10th and 90th percentile)")
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
-    figure.tight_layout()
+    figure.legend(loc="outside lower center", ncols=4, fontsize="small")
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
@@ -131,7 +131,8 @@ def _draw_bars(axes: Any, timed: Sequence[Measured]) -> None:
             ratio = measured.ratios[peer]
             spread = [[ratio.median - ratio.low], [ratio.high - ratio.median]]
             label = None if peer in labelled else peer
-            axes.barh(at, ratio.median, 1, xerr=spread, color=colours[peer], label=label,
+            # From 1: a peer that is as fast has no bar, and a faster one's goes to the left.
+            axes.barh(at, ratio.median - 1, 1, 1, xerr=spread, color=colours[peer], label=label,
                       error_kw={"elinewidth": 0.8})  # fmt: skip
             labelled.add(peer)
             at += 1

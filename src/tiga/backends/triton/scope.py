@@ -4,6 +4,7 @@ Each scope writes into its own block and caches what it has evaluated. Row value
 for are written before the loop over edges, as that is appended when it is complete.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -49,8 +50,24 @@ class Entity:
     dims: tuple[int, int]
 
 
+class Evaluation(ABC):
+    """Where values are evaluated, each at most once: `values` holds those that are."""
+
+    values: dict[Node, Value]
+
+    def value(self, node: Node) -> Value:
+        """The node's value here."""
+        if node not in self.values:
+            self.values[node] = self._evaluate(node)
+        return self.values[node]
+
+    @abstractmethod
+    def _evaluate(self, node: Node) -> Value:
+        """Write what computes it from values of this scope and of those around it."""
+
+
 @dataclass
-class KernelScope:
+class KernelScope(Evaluation):
     """Values that are the same for the whole kernel, and the arrays that it is given."""
 
     program: RowProgram
@@ -60,13 +77,8 @@ class KernelScope:
     reads: frozenset[Node]
     values: dict[Node, Value] = field(default_factory=dict)
 
-    def value(self, node: Node) -> Value:
-        """A global value: an array of one entity, or computed from such."""
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
-
     def _evaluate(self, node: Node) -> Value:
+        """A global value: an array of one entity, or computed from such."""
         if node.op.origin is Origin.NUMBER:
             return self.evaluator.constant(node)
         if node in self.reads:
@@ -83,11 +95,8 @@ class KernelScope:
         edges' other ends that nothing else reads. Not beside products: loads for these are started
         ahead, and none can be that waits for a product."""
         condition, chosen, rest = node.inputs
-        if (
-            chosen.op.origin is not Origin.END
-            or not is_constant(rest, 0.0)
-            or not is_rare(condition)
-        ):
+        filters = is_constant(rest, 0.0) and is_rare(condition)
+        if not filters or chosen.op.origin is not Origin.END:
             return False
         (array,) = chosen.inputs
         at_other = chosen.op.side != self.program.side and array in self.reads
@@ -236,18 +245,13 @@ def loaded(address: str, mask: str, dtype: DType) -> str:
 
 
 @dataclass
-class RowScope:
+class RowScope(Evaluation):
     """Values of one entity per row: the row of the walk, or the entity at an edge's other end."""
 
     kernel: KernelScope
     block: Block
     entity: Entity
     values: dict[Node, Value] = field(default_factory=dict)
-
-    def value(self, node: Node) -> Value:
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
 
     def _evaluate(self, node: Node) -> Value:
         kernel = self.kernel
@@ -268,7 +272,7 @@ class RowScope:
 
 
 @dataclass
-class EdgeScope:
+class EdgeScope(Evaluation):
     """Values of the edges of a tile."""
 
     row: RowScope
@@ -280,11 +284,6 @@ class EdgeScope:
     @property
     def kernel(self) -> KernelScope:
         return self.row.kernel
-
-    def value(self, node: Node) -> Value:
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
 
     def end(self, side: str) -> RowScope:
         return self.row if side == self.kernel.program.side else self.other
