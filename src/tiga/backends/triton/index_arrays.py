@@ -150,13 +150,12 @@ class NativeArrays:
         return self._reduced("sum", x) if x.size else self.cast(self.full(x, 1, 0), 64)
 
     def _reduced(self, kind: str, x: IndexArray) -> IndexArray:
-        """Program by program, until one result is left."""
-        while True:
-            out = empty(x.machine, -(-x.size // ik.BLOCK))
-            launch(ik.reduction(kind, type_name(x)), x.size, [x, out])
-            if out.size == 1:
-                return out
-            x = out
+        """By no more programs than one has elements, then by one."""
+        tiles = -(-x.size // ik.BLOCK)
+        steps = -(-tiles // ik.BLOCK)
+        out = empty(x.machine, -(-tiles // steps))
+        launch(ik.reduction(kind, type_name(x)), x.size, [x, out], [steps], out.size)
+        return out if out.size == 1 else self._reduced(kind, out)
 
     def positions(self, like: IndexArray, count: int) -> IndexArray:
         return positions(like.machine, count)
@@ -195,7 +194,7 @@ class NativeArrays:
         programs = -(-x.size // ik.BLOCK)
         sums = empty(x.machine, programs)
         if programs > 1 or always:
-            launch(ik.reduction("sum", type_name(x)), x.size, [x, sums])
+            launch(ik.reduction("sum", type_name(x)), x.size, [x, sums], [1])
         return self.running_sums(sums) if programs > 1 else sums
 
     def where(self, mask: IndexArray) -> IndexArray:

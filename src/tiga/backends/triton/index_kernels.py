@@ -24,8 +24,15 @@ FORMULAS = {
 }
 """What a kernel of two operands computes, in int64."""
 
-NEUTRAL = {"sum": "0", "min": str(2**63 - 1), "max": str(1 - 2**63)}
+NEUTRAL = {"sum": "0", "min": str(2**63 - 1), "max": str(-(2**63))}
 """What changes nothing in a reduction."""
+
+JOIN = {
+    "sum": "found + given",
+    "min": "tl.minimum(found, given)",
+    "max": "tl.maximum(found, given)",
+}
+"""What a reduction has found, with what is given besides."""
 
 
 def kernel(
@@ -87,10 +94,18 @@ def fill(out: str) -> KernelSource:
 
 @lru_cache(maxsize=64)
 def reduction(kind: str, x: str) -> KernelSource:
-    """The sum, the least or the largest of each program's elements."""
-    load = f"tl.where(inside, {_load('x')}, {NEUTRAL[kind]})"
-    return kernel(f"index_{kind}", {"x": x, "out": "i64"}, ("count",),
-                  [f"tl.store(out + tl.program_id(0), tl.{kind}({load}, 0))"])  # fmt: skip
+    """The sum, the least or the largest of each program's elements, `steps` tiles after another."""
+    body = [
+        f"found = tl.full([{BLOCK}], {NEUTRAL[kind]}, tl.int64)",
+        "for step in range(0, steps):",
+        f"    i = (tl.program_id(0) * steps + step) * {BLOCK} + tl.arange(0, {BLOCK})",
+        "    inside = i < count",
+        f"    given = tl.where(inside, {_load('x')}, {NEUTRAL[kind]})",
+        f"    found = {JOIN[kind]}",
+        f"tl.store(out + tl.program_id(0), tl.{kind}(found, 0))",
+    ]
+    pointers = {"x": x, "out": "i64"}
+    return source(f"index_{kind}", pointers, ("count", "steps"), body, Tile(1, BLOCK, 4))
 
 
 _BEFORE = "before = tl.load(sums + tl.program_id(0) - 1, mask=tl.program_id(0) > 0, other=0)"
