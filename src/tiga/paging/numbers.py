@@ -26,7 +26,7 @@ TILE_ROWS = 1 << 13
 the arrays that it makes for that stay small, as memory that a thread allocates does not go back to
 the system."""
 
-MOST_ROWS = 1 << 15
+MOST_ROWS = 1 << 14
 """Rows that a thread picks at a time, however narrow."""
 
 

@@ -1,6 +1,7 @@
 """Memory that page after page is staged in: asking the system for it anew would cost more than
 reading the page."""
 
+import ctypes
 import mmap
 from contextlib import suppress
 from math import prod
@@ -81,6 +82,17 @@ def anonymous(nbytes: int) -> np.ndarray:
         with suppress(OSError):  # a system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
+
+
+# Not in every C library.
+_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def give_back_free_memory() -> None:
+    """Let the allocator give the system what nobody uses: each thread that was there leaves some
+    hundred KiB, which no budget counts."""
+    if _malloc_trim is not None:
+        _malloc_trim(ctypes.c_size_t(0))
 
 
 def slack(nbytes: int, arrays: int) -> int:

@@ -30,7 +30,7 @@ from tiga.paging.stage import Page, PagedGraph, Stage
 from tiga.paging.walk import WalkJobs
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
-from tiga.runtime.arena import Arena
+from tiga.runtime.arena import Arena, give_back_free_memory
 from tiga.runtime.pages import FileRows, Rows, copy_rows
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
@@ -248,6 +248,7 @@ def run_paged(
                 _copy(node, value, run)
         finally:
             arenas.close()
+    give_back_free_memory()
     executable.extents, executable.pages = sizes, run.plan
     return run.plan
 
