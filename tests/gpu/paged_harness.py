@@ -68,12 +68,12 @@ def same_bits(found: list[Any], expected: list[Any]) -> bool:
 
 def check(
     run: Callable[[Any, list[Any]], list[Any]], both: Any, where: Any, budget: str | None,
-    dtype: Any = torch.float32, in_file: bool = True,
+    dtype: Any = torch.float32, in_file: bool = True, **more: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """The same bits within a budget; what the scope reports."""
+    """The same bits within a budget (`more` has those of other tiers); what the scope reports."""
     memory, opened = both
     expected = run(memory, fields(opened, where, dtype, in_file=False))
-    budgets = {} if budget is None else {"device": budget, "host-pinned": budget}
+    budgets = {} if budget is None else {"device": budget, "host-pinned": budget, **more}
     with tg.execution(memory=budgets) as scope:
         found = run(opened, fields(opened, where, dtype, in_file))
         report = scope.memory_report()

@@ -115,9 +115,20 @@ def test_results_in_files(
     kernel: Any, uneven: Any, where: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "LESS_AND_LESS", (calls.Keeps(False, False),))
-    report = check(gradients_of(kernel), uneven, where, "16KiB")
+    report = check(gradients_of(kernel), uneven, where, "16KiB", host="1B")
     assert within(report)
     assert report["peak_bytes"]["nvme"] > 0
+
+
+@pytest.mark.parametrize("kernel", [Difference, Ends])
+def test_results_in_memory_of_the_host(
+    kernel: Any, uneven: Any, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "LESS_AND_LESS", (calls.Keeps(False, False),))
+    report = check(gradients_of(kernel), uneven, where, "16KiB", host="1MiB")
+    assert within(report)
+    assert report["peak_bytes"]["nvme"] == 0
+    assert report["peak_bytes"]["host"] > 0
 
 
 @pytest.mark.parametrize("budget", ["40KiB", None])

@@ -298,7 +298,7 @@ def arenas_of(stage: Stage, limits: Limits) -> int:
     """Pages in memory at a time: the one that is computed, those that are read meanwhile, and
     those that are written where results go to a file."""
     written = (*stage.program.stores, *stage.edge_stores)
-    writes = any(n in stage.homes and stage.homes[n].in_file for n in written)
+    writes = any(n in stage.homes and not stage.homes[n].address for n in written)
     return 1 + min(limits.depth, limits.readers) * stage.reads_files + limits.writers * writes
 
 

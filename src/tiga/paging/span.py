@@ -165,11 +165,11 @@ class PagePlan:
     staged: int = 0
     """The most bytes of arenas."""
 
-    def whole(self, nbytes: int, read: int) -> None:
-        """Count arrays that go to a device whole before the first step."""
+    def whole(self, nbytes: int, read: int, where: str = "the device") -> None:
+        """Count arrays that go to a device, or near it, whole before the first step."""
         if nbytes:
             self.read += read
-            self.lines.append(f"{size_text(nbytes)} to the device whole, reads {size_text(read)}")
+            self.lines.append(f"{size_text(nbytes)} to {where} whole, reads {size_text(read)}")
 
     def add(self, what: str, spans: Spans) -> None:
         """Count the pages of one step, if it has some."""

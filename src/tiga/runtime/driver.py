@@ -21,6 +21,7 @@ INVALID_CONTEXT = (3, 201)
 _CAPABILITY = (75, 76)
 _RELEASE_THRESHOLD, _RESERVED, _USED = 4, 5, 7
 _NON_BLOCKING = 1
+_DEVICE_MAP = 2
 _NO_TIMING = 2
 
 
@@ -120,7 +121,13 @@ class Driver:
         """Pin memory that the process has already; False if the driver refuses."""
         self.activate()
         place, count = ctypes.c_void_p(address), ctypes.c_size_t(nbytes)
-        return not self.library.cuMemHostRegister_v2(place, count, ctypes.c_uint(0))
+        return not self.library.cuMemHostRegister_v2(place, count, ctypes.c_uint(_DEVICE_MAP))
+
+    def address_of_pinned(self, address: int) -> int:
+        """Where kernels find pinned memory."""
+        found, place = ctypes.c_uint64(), ctypes.c_void_p(address)
+        self.call("cuMemHostGetDevicePointer_v2", ctypes.byref(found), place, ctypes.c_uint(0))
+        return found.value
 
     def unpin(self, address: int) -> None:
         """Take back what `pin` did."""

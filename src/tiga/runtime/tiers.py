@@ -1,8 +1,11 @@
 """Memory tiers, sizes and budgets: how much of each kind of memory may be used."""
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue, OutOfBudget
@@ -82,6 +85,21 @@ def size_text(nbytes: int) -> str:
         if nbytes >= _UNITS[unit]:
             return f"{nbytes / _UNITS[unit]:.1f} {unit}"
     return f"{nbytes} B"
+
+
+def memory_left() -> int:
+    """Bytes that the machine has left for processes, or this one's group of them."""
+    left = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        left = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvail"))
+    with suppress(OSError, ValueError):  # a group without a bound says "max"
+        most, used = (int((_GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        left = min(left, max(0, most - used))
+    return left
+
+
+_GROUP = Path("/sys/fs/cgroup")
 
 
 def parse_budgets(budgets: Any) -> dict[str, int]:

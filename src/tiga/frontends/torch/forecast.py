@@ -85,7 +85,8 @@ def _backward(
         for (kind, i), node in zip(derivative.arguments, nodes, strict=True):
             place = known[kind][i] if kind in known else _cotangent(node, runnable, graph, address)
             places.append(place)
-        held = {tier: forward.kept, "nvme": _in_files(forward.outputs)}
+        held = {"host": _on_host(forward.outputs), tier: forward.kept,
+                "nvme": _in_files(forward.outputs)}  # fmt: skip
         found.append(_predicted("gradients", runnable, graph, places, held))
     return max(found, key=lambda p: p.peak[tier])
 
@@ -139,6 +140,12 @@ def _placed(
         "nvme": held.get("nvme", 0) + sum(sizes[n] for n in spilled) + plan.kept,
     }
     return Prediction(what, plan, peak, outputs, sum(sizes[n] for n in kept))
+
+
+def _on_host(places: Places) -> int:
+    """Bytes of what a GPU left in ordinary memory."""
+    found = (p for p in places if p is not None and not p.in_file and not p.address)
+    return sum(p.count * p.row_bytes for p in found)
 
 
 def _in_files(places: Places) -> int:

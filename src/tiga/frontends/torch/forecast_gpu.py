@@ -1,6 +1,7 @@
 """What a call over a graph in a file will take on a GPU, told before it runs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,13 +52,16 @@ def _planned(
 ) -> tuple[PagePlan, dict[str, int], Places, int]:  # fmt: skip
     executable, extents = runnable.gpu_runs.executable.by_pages, extents_of(runnable, graph)
     sizes, before = stored_sizes(executable, extents), held.get("device", 0)
-    placement = Placement(graph, TorchArrays(device), Needs(executable), sizes, keeps, before)
+    placement = Placement(graph, TorchArrays(device), Needs(executable), sizes, keeps, before,
+                          held.get("host", 0))  # fmt: skip
     own = set(executable.plan.outputs)
-    spilled = {n: sizes[n] for n in sizes if n not in placement.resident}
+    on_host = {n: sizes[n] for n in placement.on_host}
+    spilled = {n: sizes[n] for n in sizes if n not in placement.resident | placement.on_host}
     homes: dict[Node, Any] = {
         n: PlannedRows.of(extents[n.type.space], n.type.row_bytes, spilled.get(n, 0) > 0)
         for n in sizes
     }
+    homes |= {n: replace(homes[n], address=0) for n in on_host}
     results = {n: sizes[n] for n in sizes if n in placement.resident}
     kept = sum(nbytes for node, nbytes in results.items() if node in own)
     placement.held += kept
@@ -66,23 +70,30 @@ def _planned(
     read = sum(nbytes for node, nbytes in whole.items() if given[node].in_file)
     homes |= given | {n: PlannedRows.of(given[n].count, given[n].row_bytes, False) for n in whole}
     placement.held = before + sum(results.values()) + sum(whole.values())
+    near = placement.to_pin({n: homes[n] for n in given})
+    homes |= {n: PlannedRows.of(homes[n].count, homes[n].row_bytes, False) for n in near}
+    placement.pinned_held += sum(near.values())
     paging = placement.paging(executable, extents)
     plan = PagePlan(paging.device)
     plan.whole(sum(whole.values()), read)
+    pinned = sum(nbytes for node, nbytes in near.items() if given[node].in_file)
+    plan.whole(sum(near.values()), pinned, "pinned memory")
     forecast(executable, paging.steps(homes, {}), plan)
-    on_disk = held.get("nvme", 0) + sum(spilled.values())
-    peak = _peak(placement, plan, loading_bytes(placement.pinned) if whole else 0, on_disk)
+    taken = {"host": sum(on_host.values()), "nvme": sum(spilled.values())}
+    beside = {tier: held.get(tier, 0) + nbytes for tier, nbytes in taken.items()}
+    peak = _peak(placement, plan, loading_bytes(placement.pinned) if whole else 0, beside)
     outputs = [None if n.type.space == GLOBAL else homes[n] for n in executable.plan.outputs]
     return plan, peak, outputs, kept
 
 
 def _peak(
-    placement: Placement, plan: PagePlan, loading: int, on_disk: int
+    placement: Placement, plan: PagePlan, loading: int, beside: Mapping[str, int]
 ) -> dict[str, int]:  # fmt: skip
-    """The most bytes in use, by tier; `loading` bytes are pinned to copy inputs whole."""
+    """The most bytes in use, by tier; `loading` bytes are pinned to copy inputs whole, `beside`
+    are those of results."""
     live = {tier: account.live for tier, account in placement.scope.accounts.items()}
     return {
         "device": live["device"] + placement.held + plan.peak,
-        "host-pinned": live["host-pinned"] + max(plan.staged, loading),
-        "nvme": live["nvme"] + on_disk,
+        "host-pinned": live["host-pinned"] + max(placement.pinned_held + plan.staged, loading),
+        **{tier: live[tier] + nbytes for tier, nbytes in beside.items()},
     }

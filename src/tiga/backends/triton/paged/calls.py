@@ -57,20 +57,27 @@ class Call:
         outputs, targets = self._outputs(placement)
         pairs = zip(plan.inputs, values, strict=True)
         inputs = {node: self.place(value, node, placement) for node, value in pairs}
-        whole = placement.to_load({n: r for n, r in inputs.items() if n.type.space != GLOBAL})
+        entities = {n for n in inputs if n.type.space != GLOBAL}
+        whole = placement.to_load({n: inputs[n] for n in entities})
         read = sum(nbytes for node, nbytes in whole.items() if inputs[node].in_file)
         charged: list[Callable[[], None]] = []
         try:
             with self.graph.reading():
                 placement.load(inputs, whole, charged)
+                near = placement.to_pin({n: r for n, r in inputs.items() if n in entities})
+                pinned = sum(n for node, n in near.items() if inputs[node].in_file)
+                placement.pin(inputs, near, charged)
                 between = {n: placement.between(n, extents.get(n.type.space, 1))
                            for n in plan.intermediates}  # fmt: skip
                 paging = placement.paging(executable, extents)
                 pages = PagePlan(paging.device)
                 pages.whole(sum(whole.values()), read)
+                pages.whole(sum(near.values()), pinned, "pinned memory")
                 given = [inputs[node] for node in plan.inputs]
                 run_paged(executable, given, targets, between, paging, pages)
         finally:
+            if placement.pinned_inputs:
+                placement.link.mark().wait()  # kernels may read that memory yet
             for back in charged:
                 back()
         return outputs, pages

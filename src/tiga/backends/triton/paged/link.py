@@ -4,6 +4,7 @@ Under Triton's interpreter the device is the host: copies are made at once.
 """
 
 import ctypes
+import mmap
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -35,6 +36,10 @@ class Link(Protocol):
     def pinned(self, nbytes: int) -> np.ndarray:
         """Memory of the host that copies take directly, uint8 `[nbytes]`."""
 
+    def pin(self, memory: np.ndarray) -> int:
+        """Pin memory that there is, as long as it is; the address that kernels find it at, 0 if it
+        cannot be."""
+
     def mark(self) -> Mark:
         """What was launched so far."""
 
@@ -56,6 +61,9 @@ class HostLink:
 
     def pinned(self, nbytes: int) -> np.ndarray:
         return Arena(nbytes).take(nbytes, np.dtype(np.uint8))
+
+    def pin(self, memory: np.ndarray) -> int:
+        return memory.ctypes.data
 
     def mark(self) -> Mark:
         return READY
@@ -89,14 +97,20 @@ class GpuLink:
     def pinned(self, nbytes: int) -> np.ndarray:
         """Our own huge pages where the driver takes them: a disk fills these, and those that the
         driver makes it does not."""
-        own = anonymous(nbytes) if nbytes >= ROOMY else None
-        if own is not None and self.gpu.pin(own.ctypes.data, nbytes):
-            weakref.finalize(own, self.gpu.unpin, own.ctypes.data).atexit = False
+        own = anonymous(nbytes) if nbytes >= ROOMY else np.empty(0, np.uint8)
+        own[:: mmap.PAGESIZE] = 0  # several threads have the system make pages at a time
+        if own.size and self.pin(own):
             return own
         address = self.gpu.allocate_pinned(nbytes)
         memory = (ctypes.c_uint8 * max(nbytes, 1)).from_address(address)
         weakref.finalize(memory, self.gpu.free_pinned, address).atexit = False
         return np.frombuffer(memoryview(memory).cast("B"), np.uint8)
+
+    def pin(self, memory: np.ndarray) -> int:
+        if not self.gpu.pin(memory.ctypes.data, memory.nbytes):
+            return 0
+        weakref.finalize(memory, self.gpu.unpin, memory.ctypes.data).atexit = False
+        return self.gpu.address_of_pinned(memory.ctypes.data)
 
     def mark(self) -> Mark:
         return StreamEvent(self.gpu, self.compute)
@@ -130,19 +144,29 @@ def link_of(platform: Platform) -> Link:
     return GpuLink(platform.index, platform.stream()) if platform.is_gpu else HostLink()
 
 
+_UNPINNED = np.empty(0, np.uint8)
+
+
 class PairedArena(Arena):
     """Pinned memory and as much of the device: what is staged in one lies at the same place of the
-    other once it is sent."""
+    other once it is sent. Whoever stages its first page pins the memory."""
 
     def __init__(self, nbytes: int, link: Link, platform: Platform) -> None:
-        super().__init__(nbytes, link.pinned(nbytes))
+        super().__init__(nbytes, _UNPINNED)
         self.link, self.block = link, platform.arena(max(nbytes, 1))
-        self.offset = platform.address(self.block) - self.address
+        self._device = platform.address(self.block)
         self.computed, self.copied = link.mark(), link.mark()
 
     def begin(self) -> None:
         """Wait until what was staged before may be written over."""
+        if self._memory is _UNPINNED:
+            self._memory = self.link.pinned(self.nbytes)
         self.copied.wait()
+
+    @property
+    def offset(self) -> int:
+        """How far behind a byte of pinned memory the device has its copy."""
+        return self._device - self.address
 
     def send(self, but: Sequence[np.ndarray]) -> Mark:
         """Copy what is staged to the device, once its kernels are done with what was there; `but`

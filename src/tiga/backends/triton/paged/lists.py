@@ -17,6 +17,7 @@ from tiga.backends.triton.topology import CHUNK
 from tiga.runtime.arena import Arena
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,9 @@ class Launches:
 def work_list(pointers: np.ndarray, first: int, of: Launches, arena: Arena) -> WorkList:
     """That of rows from number `first` on, whose edges begin at `pointers` (int64, rows + 1)."""
     splits, degree = "hubs" in of.overs, np.diff(pointers)
-    long = np.flatnonzero(degree > CHUNK) if splits else np.empty(0, np.int64)
+    long = _NONE
+    if splits and len(degree) and degree.max() > CHUNK:
+        long = np.flatnonzero(degree > CHUNK)
     hubs, chunks = _chunks(pointers, degree, long, first)
     rows = _whole(pointers, degree, first, np.flatnonzero(degree <= CHUNK) if len(long) else None)
     if "items" in of.overs:

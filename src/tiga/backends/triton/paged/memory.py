@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.paged.link import Copy, Link
+from tiga.runtime.arena import anonymous
 from tiga.runtime.crew import Crew
 from tiga.runtime.pages import ByRanges, MemoryRows, Rows
 from tiga.runtime.platform import Platform
 from tiga.types import DType
 
-PIECE = 2**22
+PIECE = 2**21
 """Bytes that a thread moves together when an array goes to the device, or comes from it, whole."""
 
-LANES = 4
+LANES = 8
 """Threads that move an array: one alone copies at a fraction of what the bus takes."""
 
 
@@ -26,6 +27,18 @@ class HostRows(MemoryRows):
     @property
     def address(self) -> int:
         return 0
+
+
+class PinnedRows(MemoryRows):
+    """Rows in pinned memory, which kernels read over the bus."""
+
+    def __init__(self, block: np.ndarray, address: int) -> None:
+        super().__init__(block)
+        self._address = address
+
+    @property
+    def address(self) -> int:
+        return self._address
 
 
 @dataclass(eq=False)
@@ -87,6 +100,19 @@ class Mover:
         self._by_parts(home.count, width, move)
         return found
 
+    def pin(self, home: Rows) -> Rows:
+        """All rows of an array in pinned memory; the array itself where that cannot be."""
+        count, width = home.count, home.row_bytes
+        whole = anonymous(count * width)
+        block, step = whole.reshape(count, width), max(1, PIECE // width)
+
+        def move(low: int, _: None) -> None:
+            home.read_into(low, block[low : low + step])
+
+        _in_turn(count, step, [None] * LANES, move)
+        address = self.link.pin(whole)
+        return PinnedRows(block, address) if address else home
+
     def fetch(self, address: int, out: np.ndarray) -> None:
         """Fill uint8 `[rows, row_bytes]` with what lies at an address of the device, once what was
         launched so far is done."""
@@ -105,17 +131,22 @@ class Mover:
         lanes = max(1, min(LANES, self.nbytes // width))
         step = max(1, self.nbytes // lanes // width)
         pinned = self.link.pinned(lanes * step * width).reshape(lanes, step, width)
-        lows, turn = iter(range(0, count, step)), Lock()
+        _in_turn(count, step, list(pinned), lambda low, part: move(low, part[: count - low]))
 
-        def serve(part: np.ndarray) -> None:
-            while True:
-                with turn:
-                    low = next(lows, count)
-                if low >= count:
-                    return
-                move(low, part[: count - low])
 
-        with Crew(lanes, "tiga-move") as crew:
-            done = [crew.submit(serve, part) for part in pinned]
-        for one in done:
-            one.result()
+def _in_turn(count: int, step: int, lanes: list[Any], move: Callable[[int, Any], None]) -> None:
+    """Move rows, `step` at a time, by a thread for each lane, which takes what is next."""
+    lows, turn = iter(range(0, count, step)), Lock()
+
+    def serve(lane: Any) -> None:
+        while True:
+            with turn:
+                low = next(lows, count)
+            if low >= count:
+                return
+            move(low, lane)
+
+    with Crew(len(lanes), "tiga-move") as crew:
+        done = [crew.submit(serve, lane) for lane in lanes]
+    for one in done:
+        one.result()

@@ -4,12 +4,15 @@ files; and how much memory pages may take. Whose arrays they are is the frontend
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import prod
 from typing import Any, Protocol
+
+import numpy as np
 
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.paged.facts import WalkFacts, walk_facts
 from tiga.backends.triton.paged.link import Link, link_of
-from tiga.backends.triton.paged.memory import LANES, PIECE, DeviceRows, Mover
+from tiga.backends.triton.paged.memory import LANES, PIECE, DeviceRows, HostRows, Mover
 from tiga.backends.triton.paged.run import Paging
 from tiga.errors import OutOfBudget
 from tiga.knobs import current
@@ -17,10 +20,11 @@ from tiga.paging.plan import Limits
 from tiga.paging.results import fitting, spilled, spilled_array
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import LibraryCall, RowProgram
+from tiga.runtime.arena import anonymous
 from tiga.runtime.pages import Rows
 from tiga.runtime.platform import Platform
 from tiga.runtime.scope import Scope, active, fallback
-from tiga.runtime.tiers import size_text
+from tiga.runtime.tiers import memory_left, size_text
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Space
 
@@ -32,7 +36,13 @@ PAGE_BYTES = 2**24
 """A page that is not made larger: copies of so many bytes run at the full rate, launches are few,
 and to pin memory for some pages takes a few milliseconds."""
 
-READERS, WRITERS = 4, 3
+PAGES_SHARE = 4
+"""Pages get one part in so many of pinned memory at least."""
+
+FAR = 8
+"""Numbers of a task lead far where they span one part in so many of an array."""
+
+READERS, WRITERS = 6, 3
 """Pages that are read, and written, at a time: the bus takes what several threads move."""
 
 UNBOUNDED = 2**34
@@ -90,14 +100,35 @@ class Needs:
     @cached_property
     def scattered(self) -> frozenset[Node]:
         """Arrays that walks read by numbers, wherever they lead."""
-        found: set[Node] = set()
-        for step in self.executable.plan.steps:
-            if isinstance(step, LibraryCall) or step.relation is None:
-                continue
-            roles = roles_of(step)
-            found |= roles.others
-            found |= roles.edges if step.side == "src" else frozenset()
-        return _entities(found)
+        return _entities(n for step in self._walks for group in _by_number(step) for n in group)
+
+    @property
+    def _walks(self) -> list[RowProgram]:
+        steps = self.executable.plan.steps
+        return [s for s in steps if isinstance(s, RowProgram) and s.relation is not None]
+
+    def far(self, graph: Any) -> frozenset[Node]:
+        """Those whose numbers lead far, so that pages would read most of the array each."""
+        return _entities(
+            node
+            for step in self._walks
+            for group, column in zip(_by_number(step), (1, 3), strict=True)
+            if is_far(graph.walks[step.side].tasks, column)
+            for node in group
+        )
+
+
+def _by_number(step: RowProgram) -> tuple[frozenset[Node], frozenset[Node]]:
+    """What a walk reads by indices, and by numbers of edges."""
+    roles = roles_of(step)
+    return roles.others, roles.edges if step.side == "src" else frozenset()
+
+
+def is_far(tasks: np.ndarray, column: int) -> bool:
+    """Whether the numbers of a task lead over much of what they number: `column` of the table of
+    tasks has the least, the next the end."""
+    sizes = tasks[:-1, column + 1] - tasks[:-1, column]
+    return bool(len(sizes)) and int(sizes.mean()) * FAR > int(tasks[:-1, column + 1].max())
 
 
 @dataclass(frozen=True)
@@ -122,8 +153,8 @@ def _entities(nodes: Iterable[Node]) -> frozenset[Node]:
 
 @dataclass
 class Placement:
-    """Where the arrays of one run lie, and what is left for pages; `held` bytes of the device will
-    be taken beside those that are now."""
+    """Where the arrays of one run lie, and what is left for pages; `held` bytes of the device, and
+    `held_on_host` and `pinned_held` of other memory, will be taken beside those that are now."""
 
     graph: Any
     library: Arrays
@@ -131,12 +162,17 @@ class Placement:
     sizes: Mapping[Node, int]
     keeps: Keeps
     held: int = 0
+    held_on_host: int = 0
+    pinned_held: int = 0
+    pinned_inputs: int = 0
     scope: Scope = field(default_factory=lambda: active() or fallback())
 
     def __post_init__(self) -> None:
         must = sum(self.sizes[n] for n in self.whole if n in self.sizes)
         kept = fitting(self.sizes, self.left // SHARE) if self.keeps.results else frozenset()
         self.resident = kept | self.whole.intersection(self.sizes)
+        elsewhere = {n: nbytes for n, nbytes in self.sizes.items() if n not in self.resident}
+        self.on_host = fitting(elsewhere, self.host_left)
         if must > self.left:
             raise OutOfBudget(
                 f"products and sums of node values need {size_text(must)} of 'device' for whole "
@@ -170,12 +206,21 @@ class Placement:
         return rounded(self.library.free() - self.held)
 
     @property
+    def host_left(self) -> int:
+        """Bytes of ordinary memory that results may take now: without a budget a part of what the
+        machine has left, as of the device."""
+        account = self.scope.host
+        if account.budget is None:
+            return memory_left() // SHARE
+        return max(0, account.budget - account.live - self.held_on_host) // SHARE
+
+    @property
     def pinned(self) -> int:
         """Bytes of pinned memory that may be taken now."""
         account = self.scope.accounts["host-pinned"]
         if account.budget is None:
-            return current().memory_bound
-        return max(0, account.budget - account.live)
+            return max(0, current().memory_bound - self.pinned_held)
+        return max(0, account.budget - account.live - self.pinned_held)
 
     @property
     def limits(self) -> Limits:
@@ -196,12 +241,15 @@ class Placement:
         return partial(account.release, ticket)
 
     def output(self, node: Node, count: int) -> tuple[Any, Rows]:
-        """An array for an output over entities, on the device or mapped from a file, and where its
-        rows are stored."""
+        """An array for an output over entities, on the device, on the host or mapped from a
+        file, and where its rows are stored."""
         shape, dtype = (count, *node.type.shape), node.type.dtype
         if node in self.resident or not count * node.type.row_bytes:
             made = self.library.new(shape, dtype, f"an output of shape {shape}")
             return made, self.rows(made, count, node.type.row_bytes)
+        if node in self.on_host:
+            array = self._host_array(shape, dtype.numpy, f"an output of shape {shape}")
+            return array, HostRows(array)
         return spilled_array(self.scope, self.graph.traffic, shape, dtype.numpy)
 
     def between(self, node: Node, count: int) -> Any:
@@ -213,12 +261,34 @@ class Placement:
         if node in self.resident or not count * width:
             what = f"a value between steps, {count} rows"
             return self.rows(self.library.new((count, *shape), dtype, what), count, width)
+        if node in self.on_host:
+            return HostRows(self._host_array((count, width), np.dtype(np.uint8), "such a value"))
         return spilled(self.scope, self.graph.traffic, count, width)
+
+    def _host_array(self, shape: tuple[int, ...], dtype: np.dtype, what: str) -> np.ndarray:
+        """An array in ordinary memory, charged while it lives."""
+        block = anonymous(prod(shape) * dtype.itemsize)
+        if active() is not None:
+            self.scope.adopt(block, what)
+        return block.view(dtype).reshape(shape)
 
     def rows(self, array: Any, count: int, row_bytes: int) -> DeviceRows:
         """The rows of a contiguous array on the device."""
         block, offset = self.library.block(array)
         return DeviceRows(self.platform, self.link, block, count, row_bytes, offset)
+
+    def to_pin(self, inputs: Mapping[Node, Any]) -> dict[Node, int]:
+        """The bytes of inputs that go to pinned memory whole, where kernels read them over the bus:
+        those that pages would read again and again, as far as most of that memory holds them."""
+        found: dict[Node, int] = {}
+        room = self.pinned - self.pinned // PAGES_SHARE if self.keeps.inputs else 0
+        far = self.needs.far(self.graph)
+        for node in (n for n in inputs if n in far and inputs[n].count and not inputs[n].address):
+            nbytes = inputs[node].count * inputs[node].row_bytes
+            if nbytes <= room:
+                found[node] = nbytes
+                room -= nbytes
+        return found
 
     def paging(self, executable: Executable, extents: Mapping[Space, int]) -> Paging:
         """What a run is made on."""
@@ -242,6 +312,17 @@ class Placement:
                 inputs[node] = mover.load(inputs[node])
         finally:
             back()
+
+    def pin(
+        self, inputs: dict[Node, Any], sizes: Mapping[Node, int], charged: list[Callable[[], None]]
+    ) -> None:
+        """Have inputs in pinned memory whole, as `load` has them on the device."""
+        mover = Mover(self.link, self.platform)
+        for node, nbytes in sizes.items():
+            charged.append(self.charge("host-pinned", nbytes))
+            inputs[node] = mover.pin(inputs[node])
+            self.pinned_held += nbytes if active() is None else 0
+            self.pinned_inputs += 1
 
     def to_load(self, inputs: Mapping[Node, Any]) -> dict[Node, int]:
         """The bytes of inputs that go to the device whole, the smallest first: those that pages
