@@ -8,11 +8,12 @@ import numpy as np
 
 from tiga.backends.reference import EdgeList, evaluate
 from tiga.ops.leaf import Input, constant
-from tiga.ops.pointwise import cast
+from tiga.ops.pointwise import Cast, cast
 from tiga.reducers import Fold, Messages
 from tiga.reducers.recognise import Form, Forms, Lifted, recognise
 from tiga.reducers.rows import RowStates
 from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Relation, Space, Type, float64
 
@@ -42,7 +43,7 @@ def agree(rule: Fold, forms: Forms, lifted: Lifted) -> bool:
     wide = widened(rule)
     messages = Messages(RELATION, tuple(parts))
     folded, formed = (RowStates(messages, wide, f).all() for f in ({}, forms))
-    inputs = tuple(n for n in topological((*folded, *formed)) if n.op.name == "input")
+    inputs = tuple(n for n in topological((*folded, *formed)) if n.op.origin is Origin.ARGUMENT)
     program = Program(inputs, (*folded, *formed))
     edges = np.repeat(np.arange(len(DEGREES)), DEGREES)
     topology = {RELATION: EdgeList(np.zeros_like(edges), edges, 1, len(DEGREES))}
@@ -79,11 +80,11 @@ def in_float64(nodes: Sequence[Node]) -> list[Node]:
     def widen(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if not node.type.dtype.is_float:
             return None
-        if node.op.name == "constant":
+        if node.op.origin is Origin.NUMBER:
             return constant(node.op.value, _wide(node.type))
-        if node.op.name == "input":
+        if node.op.origin is Origin.ARGUMENT:
             return Input(node.op.label, _wide(node.type))()
-        return cast(inputs[0], float64) if node.op.name == "cast" else None
+        return cast(inputs[0], float64) if isinstance(node.op, Cast) else None
 
     return rewrite(nodes, widen)
 

@@ -40,6 +40,8 @@ class Op:
     """Whether the value is its operands after one another along a feature axis."""
     stands_alone: ClassVar[bool] = False
     """Whether it is a step of its own on values of nodes: what it reads serves many of them."""
+    exchanges: ClassVar[bool] = False
+    """Whether exchanging two operands transposes the value."""
     defers: ClassVar[bool] = False
     """Whether it is a call on what is no part of the program: a plan gives each run its own."""
     signs: ClassVar[tuple[int, ...]] = ()
@@ -53,6 +55,11 @@ class Op:
     def is_uniform(self) -> bool:
         """Whether the value is the same for every entity, whatever the operands are."""
         return self.origin in (Origin.NUMBER, Origin.GLOBAL)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether entities read the value, and compute nothing."""
+        return self.origin in (Origin.END, Origin.GLOBAL, Origin.ARGUMENT)
 
     @property
     def collects(self) -> bool:

@@ -42,6 +42,7 @@ class OuterSum(Op, name="outer_sum"):
 
     arity = 2
     origin = Origin.OUTER
+    exchanges = True
     stands_alone = True
 
     def infer(self, x: Type, y: Type) -> Type:

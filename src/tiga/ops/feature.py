@@ -129,7 +129,7 @@ class Permute(Movement, name="permute"):
         (x,) = inputs
         if isinstance(x.op, Permute):
             return permute(x.inputs[0], tuple(x.op.axes[a] for a in self.axes))
-        if x.op.name == "outer_sum" and self.axes == (1, 0):
+        if x.op.exchanges and self.axes == (1, 0):
             return x.op(*reversed(x.inputs))
         return super().fold(inputs)
 

@@ -121,7 +121,7 @@ class Former:
             table, x = node.inputs[place], node.inputs[1 - place]
             self._store(table)
             return tuple(dict.fromkeys((*self.leaves[x], table)))
-        if node.op.origin in (Origin.END, Origin.GLOBAL, Origin.ARGUMENT):
+        if node.op.is_read:
             return (node,)
         found = (leaf for child in node.inputs for leaf in self.leaves[child])
         return tuple(dict.fromkeys(found))

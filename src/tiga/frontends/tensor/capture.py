@@ -23,6 +23,7 @@ from tiga.ops.leaf import Constant, Input, stop_gradient
 from tiga.ops.message import gather
 from tiga.reducers.selection import ArgExtremum
 from tiga.trace.node import Node, intern, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type, int64
 
@@ -181,7 +182,8 @@ class Capture:
         for node, place in places.items():
             entities.values[node] = self.read(place)
         if variable:
-            numbers = [n for n in of.order if getattr(n, "cell", None) and n.op.name == "constant"]
+            known = (n for n in of.order if getattr(n, "cell", None))
+            numbers = [n for n in known if n.op.origin is Origin.NUMBER]
             for i, node in enumerate(numbers):
                 scalar = self.input(Number(start[1] + i), node.type.with_shape(()))
                 entities.values[node] = _spread(stop_gradient(scalar), node.type, entities)

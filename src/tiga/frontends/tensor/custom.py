@@ -28,6 +28,7 @@ from tiga.reducers.invariance import shifts_without_effect
 from tiga.reducers.recognise import Lifted
 from tiga.reducers.rows import RowStates
 from tiga.trace.node import Node, rewrite, substitute, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type
 
@@ -164,7 +165,7 @@ class TracedReducer:
             nodes.values.update(zip((s._node for s in stands), inputs, strict=True))
         outputs = [nodes.each(value._node) for value in self.combined]
         order = topological(outputs)
-        read = list(dict.fromkeys(n.inputs[0] for n in order if n.op.name == "spread"))
+        read = list(dict.fromkeys(n.inputs[0] for n in order if n.op.origin is Origin.GLOBAL))
         holes = [Input(f"read{i}", n.type.with_space(space))() for i, n in enumerate(read)]
         spreads = {spread(n, space): hole for n, hole in zip(read, holes, strict=True)}
         outputs = rewrite(outputs, lambda node, inputs: None, spreads)

@@ -14,6 +14,7 @@ from tiga.ops.align import expand_to
 from tiga.ops.base import Pointwise
 from tiga.ops.contract import contract
 from tiga.ops.feature import (
+    Broadcast,
     broadcast,
     concat,
     feature_max,
@@ -25,9 +26,11 @@ from tiga.ops.feature import (
 )
 from tiga.ops.message import spread
 from tiga.ops.pointwise import mul
+from tiga.ops.tensor_reduce import Sum
 from tiga.ops.tensor_scan import doubled_product, halved_product
 from tiga.ops.tensor_views import slice_, unslice
 from tiga.trace.node import Node, topological
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
 EDGES, NODES = MADE_UP
@@ -61,7 +64,7 @@ class Entities:
         return self.values[node].type.space == self.space
 
     def _convert(self, node: Node) -> Node:
-        if getattr(node, "cell", None) is not None and node.op.name != "constant":
+        if getattr(node, "cell", None) is not None and node.op.origin is not Origin.NUMBER:
             return self.leaf(node)
         if not node.inputs:
             return self._constant(node)
@@ -87,7 +90,7 @@ class Entities:
     def _constant(self, node: Node) -> Node:
         """A number: the same for every entity, so the entity axis falls away."""
         shape = node.type.shape
-        if node.op.name != "constant" or not shape or shape[0] != self.extent:
+        if node.op.origin is not Origin.NUMBER or not shape or shape[0] != self.extent:
             return node.op()
         from tiga.ops.leaf import constant
 
@@ -98,11 +101,11 @@ class Entities:
         """An op on values that are the same for all entities."""
         inputs = [self.values[child] for child in node.inputs]
         to = getattr(node.op, "to", None)
-        if node.op.name == "broadcast" and to and to[0] == self.extent:
+        if isinstance(node.op, Broadcast) and to and to[0] == self.extent:
             (x,) = inputs
             inner = x if len(x.type.shape) < len(to) else reshape(x, x.type.shape[1:])
             return spread(broadcast(inner, to[1:]), self.space)
-        if node.op.name == "sum_axes":
+        if isinstance(node.op, Sum):
             return _sums(inputs[0], node.op.axes)
         if isinstance(node.op, Pointwise) or is_movement(node.op):
             return node.op(*inputs, where=node.where)

@@ -19,9 +19,11 @@ from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
+from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.collector import uncollected
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import bfloat16, float16
 
 COMPILE_FROM = 32768
@@ -107,7 +109,7 @@ def _evaluate_one(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
         value = op.reference(*arrays)
         target = dtype.numpy
         return value if value.dtype is target else np.asarray(value, target)
-    if op.name == "constant":
+    if op.origin is Origin.NUMBER:
         return np.broadcast_to(np.asarray(op.value, dtype.numpy), op.of.shape)
     return call(node, arrays)
 
@@ -261,7 +263,7 @@ def _is_apart(roots: Sequence[Node]) -> bool:
     from tiga.frontends.tensor.placement import places
 
     order = pending(roots)
-    return any(n.op.name == "to_device" for n in order) or len(set(places(order, roots))) > 1
+    return any(isinstance(n.op, ToDevice) for n in order) or len(set(places(order, roots))) > 1
 
 
 def device_of_node(node: Node) -> Device:

@@ -13,6 +13,7 @@ from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
 from tiga.frontends.tensor.planned import Entry, Run, anywhere, graph_calls, plan_anew
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
+from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 
@@ -123,7 +124,7 @@ def run_anywhere(
     from tiga.frontends.tensor.evaluate import run
 
     found = places(order, roots)
-    if any(node.op.name == "to_device" for node in order):
+    if any(isinstance(node.op, ToDevice) for node in order):
         start = perf_counter()
         (root,) = without_transfers(order, roots, lambda below: run(below, mode))
         cell = getattr(root, "cell", None)
@@ -137,7 +138,7 @@ def without_transfers(order: Sequence[Node], roots: Sequence[Node], run: Any) ->
     made: dict[int, Node] = {}
     for node in order:
         inputs = tuple(made.get(id(child), child) for child in node.inputs)
-        if node.op.name == "to_device":
+        if isinstance(node.op, ToDevice):
             made[id(node)] = leaf(_value_on(node.op.device, inputs[0], run), node.type)
         elif inputs != node.inputs:
             place = getattr(node, "place", None)

@@ -18,11 +18,13 @@ from tiga.frontends.tensor.devices import CPU, Device, check_device
 from tiga.frontends.tensor.graph_call import EXTENTS, GraphCall, Launch, Walk
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, here, leaf, user_place
 from tiga.frontends.tensor.trees import mapped
+from tiga.ops.feature import Broadcast
 from tiga.runtime import parallel
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.mapped import file_at, written
 from tiga.runtime.pages import FileRows, MemoryRows, Rows
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
 
@@ -103,9 +105,9 @@ def value_of(node: Node) -> Any:
 def _evaluated(node: Node) -> Any:
     from tiga.frontends.tensor.evaluate import pending, run
 
-    if node.op.name == "constant":
+    if node.op.origin is Origin.NUMBER:
         return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
-    if node.op.name == "broadcast" and node.inputs[0].type.size == 1:
+    if isinstance(node.op, Broadcast) and node.inputs[0].type.size == 1:
         one: Any = value_of(node.inputs[0])
         return np.broadcast_to(one.reshape((1,) * len(node.type.shape)), node.type.shape)
     if any(isinstance(one.op, Leaf) for one in pending([node])):

@@ -17,6 +17,7 @@ from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, download, upload
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import Type
 
 Array = Any
@@ -135,7 +136,7 @@ def places(order: Sequence[Node], roots: Sequence[Node]) -> list[Device | None]:
     """
     known: dict[int, Device | None] = {}
     for node in order:
-        if node.op.name == "to_device":
+        if isinstance(node.op, ToDevice):
             known[id(node)] = device_named(node.op.device)
             continue
         found = {d for d in (_place(child, known) for child in node.inputs) if d is not None}
@@ -153,7 +154,7 @@ def _place(node: Node, known: dict[int, Device | None]) -> Device | None:
     if id(node) in known:
         return known[id(node)]
     cell = getattr(node, "cell", None)
-    if cell is None or node.op.name == "constant":
+    if cell is None or node.op.origin is Origin.NUMBER:
         return None
     if isinstance(node.op, Leaf) and node.op.label == HELPER:
         return None

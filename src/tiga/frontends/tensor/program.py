@@ -10,7 +10,7 @@ import numpy as np
 from tiga import knobs
 from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.ops.base import Op
-from tiga.ops.feature import reshape
+from tiga.ops.feature import FeatureSum, Reshape, reshape
 from tiga.ops.leaf import Constant, Input
 from tiga.ops.tensor_reduce import Sum, kept_shape
 from tiga.runtime.device_array import DeviceArray
@@ -87,21 +87,21 @@ def _rebuilt(
     if isinstance(node.op, Leaf):
         node.op.reference()  # raises: it stands for values that are not there
     inputs = tuple(done[id(child)] for child in node.inputs)
-    if node.op.name == "feature_sum":
+    if isinstance(node.op, FeatureSum):
         return _sum(inputs[0], (node.op.axis,), node.where)
-    if node.op.name == "sum_axes":
+    if isinstance(node.op, Sum):
         return _sum(inputs[0], node.op.axes, node.where)
     return node.op(*inputs, where=node.where)
 
 
 def _sum(x: Node, axes: Shape, where: str | None) -> Node:
     """The sum over axes, joined with a sum right below it."""
-    if x.op.name == "sum_axes":
+    if isinstance(x.op, Sum):
         (inner,) = x.inputs
         left = [a for a in range(len(inner.type.shape)) if a not in x.op.axes]
         joined = tuple(sorted((*x.op.axes, *(left[a] for a in axes))))
         return Sum(joined)(inner, where=where)
-    if x.op.name == "reshape" and x.inputs[0].op.name == "sum_axes":
+    if isinstance(x.op, Reshape) and isinstance(x.inputs[0].op, Sum):
         (below,) = x.inputs
         (inner,) = below.inputs
         kept = kept_shape(inner.type.shape, below.op.axes)

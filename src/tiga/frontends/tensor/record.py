@@ -10,6 +10,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import LazyNode, user_place
 from tiga.frontends.tensor.planned import keep
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType, Type
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,7 +39,7 @@ class Record:
         """The record of what was found from given nodes; None if it holds values of its own."""
         new = _above(given, [node for node in found if node is not None])
         constants = tuple(node for node in new if not node.inputs)
-        if any(node.op.name != "constant" for node in constants):
+        if any(node.op.origin is not Origin.NUMBER for node in constants):
             return None
         made = [node for node in new if node.inputs]
         places = {node: place for place, node in enumerate((*given, *constants, *made))}

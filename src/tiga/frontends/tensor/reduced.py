@@ -160,7 +160,7 @@ def _guarded(parts: list[Node], keep: Node) -> list[Node]:
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         on_edge = node.type.space == keep.type.space and node.type.dtype.is_float
-        if not on_edge or node.op.name not in ("gather", "spread", "input"):
+        if not on_edge or not node.op.is_read:
             return None
         counts = expand_to(flag, node.type.shape, node.type.space)
         return where(counts, node, stop_gradient(node))

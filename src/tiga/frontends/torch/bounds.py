@@ -8,7 +8,10 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tiga.errors import InvalidIndex
+from tiga.ops.feature import Broadcast, Reshape
+from tiga.ops.pointwise import Cast
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,17 @@ def bounds_of(
     """
     found: dict[Bound, None] = {}
     for index, low, high, where in asked:
-        while index.op.name in ("gather", "spread", "cast", "broadcast", "reshape"):
+        while _only_moves(index):
             (index,) = index.inputs
         if index in inputs:
             found[Bound(inputs[index], low, high, where)] = None
     return tuple(found)
+
+
+def _only_moves(index: Node) -> bool:
+    """Whether a value is another of the same numbers, in another place, shape or type."""
+    moved = index.op.origin in (Origin.END, Origin.GLOBAL)
+    return moved or isinstance(index.op, Cast | Broadcast | Reshape)
 
 
 class Checked:

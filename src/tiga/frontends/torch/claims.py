@@ -16,6 +16,7 @@ from tiga.ops.leaf import Input
 from tiga.ops.pointwise import cast
 from tiga.reducers import Fold
 from tiga.trace.node import Node, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Type
 
@@ -47,7 +48,7 @@ class _Known:
 
 def _now(traced: Any, nodes: Sequence[Node]) -> States | None:
     """Global values as they are at this call; None where tensors have no values yet."""
-    inputs = tuple(n for n in topological(nodes) if n.op.name == "input")
+    inputs = tuple(n for n in topological(nodes) if n.op.origin is Origin.ARGUMENT)
     values = [traced.recorder.values.get(n, traced.recorder.inputs[n]) for n in inputs]
     if not all(map(_has_values, values)):
         return None
@@ -71,7 +72,7 @@ def _samples(
     inputs = [Input(f"message{i}", m.type)() for i, m in enumerate(messages)]
     _, lifted = traced.lift(inputs, inputs[0].type.space)
     nodes = [shaped(n, t) for n, t in zip(lifted, types, strict=True)]
-    read = [n for n in topological(nodes) if n.op.name == "input" and n not in inputs]
+    read = [n for n in topological(nodes) if n.op.origin is Origin.ARGUMENT and n not in inputs]
     known = _now(traced, read)
     if known is None:
         return None

@@ -19,15 +19,17 @@ from tiga.frontends.torch.tracer import Recorder
 from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.knobs import current
 from tiga.ops.align import expand_to
-from tiga.ops.feature import feature_sum, reshape
+from tiga.ops.contract import Contract
+from tiga.ops.feature import Broadcast, feature_sum, reshape
 from tiga.ops.leaf import Input, constant, ones_like
 from tiga.ops.message import spread
-from tiga.ops.pointwise import cast, div, mul
+from tiga.ops.pointwise import Div, cast, div, mul
 from tiga.reducers import CustomReducer, Fold, Messages
 from tiga.reducers.invariance import shifts_without_effect
 from tiga.reducers.recognise import Forms, Lifted
 from tiga.reducers.rows import RowStates
 from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Space, Type
 
@@ -229,7 +231,7 @@ def _state_type(message: Type, start: Node) -> Type:
 def _reciprocals(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     """Divisions by a value of fewer elements as products with its reciprocal: edges recompute the
     derivative of a product from what rows keep already, that of a quotient would be kept."""
-    if node.op.name != "div" or inputs[1].op.name != "broadcast":
+    if not isinstance(node.op, Div) or not isinstance(inputs[1].op, Broadcast):
         return None
     (narrow,) = inputs[1].inputs
     if narrow.type.size == node.type.size or not node.type.dtype.is_float:
@@ -240,7 +242,7 @@ def _reciprocals(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 def _products(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     """Products with a matrix, element by element: a scan has no other."""
-    if node.op.name != "contract":
+    if not isinstance(node.op, Contract):
         return None
     x, matrix = inputs
     shape = (*x.type.shape, matrix.type.shape[1])
@@ -252,8 +254,8 @@ def _read(outputs: Sequence[Node], states: set[Node]) -> tuple[list[Node], list[
     """The global values that `combine` reads beside its states, and outputs that read each
     through one spread of it."""
     order = topological(outputs)
-    found = [n.inputs[0] for n in order if n.op.name == "spread"]
-    other = [n for n in order if n.op.name == "input" and n not in states]
+    found = [n.inputs[0] for n in order if n.op.origin is Origin.GLOBAL]
+    other = [n for n in order if n.op.origin is Origin.ARGUMENT and n not in states]
     if any(n.type.space != GLOBAL for n in other):
         raise Unfusable("`combine` reads values of nodes or edges")
     return list(dict.fromkeys(found)), list(outputs)

@@ -186,9 +186,9 @@ def guard_leaves(parts: list[Node], keep: Node) -> list[Node]:
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node.type.space != keep.type.space or not node.type.dtype.is_float:
             return None
-        if node.op.name in ("gather", "spread", "input", "lookup"):
+        if node.op.by_index or node.op.is_read:
             return guard(node)
-        if node.op.name == "contract":  # the matrix also gets inputs of these edges
+        if node.op.table is not None:  # the matrix also gets inputs of these edges
             x, matrix = inputs
             return guard(contract(where(spread(x), x, zeros_like(x)), matrix))
         return None
