@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import libdevice
 
-from tiga.backends.triton.ranking import counted as counted
-from tiga.backends.triton.ranking import ordered as ordered
+from tiga.backends.triton.math_shared import counted as counted
+from tiga.backends.triton.math_shared import ordered as ordered
 
 exp, expm1, log, log1p = libdevice.exp, libdevice.expm1, libdevice.log, libdevice.log1p
 sin, cos, tanh, erf = libdevice.sin, libdevice.cos, libdevice.tanh, libdevice.erf

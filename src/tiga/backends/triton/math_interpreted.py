@@ -107,6 +107,8 @@ def counted(digit: tl.tensor, i: tl.tensor, bits: int, warps: int) -> tl.tensor:
 
 
 def ordered(value: tl.tensor, digit: tl.tensor, i: tl.tensor, bits: int, warps: int) -> tl.tensor:
-    """Values in the order of their digits, equal digits in their order."""
-    order = np.argsort(digit.handle.data, kind="stable")
-    return tl.tensor(TensorHandle(value.handle.data[order], tl.int64), value.type)
+    """Values in the order of their digits, equal digits in their order; `i` says where each is."""
+    values, digits, places = (x.handle.data for x in (value, digit, i))
+    back = np.argsort(places)
+    order = back[np.argsort(digits[back], kind="stable")]
+    return tl.tensor(TensorHandle(values[order][places], tl.int64), value.type)

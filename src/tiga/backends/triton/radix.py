@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tiga.backends.triton.index_kernels import source
-from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.layout import WARP, Tile
+from tiga.backends.triton.ranking import digest
 from tiga.backends.triton.writer import KernelSource
 
 TILE = Tile(1, 4096, 8)
@@ -85,9 +86,8 @@ def count_digits(digits: Digits, key: str) -> KernelSource:
     for p, name in enumerate(sums):
         body.append(f"tl.atomic_add(totals + {p * digits.count} + number, {name}, sem='relaxed')")
     pointers = {"keys": key, "totals": digits.kind}
-    return source(
-        "count_digits", pointers, ("count", "mask", "drop", "tiles", "programs"), body, TILE
-    )
+    numbers = ("count", "mask", "drop", "tiles", "programs")
+    return _kernel("count_digits", digits, pointers, numbers, body)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,15 @@ def sweep(of: Sweep) -> KernelSource:
     ]
     tables = dict.fromkeys(("totals", "status", "bases", "ticket"), digits.kind)
     pointers = of.sources() | of.targets() | tables
-    return source("sweep", pointers, ("count", "mask", "drop", "low", "shift"), body, TILE)
+    numbers = ("count", "mask", "drop", "low", "shift")
+    return _kernel("sweep", digits, pointers, numbers, body)
+
+
+def _kernel(
+    name: str, digits: Digits, pointers: dict[str, str], numbers: tuple[str, ...], body: list[str]
+) -> KernelSource:
+    told = digest(TILE.edges // (WARP * TILE.warps), digits.bits, TILE.warps)
+    return source(name, pointers, numbers, [f"# order within a tile: {told}", *body], TILE)
 
 
 def _counts(digits: Digits) -> str:

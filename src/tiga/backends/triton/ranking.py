@@ -1,48 +1,21 @@
-"""Order within the elements of one program, through shared memory: what Triton has no op for.
+"""Order within one program's elements, through shared memory: PTX for what Triton has no op for.
 
-Both functions are PTX that takes all elements of a thread at once, whatever layout the compiler
-chose for them, and that all threads of a program reach together. `math_interpreted` says in numpy
-what they compute.
+A block takes all elements of a thread at once, whatever layout the compiler chose for them, and all
+threads of a program reach it together. What it computes say `counted` and `ordered` in
+`math_shared`, and in numpy in `math_interpreted`.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from hashlib import sha256
 
-import triton.language as tl
+from tiga.backends.triton.layout import WARP
 
-_WARP = 32
 _ALL = "0xffffffff"
-
-
-@tl.core.builtin
-def ordered(value: Any, digit: Any, i: Any, bits: Any, warps: Any, _semantic: Any = None) -> Any:
-    """Values of 64 bits in the order of their digits, equal digits in their order. A digit has so
-    many bits; `i` is 0, 1, 2, ..."""
-    bits, warps = (tl.core._unwrap_if_constexpr(x) for x in (bits, warps))
-    each = int(value.shape[0]) // (_WARP * warps)
-    text = "\n".join(["{", *ordered_lines(each, bits, warps), "}"])
-    signs = ",".join(["=&l"] * each + ["l"] * each + ["r"] * (2 * each))
-    return tl.inline_asm_elementwise(
-        text, signs, [value, digit, i], tl.int64, False, each, _semantic=_semantic
-    )
-
-
-@tl.core.builtin
-def counted(digit: Any, i: Any, bits: Any, warps: Any, _semantic: Any = None) -> Any:
-    """How many elements have digit 0, 1, 2, ..., then zeros. A digit has so many bits, or is the
-    number after the largest one, which is not counted; `i` is 0, 1, 2, ..."""
-    bits, warps = (tl.core._unwrap_if_constexpr(x) for x in (bits, warps))
-    each = int(digit.shape[0]) // (_WARP * warps)
-    text = "\n".join(["{", *counted_lines(each, bits, warps), "}"])
-    signs = ",".join(["=&r"] * each + ["r"] * (2 * each))
-    return tl.inline_asm_elementwise(
-        text, signs, [digit, i], tl.int32, False, each, _semantic=_semantic
-    )
 
 
 def counted_lines(each: int, bits: int, warps: int) -> Iterator[str]:
     """Threads add to counts that they share."""
-    threads, digits = _WARP * warps, 1 << bits
+    threads, digits = WARP * warps, 1 << bits
     yield f".shared .align 4 .b32 counts[{digits + 1}];"
     yield ".reg .b32 base, at, none, thread;"
     yield ".reg .pred here;"
@@ -67,10 +40,17 @@ def counted_lines(each: int, bits: int, warps: int) -> Iterator[str]:
         yield f"@here ld.shared.u32 ${e}, [at];"
 
 
+def digest(each: int, bits: int, warps: int) -> str:
+    """What tells these functions from those of other versions: Triton's cache knows a kernel's text
+    alone."""
+    lines = (*counted_lines(each, bits, warps), *ordered_lines(each, bits, warps))
+    return sha256("\n".join(lines).encode()).hexdigest()[:8]
+
+
 def ordered_lines(each: int, bits: int, warps: int) -> Iterator[str]:
     """Each warp ranks a run of elements, 32 at a time, and counts their digits as it goes. Then
     what earlier warps counted is added, and where each digit starts."""
-    threads, digits = _WARP * warps, 1 << bits
+    threads, digits = WARP * warps, 1 << bits
     yield f".shared .align 8 .b64 values[{threads * each}];"
     # Digits at first, then how many of each a warp has seen.
     yield f".shared .align 4 .b16 small[{max(threads * each, warps * digits)}];"
@@ -118,12 +98,12 @@ def _taken_over(each: int) -> Iterator[str]:
         yield f"mad.lo.u32 at, ${3 * each + e}, 2, small_at;"
         yield f"st.shared.u16 [at], ${2 * each + e};"
     yield "bar.sync 0;"
-    yield f"mad.lo.u32 old, warp, {_WARP * each}, lane;"
+    yield f"mad.lo.u32 old, warp, {WARP * each}, lane;"
     yield "mad.lo.u32 at, old, 2, small_at;"
     yield "mad.lo.u32 old, old, 8, large_at;"
     for e in range(each):
-        yield f"ld.shared.u16 digit{e}, [at+{2 * _WARP * e}];"
-        yield f"ld.shared.b64 value{e}, [old+{8 * _WARP * e}];"
+        yield f"ld.shared.u16 digit{e}, [at+{2 * WARP * e}];"
+        yield f"ld.shared.b64 value{e}, [old+{8 * WARP * e}];"
 
 
 def _cleared(words: int, threads: int) -> Iterator[str]:
@@ -159,7 +139,7 @@ def _ranked(e: int, bits: int) -> Iterator[str]:
 
 def _summed(digits: int, warps: int) -> Iterator[str]:
     """Counts of each warp become places: where the digit starts, and what earlier warps have."""
-    each = max(digits // (_WARP * warps), 1)
+    each = max(digits // (WARP * warps), 1)
     yield f".reg .b32 count<{each * warps}>;"
     yield f"mul.lo.u32 bit, thread, {each};"
     yield f"setp.lt.u32 here, bit, {digits};"
@@ -176,7 +156,7 @@ def _summed(digits: int, warps: int) -> Iterator[str]:
         yield f"shfl.sync.up.b32 voted|up, old, {step}, 0, {_ALL};"
         yield "@up add.u32 old, old, voted;"
     yield "mad.lo.u32 at, warp, 4, sums_at;"
-    yield f"setp.eq.u32 up, lane, {_WARP - 1};"
+    yield f"setp.eq.u32 up, lane, {WARP - 1};"
     yield "@up st.shared.u32 [at], old;"
     yield "sub.u32 old, old, whole;"
     yield "bar.sync 0;"
