@@ -87,14 +87,15 @@ def gradient_rows() -> Iterator[Row]:
     """Both gradients of a weighted sum: the transposed product, and products at the edges."""
     for name, build in GRAPHS.items():
         edges = build()
-        for width in (16, 64, 256):
+        for width in (1, 16, 64, 256):
             yield _gradient_row(name, edges, width)
 
 
 def _gradient_row(name: str, edges: Edges, width: int) -> Row:
     nodes, weights = edges.nodes, torch.randn(len(edges.col_idx), device="cuda")
-    x, cotangent = (torch.randn(nodes, width, device="cuda") for _ in range(2))
-    step = Step.of(weighted_sum(width), edges.graph(), [x, weights], [cotangent], Choice())
+    shape = (nodes, width) if width > 1 else (nodes,)
+    fields = [torch.randn(shape, device="cuda") for _ in range(2)]
+    step = Step.of(weighted_sum(width), edges.graph(), [fields[0], weights], [fields[1]], Choice())
     step()
     rows, columns = edges.row_ptr.int(), edges.col_idx.int()
     order = torch.argsort(edges.col_idx, stable=True)
@@ -105,11 +106,12 @@ def _gradient_row(name: str, edges: Edges, width: int) -> Row:
     )
     zeros = torch.zeros_like(weights)
     pattern = torch.sparse_csr_tensor(rows, columns, zeros, (nodes, nodes))
+    x, cotangent = (field.view(nodes, width) for field in fields)
     columns_first = x.T.contiguous()
 
     def peer() -> list[torch.Tensor]:
         to_w = torch.sparse.sampled_addmm(pattern, cotangent, columns_first, beta=0.0)
-        return [turned @ cotangent, to_w.values()]
+        return [(turned @ cotangent).view(shape), to_w.values()]
 
     def ours() -> list[torch.Tensor]:
         return step.backward()
