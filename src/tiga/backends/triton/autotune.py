@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from tiga.backends.triton.choice import edge_tile
 from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.heads import may_slice
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import WARP, Tile
 from tiga.backends.triton.preparation import Run
-from tiga.backends.triton.schedule import choose_tile
+from tiga.backends.triton.schedule import AHEAD, choose_tile
 from tiga.backends.triton.segments import fits
 from tiga.backends.triton.topology import Degrees
 from tiga.errors import TigaError
@@ -38,6 +39,9 @@ MOST_ELEMENTS = 64
 LEAST_WINDOW = 16
 """Features of the narrowest window: two sectors of memory in float32."""
 
+KEPT = ("window", "slices", "ahead")
+"""What else is kept of a tile; files from before that know less."""
+
 EDGE_TILES = ((256, 2), (512, 4), (1024, 4))
 """Edges and warps of tiles of consecutive edges."""
 
@@ -51,6 +55,7 @@ def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[
         chosen = choose_tile(program, degrees.typical)
         yield chosen
     yield from narrower(chosen)
+    yield from otherwise(program, chosen)
     near = product(*map(_around, (chosen.rows, chosen.edges, chosen.warps)))
     for rows, edges, warps in near:
         tile = replace(chosen, rows=rows, edges=edges, warps=warps)
@@ -76,6 +81,14 @@ def narrower(chosen: Tile) -> Iterator[Tile]:
         if chosen.window // parts >= LEAST_WINDOW:
             rows, window = chosen.rows * parts, chosen.window // parts
             yield replace(chosen, rows=rows, window=window)
+
+
+def otherwise(program: RowProgram, chosen: Tile) -> Iterator[Tile]:
+    """Tiles with their loops as far ahead as others would be, and in halves."""
+    if not program.scans:
+        yield replace(chosen, ahead=0 if chosen.ahead else AHEAD)
+    if not chosen.is_flat and chosen.slices == 1 and may_slice(program, 2):
+        yield replace(chosen, slices=2)
 
 
 def tune(
@@ -160,12 +173,13 @@ def _load(place: Path, program: RowProgram, degrees: Degrees, chosen: Tile) -> T
         return edge_tile(shape["edges"], shape["warps"])
     if isinstance(chosen, EdgeTile):
         chosen = choose_tile(program, degrees.typical)
-    return replace(chosen, window=int(known.get("window", chosen.window)), **shape)
+    others = {name: int(known.get(name, getattr(chosen, name))) for name in KEPT}
+    return replace(chosen, **shape, **others)
 
 
 def _save(place: Path, tile: Tile, milliseconds: float) -> None:
     kind = "edges" if isinstance(tile, EdgeTile) else "rows"
-    shape = {"rows": tile.rows, "edges": tile.edges, "warps": tile.warps, "window": tile.window}
+    shape = {name: getattr(tile, name) for name in ("rows", "edges", "warps", *KEPT)}
     text = json.dumps({"kind": kind, **shape, "milliseconds": milliseconds})
     partial = place.with_suffix(f".{os.getpid()}")
     try:

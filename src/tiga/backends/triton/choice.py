@@ -1,9 +1,10 @@
 """Which schedule a row program gets on a graph: tiles of rows, or tiles of consecutive edges."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.heads import slices
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.scan_tiles import scan_tile
 from tiga.backends.triton.schedule import choose_tile
@@ -63,6 +64,8 @@ def choose(program: RowProgram, degrees: Degrees) -> Tile:
     if program.scans or program.scatters:
         return scan_tile(program)
     tile = choose_tile(program, degrees.typical)
+    if degrees != NO_EDGES and not tile.is_flat:
+        tile = replace(tile, slices=slices(program, degrees.far))
     if degrees == NO_EDGES or not fits(program):
         return tile
     found = cost(program, degrees)

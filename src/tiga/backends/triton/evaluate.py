@@ -10,6 +10,7 @@ from tiga.backends.triton.block import Block
 from tiga.backends.triton.layout import (
     BoxMap,
     box_map,
+    keeps_places,
     pad_positions,
     pad_result,
     padded,
@@ -99,7 +100,7 @@ class Evaluator:
         if self.writer.tile.is_flat:
             # Only an axis of extent 1 occurs here, and that folds away.
             raise AssertionError(f"{node!r} in a kernel of windows")
-        axis, shape = node.op.axis, child.type.shape
+        axis, shape = node.op.axis, self.writer.tile.features(child.type)
         extent = padded(shape[axis])
         dims = (*value.dims[: axis + 2], extent, *value.dims[axis + 3 :])
         value = self.writer.full(value, dims)
@@ -157,7 +158,8 @@ class Evaluator:
 
     def renamed(self, node: Node, value: Value) -> Value | None:
         """Movements that only rename, insert, drop or exchange axes."""
-        source, target = node.inputs[0].type.shape, node.type.shape
+        tile = self.writer.tile
+        source, target = tile.features(node.inputs[0].type), tile.features(node.type)
         lead, features = value.dims[:2], value.dims[2:]
         if isinstance(node.op, Permute):
             dims = (*lead, *(features[a] for a in node.op.axes))
@@ -174,10 +176,7 @@ class Evaluator:
         if [n for n in source if n != 1] == [n for n in target if n != 1]:
             left = iter(kept)
             return self._reshaped(value, (*lead, *(1 if n == 1 else next(left) for n in target)))
-        places = pad_result(pad_positions(np.arange(node.type.size).reshape(target), source))
-        inside = places.ravel() >= 0
-        same = (places.ravel()[inside] == np.arange(places.size)[inside]).all()
-        if not same or places.size != int(np.prod([padded(n) for n in source])):
+        if not keeps_places(source, target):
             return None
         whole = self.writer.full(value, (*lead, *map(padded, source)))
         return self._reshaped(whole, (*lead, *map(padded, target)))

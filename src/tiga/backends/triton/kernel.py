@@ -1,7 +1,7 @@
 """Kernels of one row program: whole rows, chunks of split rows, and what combines their states."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from tiga.backends.triton import products
@@ -55,7 +55,7 @@ class Kernels:
         nodes = self.program.phases[phase].reductions
         widest = max((prod(tile.extents(n.type)) for n in nodes), default=1)
         side_by_side = max(1, min(COMBINE_LANES, COMBINE_ELEMENTS // widest))
-        lanes = Tile(1, side_by_side, tile.warps, tile.whole, tile.window, tile.groups)
+        lanes = replace(tile, rows=1, edges=side_by_side, registers=0, stages=0, ahead=0)
         return self._kernel(name, lanes).combine(phase)
 
     def split(self, name: str, phase: int) -> list[tuple[str, KernelSource]]:

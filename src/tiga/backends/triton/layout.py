@@ -18,6 +18,19 @@ WARP = 32
 """Threads of a warp."""
 
 
+def first_axis(shape: Shape) -> int:
+    """The first axis along which there is more than one element; their number if there is none."""
+    return next((axis for axis, extent in enumerate(shape) if extent > 1), len(shape))
+
+
+def sliced(shape: Shape, slices: int) -> Shape:
+    """One of equal parts of that axis. A single number is in all of them."""
+    axis = first_axis(shape)
+    if slices == 1 or axis == len(shape):
+        return shape
+    return (*shape[:axis], shape[axis] // slices, *shape[axis + 1 :])
+
+
 @dataclass(frozen=True)
 class Tile:
     """What one program computes at a time: `rows` rows, `edges` edges of each, with `warps` warps.
@@ -26,7 +39,10 @@ class Tile:
     no element depends on another; 0 where values keep their feature axes. `groups` bounds the
     programs that run over all tiles and sum as they go; 0 where each program has one tile.
     `registers` bounds those of a thread, so that more programs run side by side; 0: no bound.
-    `stages` is how far ahead loads for products start; 0 leaves it to Triton.
+    `stages` is how far ahead loads for products start; 0 leaves it to Triton. `slices` are equal
+    parts of the first axis of every wide value, such as some heads each, where no element depends
+    on one of another part: a program holds one of them. `ahead` is how many steps of a loop over
+    edges are on their way at once, in shared memory; 0: of the next step indices only.
     """
 
     rows: int
@@ -37,9 +53,13 @@ class Tile:
     groups: int = 0
     registers: int = 0
     stages: int = 0
+    slices: int = 1
+    ahead: int = 0
 
     def __str__(self) -> str:
         features = f", {self.window} of {self.whole} features" if self.windows > 1 else ""
+        if self.slices > 1:
+            features = f", 1 of {self.slices} slices"
         return f"{self.rows} rows x {self.edges} edges{features}, {self.warps} warps"
 
     @property
@@ -49,12 +69,12 @@ class Tile:
     @property
     def windows(self) -> int:
         """Programs side by side on one value."""
-        return -(-self.whole // self.window) if self.whole > 1 else 1
+        return -(-self.whole // self.window) if self.whole > 1 else self.slices
 
     def features(self, type_: Type) -> Shape:
         """The feature axes that a value of this type has in the kernel."""
         if not self.is_flat:
-            return type_.shape
+            return sliced(type_.shape, self.slices)
         return () if self.whole == 1 else (type_.size,)
 
     def extents(self, type_: Type) -> Dims:
@@ -66,6 +86,8 @@ class Tile:
 
     def is_windowed(self, type_: Type) -> bool:
         """Whether a program holds only a part of such a value."""
+        if self.slices > 1:
+            return type_.size > 1
         return self.windows > 1 and type_.size == self.whole
 
 
@@ -119,6 +141,15 @@ def pad_result(lanes: np.ndarray) -> np.ndarray:
     result = np.full(tuple(map(padded, lanes.shape)), -1, dtype=np.int64)
     result[tuple(slice(0, n) for n in lanes.shape)] = lanes
     return result
+
+
+def keeps_places(source: Shape, target: Shape) -> bool:
+    """Whether a reshape leaves every element at its place among the padded ones."""
+    lanes = np.arange(int(np.prod(target))).reshape(target)
+    places = pad_result(pad_positions(lanes, source))
+    inside = places.ravel() >= 0
+    same = (places.ravel()[inside] == np.arange(places.size)[inside]).all()
+    return bool(same) and places.size == int(np.prod([padded(n) for n in source]))
 
 
 def row_major(extents: Sequence[int]) -> tuple[int, ...]:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from tiga.backends.triton import products
 from tiga.backends.triton.arithmetic import Term, dtype_text, literal, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import ARITHMETIC
+from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.scope import EdgeScope, Entity, KernelScope, RowScope
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
 from tiga.passes.rows import Phase, RowProgram
@@ -33,18 +35,27 @@ def over_edges(writer: Writer) -> Block:
     return block
 
 
-def combined(writer: Writer, before: Block, inner: Block, node: Node, value: Value) -> Value:
-    """Accumulate a reduction of live edges: starts in `before`, goes on in `inner`."""
-    tile = writer.tile
-    dims = (tile.rows, tile.edges, *value.dims[2:])
-    name = writer.names.fresh(f"row_{node.op.kind}")
-    start = writer.full(Value(neutral(node), ()), dims)
-    before.add(f"{name} = {start.text}")
-    live = Term(at_rank("live", len(dims) - 2), value.dtype)
+def edge_steps(tile: Tile) -> str:
+    """The head of a loop over the edges of a tile's rows."""
+    if tile.ahead:
+        return f"for start in tl.range(0, steps, {tile.edges}, num_stages={tile.ahead}):"
+    return f"for start in range(0, steps, {tile.edges}):"
+
+
+def combined(
+    writer: Writer, before: Block, inner: Block, node: Node, value: Value,
+    state: Value | None = None,
+) -> Value:  # fmt: skip
+    """Accumulate a reduction of live edges: starts in `before`, unless it has a state already, and
+    goes on in `inner`."""
+    if state is None:
+        dims = (writer.tile.rows, writer.tile.edges, *value.dims[2:])
+        start = writer.full(Value(neutral(node), ()), dims)
+        state = writer.named(before, f"row_{node.op.kind}", start)
+    live = Term(at_rank("live", len(state.dims) - 2), value.dtype)
     kept = ARITHMETIC.select(live, typed(value.term), neutral(node))
-    state = Term(name, start.dtype)
-    inner.add(f"{name} = {node.op.monoid.combine(ARITHMETIC, state, kept).text}")
-    return Value(state, dims)
+    inner.add(f"{state.text} = {node.op.monoid.combine(ARITHMETIC, state.term, kept).text}")
+    return state
 
 
 def across(writer: Writer, block: Block, node: Node, state: Value) -> Value:
@@ -85,21 +96,22 @@ class EdgeLoop:
         """The reduced values of a phase; edge values are stored on the way."""
         inner = over_edges(self.writer)
         states = self.taken(phase, inner, self.edges(inner, row, ahead=True), totals)
-        self.body.nest(f"for start in range(0, steps, {self.writer.tile.edges}):", inner)
+        self.body.nest(edge_steps(self.writer.tile), inner)
         return {n: across(self.writer, self.body, n, state) for n, state in states.items()}
 
     def taken(
-        self, phase: Phase, inner: Block, edges: EdgeScope, totals: Mapping[Node, str]
-    ) -> dict[Node, Value]:
-        """What a loop does with its edges; the states of the reductions."""
+        self, phase: Phase, inner: Block, edges: EdgeScope, totals: Mapping[Node, str],
+        states: Mapping[Node, Value] = MappingProxyType({}),
+    ) -> dict[Node, Value]:  # fmt: skip
+        """What a loop does with its edges; the states of the reductions, which may have begun."""
         for node in phase.stores:
             self._store(inner, edges, node)
         for node in phase.outer_sums:
             x, y = (edges.value(n) for n in node.inputs)
             products.outer_sum(self.writer, inner, node, x, y, "live", totals[node])
         return {
-            node: combined(self.writer, self.body, inner, node, edges.value(node.inputs[0]))
-            for node in phase.reductions
+            n: combined(self.writer, self.body, inner, n, edges.value(n.inputs[0]), states.get(n))
+            for n in phase.reductions
         }
 
     def _store(self, inner: Block, edges: EdgeScope, node: Node) -> None:
@@ -108,10 +120,11 @@ class EdgeLoop:
 
     def edges(self, inner: Block, row: RowScope, ahead: bool = False) -> EdgeScope:
         """The values of a tile's edges. If `ahead`, a loop over `step` asks for the ends of the
-        next edges while it computes with these: what is read there waits for them."""
+        next edges while it computes with these: what is read there waits for them. Where steps
+        as a whole are ahead, Triton does so."""
         tile = self.writer.tile
         dims = (tile.rows, tile.edges)
-        if self._reads_other and ahead:
+        if self._reads_other and ahead and not tile.ahead:
             self._other_ahead(inner)
         elif self._reads_other:
             inner.add(f"other = {self._numbers('index')}")

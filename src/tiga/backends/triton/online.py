@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tiga.backends.triton.arithmetic import Term, literal, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import ARITHMETIC
-from tiga.backends.triton.loop import EdgeLoop, across, neutral, over_edges
+from tiga.backends.triton.loop import EdgeLoop, across, edge_steps, neutral, over_edges
 from tiga.backends.triton.scope import EdgeScope, RowScope
 from tiga.backends.triton.writer import Value, at_rank
 from tiga.ops.feature import Broadcast, Reshape
@@ -131,7 +131,7 @@ class OnlineLoop:
         sums = self._accumulate(inner, edges, scale)
         inner.add(f"{state.text} = {raised.text}")
         inner.add(f"{before.text} = {after.text}")
-        body.nest(f"for start in range(0, steps, {tile.edges}):", inner)
+        body.nest(edge_steps(tile), inner)
         self._finish(state, before, sums)
 
     def _start(self, block: Block, hint: str, value: Value, dims: tuple[int, ...]) -> Value:

@@ -52,6 +52,10 @@ LONE_REGISTERS = 168
 """Registers of a thread with which three programs of four warps run side by side: kernels with a
 lone product of small values keep within them, others would spill."""
 
+AHEAD = 3
+"""Steps of a loop whose loads are on their way at once where the registers of a thread hold few of
+them: in shared memory. With fewer or more, the walks of TransformerConv took 2 to 8% longer."""
+
 FEW = 3
 """Wide values, read or summed, beside which a thread has registers for twice as many edges where
 features meet one another. The three walks of GAT took 18 to 37% less so on an H200."""
@@ -139,7 +143,7 @@ def facts(program: RowProgram) -> Facts:
     carried = max((len(phase.reductions) for phase in program.phases), default=0)
     return Facts(
         whole, widest, itemsize, read, count, program.has_sums, has_edges, carried,
-        _gathered(program, whole), _held(program, widest),
+        sum(_padded_size(n) == widest for n in far_reads(program)), _held(program, widest),
     )  # fmt: skip
 
 
@@ -159,11 +163,19 @@ def _held(program: RowProgram, widest: int) -> int:
     return most
 
 
-def _gathered(program: RowProgram, whole: int) -> int:
-    """How many arrays of the widest values edges read at their other ends."""
-    reads = set(program.reads)
-    gathers = (n for n in cone(program) if n.op.origin is Origin.END and n.op.side != program.side)
-    return sum(n.inputs[0] in reads and n.type.size == whole for n in gathers)
+def far_reads(program: RowProgram) -> list[Node]:
+    """The arrays that edges read at their other ends."""
+    reads, found, seen = set(program.reads), dict[Node, None](), set[Node]()
+    gathers = (n for n in evaluated(program) if n.op.origin is Origin.END)
+    stack = [n.inputs[0] for n in gathers if n.op.side != program.side]
+    while stack:
+        node = stack.pop()
+        if node in reads:
+            found[node] = None
+        elif node not in seen:
+            seen.add(node)
+            stack.extend(node.inputs)
+    return list(found)
 
 
 def _padded_size(node: Node) -> int:
@@ -183,8 +195,10 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
         return _product_tile(known)
     # Features that meet one another across lanes leave fewer registers for values.
     mixes = known.whole == 0
-    few = mixes and known.held <= FEW and WARP <= width <= WARP * THREAD_ELEMENTS
-    spread = mixes and not few
+    held = mixes and WARP <= width <= WARP * THREAD_ELEMENTS
+    few = held and known.held <= FEW
+    several = held and not few and known.gathered > 1
+    spread = mixes and not few and not several
     warps = (2 if spread else 1) if width <= WARP * THREAD_ELEMENTS else warps_for(width)
     if known.has_totals:
         warps = max(warps, 4)
@@ -200,7 +214,9 @@ def choose_tile(program: RowProgram, degree: int) -> Tile:
     else:
         lanes = _edge_lanes(width, width * known.read_size, degree)
     edges = 1 if many else min(lanes, entities)
-    return Tile(entities // edges, edges, warps, known.whole, window, groups)
+    waits = several or (many and known.gathered < MANY)
+    ahead = AHEAD if waits and not known.has_totals else 0
+    return Tile(entities // edges, edges, warps, known.whole, window, groups, ahead=ahead)
 
 
 def warps_for(width: int) -> int:

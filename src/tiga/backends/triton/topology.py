@@ -27,13 +27,14 @@ class Degrees:
     `typical` is the degree of a random edge's row, `mean` that of a random row, both as powers of
     two. `breaks` is the share, in sixteenths, of rows whose edges do not follow those of the row
     before in a work list that takes rows longest first. `index_bytes` is the size of a node's
-    number.
+    number, `far` the number of nodes at the other ends as a power of two (0: not known).
     """
 
     typical: int
     mean: int
     breaks: int = 0
     index_bytes: int = 4
+    far: int = 0
 
     @staticmethod
     def of(rows: int, edges: int, squares: int, apart: int, index_bytes: int) -> "Degrees":
@@ -45,6 +46,10 @@ class Degrees:
             breaks=round(16 * apart / max(rows, 1)),
             index_bytes=index_bytes,
         )
+
+    def towards(self, far: int) -> "Degrees":
+        """Those of a walk with so many nodes at the other ends."""
+        return replace(self, far=padded(far))
 
     def __str__(self) -> str:
         text = f"rows of about {self.mean} edges"
@@ -147,7 +152,9 @@ def _timed(topology: Snapshot, side: str, platform: Platform) -> DeviceWalk:
     walk = _walk(platform.arrays, *rows)
     # The last step waited for the device.
     seconds = time.perf_counter() - start
-    return replace(walk, seconds=seconds, copied=csr is not topology.topology)
+    degrees = walk.degrees.towards(topology.num_src if side == "dst" else topology.num_dst)
+    copied = csr is not topology.topology
+    return replace(walk, degrees=degrees, seconds=seconds, copied=copied)
 
 
 def device_csr(topology: Snapshot, platform: Platform) -> DeviceCsr:

@@ -117,7 +117,12 @@ class Writer:
     def offset_of(self, type_: Type) -> str:
         """The offset of every element of a value within its entity; "" where it is 0."""
         shape, extents = self.tile.features(type_), self.tile.extents(type_)
-        return self.dot(shape, extents, row_major(shape))
+        offset = self.dot(shape, extents, row_major(shape))
+        if self.tile.slices == 1 or type_.size == 1:
+            return offset
+        size = type_.size // self.tile.slices
+        start = self.once(("slice", size), "slice", f"tl.program_id(1) * {size}")
+        return f"{start} + {offset}" if offset else start
 
     def dot(self, shape: Shape, extents: Dims, strides: tuple[int, ...]) -> str:
         """sum(stride * position) over feature axes; "" where there is nothing to add."""
@@ -133,8 +138,8 @@ class Writer:
         shape, extents = self.tile.features(type_), self.tile.extents(type_)
         conditions = []
         for axis, (n, extent) in enumerate(zip(shape, extents, strict=True)):
-            total = extent * (self.tile.windows if self.tile.is_windowed(type_) else 1)
-            if n != total:
+            windows = self.tile.windows if extent == self.tile.window else 1
+            if n != extent * windows:
                 name = self.axis(axis, len(shape), extent)
                 key = ("within", axis, len(shape), extent, n)
                 conditions.append(self.once(key, "inside", f"{name} < {n}"))

@@ -55,8 +55,8 @@ class Neighbours:
         return self.apart + int(np.count_nonzero(self.ends[kinds[:-1]] != self.begins[kinds[1:]]))
 
 
-def walk_facts(walk: PagedWalk) -> WalkFacts:
-    """The facts of a walk.
+def walk_facts(walk: PagedWalk, num_far: int) -> WalkFacts:
+    """The facts of a walk with so many nodes at the other ends of its edges.
 
     Raises:
         Damaged: its row pointers do not rise from 0 to the number of edges.
@@ -70,7 +70,7 @@ def walk_facts(walk: PagedWalk) -> WalkFacts:
         neighbours.add(low[light], degree[light])
     rows, edges = walk.num_rows, walk.num_edges
     found = Degrees.of(rows, edges, squares, neighbours.total(), walk.dtype.itemsize)
-    return WalkFacts(rows, edges, chunks, found)
+    return WalkFacts(rows, edges, chunks, found.towards(num_far))
 
 
 def _blocks(walk: PagedWalk) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -68,7 +68,10 @@ class Arrays(Protocol):
 
 def facts_of(graph: Any, side: str) -> WalkFacts:
     """The facts of a walk, found once."""
-    found: WalkFacts = graph.keep(("GPU walk", side), lambda: walk_facts(graph.walks[side]))
+    num_far = graph.num_src if side == "dst" else graph.num_dst
+    found: WalkFacts = graph.keep(
+        ("GPU walk", side), lambda: walk_facts(graph.walks[side], num_far)
+    )
     return found
 
 
