@@ -7,6 +7,7 @@ from dataclasses import replace
 from tiga.ops.scan import Scan
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 
 def kept_scans(program: RowProgram) -> tuple[ScanLoop, ...]:
@@ -32,6 +33,20 @@ def reads_carry(values: Iterable[Node], before: Node) -> bool:
             seen.add(node)
             stack.extend(node.inputs)
     return False
+
+
+def read_results(program: RowProgram) -> frozenset[Node]:
+    """What loops leave at the row that values after them, or at edges, are made of."""
+    scans = (n for scan in program.scans for n in (scan.initial, *scan.elements))
+    edges = (n for phase in program.phases for n in phase.edge_values)
+    stack, seen = [*program.stores, *program.totals, *edges, *scans], set[Node]()
+    reads = set(program.reads)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(() if node in reads or isinstance(node.op, Scan) else node.inputs)
+    return frozenset(n for n in seen if n.op.origin is Origin.ROW)
 
 
 def only_scans(phase: Phase, scans: Sequence[ScanLoop]) -> Phase:

@@ -34,6 +34,9 @@ class Block:
     def add(self, line: str) -> None:
         self.lines.append(line)
 
+    def extend(self, other: "Block") -> None:
+        self.lines.extend(other.lines)
+
     def nest(self, header: str, inner: "Block") -> None:
         """A compound statement with `inner` as its body."""
         self.lines.append(header)

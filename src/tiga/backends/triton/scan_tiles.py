@@ -27,6 +27,10 @@ THREAD_ELEMENTS = 2
 """Elements of a carry per thread: edges come one after another, so that many programs side by side
 hide what each waits for."""
 
+AHEAD, AHEAD_ELEMENTS = 4, 16
+"""Edges of a row whose values are loaded at once, and the elements of a value per thread that they
+come to at most."""
+
 WIDE = 1024
 """Elements of a value that take more warps than one."""
 
@@ -60,7 +64,10 @@ def scan_tile(program: RowProgram) -> Tile:
     warps = 1 if width <= WIDE and not known.num_products else warps_for(width)
     rows = max(1, WARP * warps * THREAD_ELEMENTS // width)
     rows = max(rows, UNIT_ROWS) if known.num_products else rows
-    return Tile(rows, 1, warps, whole, window, _groups(program, rows))
+    beside = known.num_products or program.outer_sums
+    ahead = 1 if beside else AHEAD_ELEMENTS * WARP * warps // (rows * width)
+    ahead = max(1, min(AHEAD, ahead))
+    return Tile(rows, 1, warps, whole, window, _groups(program, rows), ahead=ahead)
 
 
 def _groups(program: RowProgram, rows: int) -> int:

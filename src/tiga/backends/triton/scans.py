@@ -4,18 +4,20 @@ Carries that a later loop reads (those of a reducer, in its derivatives) are mad
 of edges after another: what is kept between the loops is the carry that enters each block.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from tiga.backends.triton.arithmetic import Term, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator
 from tiga.backends.triton.loop import EdgeLoop
 from tiga.backends.triton.scatters import MESSAGE, messages
-from tiga.backends.triton.scope import EdgeScope, Entity, RowScope
+from tiga.backends.triton.scope import EdgeScope, Entity, RowScope, Scope
 from tiga.backends.triton.writer import Value, at_rank
-from tiga.passes.carries import kept_scans, only_scans, reads_carry
+from tiga.ops.pointwise import Where
+from tiga.passes.carries import kept_scans, only_scans, read_results, reads_carry
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -66,44 +68,102 @@ class ScanEdgeLoop(EdgeLoop):
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase, and the carries after its scans."""
         again = read_scans(self.program, phase)
-        inner = _one_edge(phase.reverse, bool(again))
-        edges = self.edges(inner, row)
+        inner = Block()
         carries = {scan: self._started(scan, row) for scan in phase.scans}
-        self._give(inner, edges, carries, again)
-        states = self.taken(phase, inner, edges, totals)
-        if self.keeps:
-            self._mark(inner, phase, carries)
-        self._carry(inner, edges, carries)
+        states: Mapping[Node, Value] = {}
+        for edges in self._each(inner, row, phase, again, bool(again)):
+            edges.values.update((scan.before, carry) for scan, carry in carries.items())
+            states = self.taken(phase, inner, edges, totals, states)
+            if self.keeps:
+                self._mark(inner, phase, carries)
+            self._carry(inner, edges, carries)
         if again:
             self._in_blocks(phase, row, inner, again)
         else:
-            # What a loop stores is read by others: no load may start ahead of its turn.
-            self.body.nest("for start in tl.range(0, steps, num_stages=1):", inner)
+            self._nest(self.body, self._stop(phase), inner)
         if self.keeps and self._kept.intersection(phase.scans):
             self.body.add("tl.debug_barrier()")
         return {**states, **{scan.after: carry for scan, carry in carries.items()}}
 
+    def _each(
+        self, inner: Block, row: RowScope, phase: Phase, again: Sequence[ScanLoop], in_block: bool
+    ) -> Iterator[EdgeScope]:
+        """The edges of one step of a loop, one after another. All that they read is asked for
+        before the first is computed with: carries wait for one another, what is read need not."""
+        asked = []
+        for number in range(self._several):
+            head = _one_edge(phase.reverse, in_block, number, self._several)
+            inner.extend(head)
+            edges = self.edges(inner, row)
+            if self._several > 1:
+                self._keep_numbers(inner, head)
+            asked.append((edges, head))
+        for edges, head in asked:
+            if self._several > 1:
+                inner.extend(head)
+                self._ask(edges, phase.edge_values)
+            for scan in again:
+                edges.values[scan.before] = self._load_carry(KEPT, scan, inner, self._place)
+        for edges, head in asked:
+            if self._several > 1:
+                inner.extend(head)
+            yield edges
+
+    @property
+    def _several(self) -> int:
+        return max(1, self.writer.tile.ahead)
+
+    def _ask(self, scope: Scope, nodes: Iterable[Node]) -> None:
+        """Load what values read at an edge and at its other end."""
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            origin = node.op.origin
+            if node in self.scope.reads:
+                scope.value(node)
+            elif origin is Origin.END and isinstance(scope, EdgeScope):
+                if node.op.side != self.program.side:
+                    self._ask(scope.other, node.inputs)
+            elif isinstance(node.op, Where) and self.scope.is_picked(node):
+                stack.append(node.inputs[0])
+            elif origin is Origin.OPERANDS:
+                stack.extend(node.inputs)
+
+    def _keep_numbers(self, inner: Block, head: Block) -> None:
+        """Give an edge's number and that of its other end names of their own, for its turn."""
+        for name in ("other", "edge"):
+            if any(line.startswith(f"{name} = ") for line in inner.lines):
+                own = self.writer.names.fresh(name)
+                inner.add(f"{own} = {name}")
+                head.add(f"{name} = {own}")
+
+    def _stop(self, phase: Phase) -> str:
+        """The steps of a loop. One that only says with what blocks are entered may end at the last
+        of these."""
+        marks = self.keeps and phase.carries_only and not phase.reverse
+        if marks and read_results(self.program).isdisjoint(scan.after for scan in phase.scans):
+            return f"steps - (steps + {BLOCK - 1}) % {BLOCK}"
+        return "steps"
+
+    def _nest(self, block: Block, stop: str, inner: Block) -> None:
+        """A loop over so many steps."""
+        step = f"{self._several}, " if self._several > 1 else ""
+        # What a loop stores is read by others: no load may start ahead of its turn.
+        block.nest(f"for start in tl.range(0, {stop}, {step}num_stages=1):", inner)
+
     def taken(
-        self, phase: Phase, inner: Block, edges: EdgeScope, totals: Mapping[Node, str]
-    ) -> dict[Node, Value]:
+        self, phase: Phase, inner: Block, edges: EdgeScope, totals: Mapping[Node, str],
+        states: Mapping[Node, Value] = MappingProxyType({}),
+    ) -> dict[Node, Value]:  # fmt: skip
         for message in messages(phase.scatters):
             pointer, dtype = self.scope.state(MESSAGE, message), message.type.dtype.compute
             entity = replace(self._entity(f"({self.slot} + step)", "live"), dims=edges.edge.dims)
             self.scope.store(inner, pointer, message.type, dtype, entity, edges.value(message))
-        return super().taken(phase, inner, edges, totals)
+        return super().taken(phase, inner, edges, totals, states)
 
     @cached_property
     def _kept(self) -> frozenset[ScanLoop]:
         return frozenset(kept_scans(self.program))
-
-    def _give(
-        self, inner: Block, edges: EdgeScope, carries: Mapping[ScanLoop, Value],
-        again: Sequence[ScanLoop],
-    ) -> None:  # fmt: skip
-        """The carries before an edge: of the scans of this loop, and of those made again."""
-        edges.values.update((scan.before, carry) for scan, carry in carries.items())
-        for scan in again:
-            edges.values[scan.before] = self._load_carry(KEPT, scan, inner, self._place)
 
     def _started(self, scan: ScanLoop, row: RowScope) -> Value:
         """The name of a carry, which starts in the loop's surroundings."""
@@ -156,28 +216,26 @@ class ScanEdgeLoop(EdgeLoop):
         for earlier in self.program.phases:
             scans = [scan for scan in earlier.scans if scan in again]
             if scans:
-                self._replay(block, row, earlier.reverse, scans)
-        block.nest("for start in tl.range(0, span, num_stages=1):", inner)
+                self._replay(block, row, scans)
+        self._nest(block, "span", inner)
         block.add("tl.debug_barrier()")
         self.body.add(f"blocks = tl.cdiv(steps, {BLOCK})")
         self.body.nest("for block in tl.range(0, blocks, num_stages=1):", block)
 
-    def _replay(
-        self, block: Block, row: RowScope, reverse: bool, scans: Sequence[ScanLoop]
-    ) -> None:
+    def _replay(self, block: Block, row: RowScope, scans: Sequence[ScanLoop]) -> None:
         """Keep the carries before each edge of a block."""
-        inner = _one_edge(reverse, in_block=True)
-        edges = self.edges(inner, row)
+        inner = Block()
         entered = self._entity("mark", "enters")
         carries = {
             s: self._named(block, s, self._load_carry(MARK, s, block, entered)) for s in scans
         }
         phase = only_scans(Phase(()), scans)
-        self._give(inner, edges, carries, read_scans(self.program, phase))
-        for scan, carry in carries.items():
-            self._store_carry(KEPT, scan, inner, self._place, carry)
-        self._carry(inner, edges, carries)
-        block.nest("for start in tl.range(0, span, num_stages=1):", inner)
+        for edges in self._each(inner, row, phase, read_scans(self.program, phase), in_block=True):
+            for scan, carry in carries.items():
+                edges.values[scan.before] = carry
+                self._store_carry(KEPT, scan, inner, self._place, carry)
+            self._carry(inner, edges, carries)
+        self._nest(block, "span", inner)
         block.add("tl.debug_barrier()")
 
     # memory
@@ -205,15 +263,19 @@ class ScanEdgeLoop(EdgeLoop):
         return Entity(wide, mask, (self.writer.tile.rows, 1))
 
 
-def _one_edge(reverse: bool, in_block: bool) -> Block:
-    """The first lines of a loop over edges one by one; on the way back, rows join in at their last
-    edge."""
-    block = Block()
-    if in_block:
-        block.add("step = base + span - 1 - start" if reverse else "step = base + start")
+def _one_edge(reverse: bool, in_block: bool, number: int, several: int) -> Block:
+    """The first lines for one of several edges of a step; on the way back, rows join in at their
+    last edge."""
+    block, start = Block(), f"start + {number}" if number else "start"
+    first, end = ("base", "base + span") if in_block else ("0", "steps")
+    if reverse:
+        block.add(f"step = {end} - 1 - {f'({start})' if number else start}")
     else:
-        block.add("step = steps - 1 - start" if reverse else "step = start")
-    block.add("live = step < count[:, None]")
+        block.add(f"step = base + {start}" if in_block else f"step = {start}")
+    exists = "step < count[:, None]"
+    # The last of several may lie before the first edge.
+    exists = f"(step >= {first}) & ({exists})" if reverse and several > 1 else exists
+    block.add(f"live = {exists}")
     block.add("position = low + step")
     return block
 
