@@ -1,9 +1,10 @@
 """Graphs in files on a GPU: `w * src.x` forward and both gradients, against the GPU's memory.
 
-usage: python -m benchmarks.paged_gpu [--nodes 2e6] [--budgets none 512MiB 192MiB]
+usage: python -m benchmarks.paged_gpu [--nodes 2e6] [--sources local random] [--only 192MiB]
 
 Makes the files once in --folder, as `benchmarks.paged` does; they are read from the page cache. The
 bits are compared with those of the graph in memory. Rates are those of the bytes that pages take.
+`native` does the same with native tensors, whose memory is the driver's.
 """
 
 import argparse
@@ -21,6 +22,16 @@ import tiga as tg
 from benchmarks.paged import FOLDER, Weighted, fields_of, forward, graph_file
 
 REPEATS = 5
+
+PINNED = {"host-pinned": "256MiB"}
+SETTINGS: dict[str, dict[str, str]] = {
+    "no budget": PINNED,
+    "512MiB": PINNED | {"device": "512MiB"},
+    "192MiB": PINNED | {"device": "192MiB"},
+    "192MiB, results in files": PINNED | {"device": "192MiB", "host": "1MiB"},
+    "192MiB, 512MiB pinned": {"host-pinned": "512MiB", "device": "192MiB"},
+}
+"""What memory pages, inputs and results may take."""
 
 
 def timed(run: Callable[[], Any], repeats: int = REPEATS) -> tuple[list[float], Any]:
@@ -56,18 +67,22 @@ def alike(found: Any, expected: Any) -> bool:
     return all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(found, expected, strict=True))
 
 
-def measured(path: Path, budgets: list[str]) -> Iterator[dict[str, Any]]:
-    """One record for the graph in memory, then two per device budget: fields in the file, and
-    (where they fit) fields on the device, so that edges alone are read."""
+def measured(path: Path, wanted: list[str]) -> Iterator[dict[str, Any]]:
+    """One record for the graph in memory, then one for each setting with fields in the file, one
+    with fields on the device, so that edges alone are read, and some of native tensors."""
     device, layer = torch.device("cuda", 0), Weighted()
     opened = tg.Graph.open(path, device="cuda")
     times, expected = _whole(layer, opened, device)
     yield {"case": "in memory", "ms": round(statistics.median(times), 2)}
     torch.cuda.empty_cache()
-    for budget in budgets:
-        yield _paged(layer, opened, budget, fields_of(opened), expected)
+    for name in (n for n in SETTINGS if any(part in n for part in wanted)):
+        yield {"case": name} | _paged(layer, opened, SETTINGS[name], fields_of(opened), expected)
     held = [f.detach().to(device).requires_grad_() for f in fields_of(opened)]
-    yield _paged(layer, opened, "none", held, expected) | {"case": "fields on the device"}
+    yield {"case": "fields on the device"} | _paged(layer, opened, PINNED, held, expected)
+    del held
+    torch.cuda.empty_cache()
+    for name in ("no budget", "192MiB"):
+        yield {"case": f"native, {name}"} | _native(opened, SETTINGS[name], expected)
 
 
 def _whole(layer: Any, opened: Any, device: torch.device) -> tuple[list[float], Any]:
@@ -76,25 +91,56 @@ def _whole(layer: Any, opened: Any, device: torch.device) -> tuple[list[float], 
     return times, [tensor.cpu() for tensor in found]
 
 
-def _paged(layer: Any, opened: Any, budget: str, given: Any, expected: Any) -> dict[str, Any]:
-    memory = {"host-pinned": "256MiB"} | ({} if budget == "none" else {"device": budget})
+def _paged(
+    layer: Any, opened: Any, memory: dict[str, str], given: Any, expected: Any
+) -> dict[str, Any]:
     torch.cuda.reset_peak_memory_stats()
-    before, start = torch.cuda.memory_allocated(), opened.traffic.read
-    with tg.execution(memory=memory) as run:
-        times, found = timed(lambda: both(layer, opened, *given), 3)
-        same = alike(found, expected)
-        peaks = run.memory_report()["peak_bytes"]
-    read = (opened.traffic.read - start) / 3
+    before = torch.cuda.memory_allocated()
+    found = _timed(opened, memory, lambda: both(layer, opened, *given), expected)
+    peak = torch.cuda.max_memory_allocated() - before
+    return found | {"torch_peak_mib": round(peak / 2**20, 1)}
+
+
+class WeightedNative(tg.MessagePassing):
+    """The same on native tensors."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return edge.w.reshape(-1, 1) * src.x
+
+
+def _native(opened: Any, memory: dict[str, str], expected: Any) -> dict[str, Any]:
+    layer, named = WeightedNative(), (opened.field("src", "x"), opened.field("edge", "w"))
+    x, w = (tg.from_numpy(field.numpy()).requires_grad_() for field in named)
+
+    def run() -> Any:
+        out = layer(graph=opened, src={"x": x}, edge={"w": w})
+        return (out.detach(), *tg.autograd.grad(out, [x, w], grad_output=tg.ones(out.shape)))
+
+    return _timed(opened, memory, run, expected)
+
+
+def _timed(
+    opened: Any, memory: dict[str, str], run: Callable[[], Any], expected: Any
+) -> dict[str, Any]:
+    start = opened.traffic.read
+    with tg.execution(memory=memory) as scope:
+        times, found = timed(run, 4)
+        on_host = [torch.from_numpy(np.asarray(t.cpu().numpy())) for t in map(_plain, found)]
+        same = alike(on_host, expected)
+        peaks = scope.memory_report()["peak_bytes"]
+    read = (opened.traffic.read - start) / 4
     return {
-        "case": f"device {budget}",
         "ms": round(min(times), 1),
         "first_ms": round(times[0], 1),
         "same_bits": same,
         "read_mib": round(read / 2**20),
         "gb_per_s": round(read / min(times) / 1e6, 2),
         "peak_mib": {tier: round(n / 2**20, 1) for tier, n in peaks.items() if n},
-        "torch_peak_mib": round((torch.cuda.max_memory_allocated() - before) / 2**20, 1),
     }
+
+
+def _plain(tensor: Any) -> Any:
+    return tensor.detach()
 
 
 def main() -> None:
@@ -102,12 +148,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=float, default=2e6)
     parser.add_argument("--sources", nargs="+", default=["local", "random"])
-    parser.add_argument("--budgets", nargs="+", default=["none", "512MiB", "192MiB"])
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of names of settings")
     parser.add_argument("--folder", default=FOLDER)
     given = parser.parse_args()
     for sources in given.sources:
         path = graph_file(given.folder, int(given.nodes), sources)
-        for record in measured(path, given.budgets):
+        for record in measured(path, given.only):
             print(json.dumps({"sources": sources, **record}), flush=True)
 
 

@@ -105,7 +105,7 @@ def fetched(array: DeviceArray) -> np.ndarray:
     account = None if scope is None else scope.accounts["host-pinned"]
     bound = account is not None and account.budget is not None
     left = account.budget - account.live if bound else current().memory_bound  # type: ignore
-    pinned = loading_bytes(max(0, left))
+    pinned = loading_bytes(max(0, left), array.nbytes)
     if not array.nbytes or pinned < array.nbytes // max(1, array.shape[0]):
         return download(whole)
     platform = machine(array.machine.index).platform.uncounted

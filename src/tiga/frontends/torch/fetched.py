@@ -3,7 +3,8 @@
 import torch
 
 from tiga.backends.triton.paged.link import link_of
-from tiga.backends.triton.paged.memory import LANES, PIECE, Mover
+from tiga.backends.triton.paged.memory import PIECE, Mover
+from tiga.backends.triton.paged.placement import loading_bytes
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.knobs import current
 from tiga.runtime.arena import anonymous
@@ -18,7 +19,7 @@ def fetched(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     if tensor.device == device or tensor.device.type != "cuda" or device.type != "cpu":
         return tensor.to(device)
     scope = active()
-    pinned = min(LANES * PIECE, _pinnable(scope))
+    pinned = loading_bytes(_pinnable(scope), nbytes)
     if nbytes < PIECE or pinned < PIECE:
         return tensor.to(device)
     host = anonymous(nbytes)

@@ -81,7 +81,9 @@ def _planned(
     forecast(executable, paging.steps(homes, {}), plan)
     taken = {"host": sum(on_host.values()), "nvme": sum(spilled.values())}
     beside = {tier: held.get(tier, 0) + nbytes for tier, nbytes in taken.items()}
-    peak = _peak(placement, plan, loading_bytes(placement.pinned) if whole else 0, beside)
+    peak = _peak(
+        placement, plan, loading_bytes(placement.pinned, max(whole.values(), default=0)), beside
+    )
     outputs = [None if n.type.space == GLOBAL else homes[n] for n in executable.plan.outputs]
     return plan, peak, outputs, kept
 

@@ -306,7 +306,8 @@ class Placement:
         `charged`."""
         if not sizes:
             return
-        pinned = max(loading_bytes(self.pinned), *(inputs[n].row_bytes for n in sizes))
+        largest = loading_bytes(self.pinned, max(sizes.values()))
+        pinned = max(largest, *(inputs[n].row_bytes for n in sizes))
         back = self.charge("host-pinned", pinned)
         try:
             mover = Mover(self.link, self.platform, pinned)
@@ -347,9 +348,9 @@ def rounded(nbytes: int) -> int:
     return max(0, nbytes) // step * step
 
 
-def loading_bytes(pinned: int) -> int:
+def loading_bytes(pinned: int, largest: int) -> int:
     """Bytes of pinned memory for moving arrays whole, of so many that may be taken."""
-    return min(LANES * PIECE, pinned)
+    return min(LANES * PIECE, pinned, largest)
 
 
 def stored_sizes(executable: Executable, extents: Mapping[Space, int]) -> dict[Node, int]:
