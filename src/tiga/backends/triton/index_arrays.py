@@ -27,6 +27,10 @@ class IndexArray(DeviceArray):
     def __getitem__(self, index: Any) -> "IndexArray":
         if isinstance(index, DeviceArray):
             return _taken(self, index)
+        if isinstance(index, slice) and index.step is None:
+            start, stop, _ = index.indices(self.size)
+            place = self.address + start * self.itemsize
+            return IndexArray(self.memory, (max(stop - start, 0),), self.dtype, None, place)
         return index_array(super().__getitem__(index))
 
     def __add__(self, other: Any) -> "IndexArray":
