@@ -64,6 +64,24 @@ def test_files_stay_small(path: Path) -> None:
     assert path.name != "utils.py"
 
 
+def _compares_names(node: ast.AST) -> bool:
+    """Whether an expression compares `op.name` with a text, or with several that stand there."""
+    if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute)):
+        return False
+    owner = node.left.value
+    of_op = "op" in (getattr(owner, "id", None), getattr(owner, "attr", None))
+    return of_op and node.left.attr == "name" and isinstance(node.comparators[0], TEXTS)
+
+
+TEXTS = (ast.Constant, ast.Tuple, ast.List, ast.Set)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_nothing_asks_for_the_name_of_an_op(path: Path) -> None:
+    """What the compiler must know of an op is declared on its class."""
+    assert not any(map(_compares_names, ast.walk(ast.parse(path.read_text()))))
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_dialect_files_keep_annotations_as_objects(path: Path) -> None:
     """Postponed annotations make the MLIR op DSL read every operand as an attribute, silently."""

@@ -24,6 +24,7 @@ from tiga.interop._edge_sets import (
 )
 from tiga.interop._indices import EdgeMask, EndIndex, EndIndices, NodeIndex
 from tiga.ops.align import align, expand_to
+from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import cast, logical_and, logical_not, logical_or, where
@@ -31,7 +32,6 @@ from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space, Type, bool_
 
 _PART_MASKS = {LOOPS: OWN_LOOP, ADDED: ADDED_LOOP}
-_PLAIN_LEAVES = ("input", "constant", "gather", "spread")
 
 
 @dataclass
@@ -185,9 +185,9 @@ class Parts:
         one, other = align(one, other)
         if one is other:
             return one
-        if one.op.name not in _PLAIN_LEAVES:
+        if not _is_plain(one):
             (one,) = guard_leaves([one], condition)
-        if other.op.name not in _PLAIN_LEAVES:
+        if not _is_plain(other):
             (other,) = guard_leaves([other], logical_not(condition))
         return where(expand_to(condition, other.type.shape, other.type.space), one, other)
 
@@ -203,9 +203,14 @@ def is_extent(value: Any) -> bool:
     return isinstance(value, Extent)
 
 
+def _is_plain(node: Node) -> bool:
+    """Whether nothing is computed for a value."""
+    return bool(node.op.is_read or node.op.is_uniform)
+
+
 def _without_shape(node: Node) -> Node:
     """What was given to every feature of a value."""
-    while node.op.name in ("broadcast", "reshape"):
+    while isinstance(node.op, Broadcast | Reshape):
         (node,) = node.inputs
     return node
 

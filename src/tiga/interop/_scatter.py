@@ -27,6 +27,7 @@ from tiga.ops.message import Gather, Spread, degree, gather, spread, sum_to
 from tiga.ops.pointwise import add, cast, mul, sub
 from tiga.reducers import Max, Messages, Min, Prod, Reducer, Sum
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Relation, Space
 
 REDUCERS: dict[str, Reducer] = {
@@ -41,7 +42,7 @@ class Rows(Reducer):
     def rows(self, messages: Messages) -> Node:
         (read,) = messages.parts
         space = messages.relation.end(messages.side)
-        if read.op.name == "constant":
+        if read.op.origin is Origin.NUMBER:
             return constant(read.op.value, read.type.with_space(space))
         if isinstance(read.op, Spread):
             return read.inputs[0]
@@ -200,7 +201,7 @@ class ScatterMode(TorchFunctionMode):
         side, space = index.side, self.space(index.side)
         self.parts.require(index.edges)
         keep = self.parts.keep(index.edges)
-        if kind == "sum" and message.op.name == "constant":
+        if kind == "sum" and message.op.origin is Origin.NUMBER:
             rows = message.type.with_space(space)
             count = self._counts(index, keep, constant(1, rows))
             return mul(expand_to(count, rows.shape, space), constant(message.op.value, rows))

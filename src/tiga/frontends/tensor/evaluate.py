@@ -19,6 +19,9 @@ from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
+from tiga.ops.leaf import StopGradient
+from tiga.ops.pointwise import Cast, Where
+from tiga.ops.tensor_complex import Part
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.collector import uncollected
 from tiga.runtime.scope import active
@@ -141,7 +144,7 @@ def _recursive(node: Node, known: dict[int, np.ndarray]) -> np.ndarray:
 def _owned(array: np.ndarray, node: Node) -> np.ndarray:
     """The value as an array in row-major memory of its own."""
     op = node.op
-    if isinstance(op, Pointwise) and op.name not in _ALIASING:
+    if isinstance(op, Pointwise) and not isinstance(op, _ALIASING):
         if array.__class__ is np.ndarray and array.flags.c_contiguous:
             return array
         return np.array(array, order="C")
@@ -149,7 +152,8 @@ def _owned(array: np.ndarray, node: Node) -> np.ndarray:
     return array if fresh and array.flags.c_contiguous else np.array(array, order="C")
 
 
-_ALIASING = ("real", "imag", "stop_gradient", "cast", "conj", "where")
+_ALIASING = (Part, StopGradient, Cast, Where)
+"""Pointwise ops whose numpy meaning may be the operand's own memory."""
 
 
 def realize(tensor: Tensor) -> None:

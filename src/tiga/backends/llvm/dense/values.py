@@ -182,7 +182,8 @@ def apply(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value])
         value = A.cast(plain[0], sources[0].compute, op.to)
         return (A.cast(value, op.to, op.to.compute),)
     assert isinstance(op, Pointwise), f"{op} is not pointwise"
-    value = FUNCTIONS[op.name](*plain) if op.name in FUNCTIONS else op.lower(A, *plain)
+    function = FUNCTIONS.get(op.name)
+    value = op.lower(A, *plain) if function is None else function(*plain)
     if getattr(op, "exact", False) or dtype == dtype.compute:
         return (value,)
     return (round_to(value, dtype),)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.compiled import compile_kernel
-from tiga.backends.triton.dense.library import FREE, call_library
+from tiga.backends.triton.dense.library import VIEWS, call_library
 from tiga.backends.triton.dense.moves import contiguous, copy_into
 from tiga.backends.triton.dense.ordered import in_order
 from tiga.backends.triton.dense.rewrite import for_kernels
@@ -53,7 +53,7 @@ class DenseExecutable:
     def calls(self) -> tuple[str, ...]:
         """Ops that stand by themselves; views cost nothing and are left out."""
         nodes = [step.node for step in self.steps if isinstance(step, LibraryStep)]
-        return tuple(n.op.name for n in nodes if n.op.name not in FREE)
+        return tuple(n.op.name for n in nodes if not isinstance(n.op, VIEWS))
 
     @cached_property
     def semantic_hash(self) -> str:

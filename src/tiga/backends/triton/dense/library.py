@@ -16,7 +16,9 @@ from tiga.backends.triton.dense.sort import search_sorted, sorted_rows
 from tiga.backends.triton.dense.values import part_dtype
 from tiga.backends.triton.layout import padded
 from tiga.errors import UnsupportedByBackend
-from tiga.ops.tensor_views import along, stepped
+from tiga.ops.feature import Broadcast, Permute, Reshape
+from tiga.ops.leaf import StopGradient
+from tiga.ops.tensor_views import Slice, along, stepped
 from tiga.runtime.device_array import DeviceArray, upload
 from tiga.trace.node import Node
 
@@ -236,5 +238,5 @@ CALLS: dict[str, Call] = {
     "graph_call": _walk, "ordered_sum": add_in_order,
 }  # fmt: skip
 
-FREE = frozenset(("reshape", "permute", "broadcast", "slice", "stop_gradient"))
-"""What only views."""
+VIEWS = (Reshape, Permute, Broadcast, Slice, StopGradient)
+"""Ops that read the operand's memory in another way."""
