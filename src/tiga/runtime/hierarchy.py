@@ -1,10 +1,10 @@
 """Named values in several tiers at once, moved between them in the background."""
 
-import threading
 from typing import Any
 
 from tiga.errors import InvalidState, InvalidType, InvalidValue, UnknownName
 from tiga.runtime.caller import user_line
+from tiga.runtime.locks import Ordered
 from tiga.runtime.queue import READY, Event, Stream
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.storage import DeviceStorage, DiskStorage, HostStorage, PinnedStorage, Storage
@@ -158,7 +158,7 @@ class HierarchyRuntime:
         self._streams = [Stream(f"tiga-io-{i}") for i in range(io_workers)]
         self._next = 0
         self._instances: list[PhysicalInstance] = []
-        self._lock = threading.RLock()
+        self._lock = Ordered("hierarchy")
         self._closed = False
 
     @property

@@ -20,6 +20,7 @@ import numpy as np
 
 from tiga.errors import OutOfBudget
 from tiga.runtime.device_array import DeviceArray
+from tiga.runtime.locks import Ordered
 from tiga.runtime.pool import POOL
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.tiers import TIERS, Account
@@ -68,7 +69,7 @@ class Scope:
         self.residents: OrderedDict[int, Resident] = OrderedDict()
         self.history: list[tuple[float, int, int]] = [(time.perf_counter(), 0, 0)]
         self._file: SpillFile | None = None
-        self._lock = threading.RLock()
+        self._lock, self._making_file = Ordered("scope"), Ordered("spill file")
 
     @property
     def host(self) -> Account:
@@ -83,7 +84,7 @@ class Scope:
     @property
     def file(self) -> SpillFile:
         """The spill file."""
-        with self._lock:
+        with self._making_file:
             if self._file is None:
                 self._file = SpillFile(self.spill_dir)
             return self._file
@@ -157,8 +158,9 @@ class Scope:
         try:
             yield
         finally:
-            for resident in held:
-                resident.pins -= 1
+            with self._lock:
+                for resident in held:
+                    resident.pins -= 1
 
     def spill(self, data: Any, what: str) -> "Extent":
         """Write bytes to the spill file.
@@ -176,6 +178,10 @@ class Scope:
         return extent
 
     def _make_room(self, nbytes: int, account: Account) -> None:
+        with self._lock:
+            self._evict_until_fits(nbytes, account)
+
+    def _evict_until_fits(self, nbytes: int, account: Account) -> None:
         for key in list(self.residents):
             if account.fits(nbytes):
                 return

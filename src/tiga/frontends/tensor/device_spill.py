@@ -48,11 +48,13 @@ class OnDisk:
     def __init__(self, machine: Machine, extent: Extent) -> None:
         self._machine, self._extent = machine, extent
 
-    def bring(self) -> DeviceMemory:
-        memory = _room_for(self._extent.nbytes, self._machine)
+    def room(self) -> DeviceMemory:
+        return _room_for(self._extent.nbytes, self._machine)
+
+    def bring(self, room: DeviceMemory) -> DeviceMemory:
         host = self._extent.read()
-        self._machine.copy_in(memory.address, host.ctypes.data, host.nbytes)
-        return memory
+        self._machine.copy_in(room.address, host.ctypes.data, host.nbytes)
+        return room
 
     def close(self) -> None:
         self._extent.close()
@@ -79,14 +81,16 @@ class OnHost:
         self._machine.copy_out(self._address, memory.address, self._nbytes)
         scope.counters.bytes_spilled += self._nbytes
 
-    def bring(self) -> DeviceMemory:
-        memory = _room_for(self._nbytes, self._machine)
-        self._machine.copy_in(memory.address, self._address, self._nbytes)
+    def room(self) -> DeviceMemory:
+        return _room_for(self._nbytes, self._machine)
+
+    def bring(self, room: DeviceMemory) -> DeviceMemory:
+        self._machine.copy_in(room.address, self._address, self._nbytes)
         scope = active()
         if scope is not None:
             scope.counters.restores += 1
             scope.counters.bytes_restored += self._nbytes
-        return memory
+        return room
 
     def close(self) -> None:
         self._free()

@@ -159,7 +159,9 @@ _ALIASING = (Part, StopGradient, Cast, Where)
 def realize(tensor: Tensor) -> None:
     """Give one tensor its value."""
     if tensor._buffer is not None:
-        tensor._buffer.absent.restore()
+        absent = tensor._buffer.absent
+        if absent is not None:  # else another thread has brought it back by now
+            absent.restore()
         return
     if tensor._plan is not None:
         plan, tensor._plan = tensor._plan, None

@@ -80,7 +80,10 @@ class Cell:
         # Reached only where the slot is empty: a value in memory costs no more for this.
         if name != "array":
             raise AttributeError(f"a cell has no attribute {name!r}")
-        self.absent.restore()
+        absent = self.absent
+        if absent is None:  # another thread has brought it back by now
+            return object.__getattribute__(self, name)
+        absent.restore()
         return self.array
 
 

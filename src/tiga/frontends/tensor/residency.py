@@ -7,7 +7,6 @@ that something else holds too (a numpy array, a torch tensor) stays: nothing wou
 """
 
 import mmap
-import threading
 import weakref
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.frontends.tensor.mapped_results import KIND, is_mapped
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
+from tiga.runtime.locks import Ordered
 from tiga.runtime.pool import is_pooled
 from tiga.runtime.scope import Extent, Scope, active, block_of, fallback
 
@@ -32,9 +32,12 @@ class Backing(Protocol):
     tier: str
     """Where they come back to: "host" or "device"."""
 
-    def bring(self) -> Any:
-        """The bytes in memory, charged to the scope in force: uint8 `[nbytes]`, or a block of a
-        GPU's memory."""
+    def room(self) -> Any:
+        """Make room in the scope in force, which may move other blocks out; a block of a GPU's
+        memory to bring the bytes to, None where `bring` makes an array."""
+
+    def bring(self, room: Any) -> Any:
+        """The bytes in memory, given what `room` gave: uint8 `[nbytes]`, or that block."""
 
     def close(self) -> None:
         """Forget them, where they were kept for this block alone."""
@@ -85,8 +88,33 @@ class Absent:
         self._buffer = weakref.ref(buffer)
         self._tensors: list[tuple[weakref.ref[Tensor], Layout]] = []
         self._cells: list[tuple[weakref.ref[Cell], Layout]] = []
-        self._lock = threading.RLock()
+        self._lock = Ordered("value")
         self._done = False
+
+    def take_from(self, x: Tensor) -> bool:
+        """Take the block that a tensor views from all that views it; False if something else holds
+        it too: then they keep it."""
+        with self._lock:
+            held = self._taken_from(x)()
+            if held is None:
+                return True
+            self.put(held if isinstance(held, DeviceMemory) else _flat(held))
+            self.backing.close()
+            return False
+
+    def _taken_from(self, x: Tensor) -> "weakref.ref[Any]":
+        buffer, array = x._buffer, x._array
+        assert buffer is not None
+        assert array is not None
+        block = block_of(array)
+        buffer.absent = self  # first: another thread that finds no array asks for this, and waits
+        for tensor in viewers(x):
+            assert tensor._array is not None
+            self.add(tensor, Layout.of(tensor._array, block))
+        for cell in _cells_left(buffer, block):
+            self.add_cell(cell, Layout.of(cell.array, block))
+        buffer.owner = None
+        return weakref.ref(block)
 
     def add(self, tensor: Tensor, layout: Layout) -> None:
         """Take a tensor's memory, and that of its expressions' values."""
@@ -97,9 +125,10 @@ class Absent:
 
     def add_cell(self, cell: Cell, layout: Layout) -> None:
         """Take the memory of an expression's value."""
-        if cell.absent is None:
+        # In this order, for the same reason.
+        known, cell.absent = cell.absent, self
+        if known is None:
             del cell.array
-        cell.absent = self
         self._cells.append((weakref.ref(cell), layout))
 
     def layout_of(self, cell: Cell) -> Layout | None:
@@ -108,10 +137,11 @@ class Absent:
 
     def restore(self) -> None:
         """Bring the block back for everything that views it."""
+        room = self.backing.room()
         with self._lock:
             if self._done:
                 return
-            living = self.put(self.backing.bring())
+            living = self.put(self.backing.bring(room))
             self.backing.close()
         if living is not None and active() is not None:
             adopt(living)
@@ -168,8 +198,10 @@ class Spilled:
     def __init__(self, extent: Extent) -> None:
         self._extent = extent
 
-    def bring(self) -> np.ndarray:
+    def room(self) -> None:
         reserve(self._extent.nbytes, "a spilled tensor that is used again")
+
+    def bring(self, room: None) -> np.ndarray:
         return self._extent.read()
 
     def read(self, offset: int, nbytes: int) -> np.ndarray:
@@ -217,7 +249,7 @@ def _is_ours(block: Any) -> bool:
 
 def _evict(buffer: Buffer) -> bool:
     living = [t for t in (r() for r in buffer.viewers) if t is not None and t._buffer is buffer]
-    return bool(living) and buffer.absent is None and _moved(living)
+    return bool(living) and _moved(living)
 
 
 def _moved(living: list[Tensor]) -> bool:
@@ -280,32 +312,28 @@ def is_absent(x: Tensor) -> bool:
     return x._array is None and x._buffer is not None and x._buffer.absent is not None
 
 
+# One block leaves at a time: two threads must not move the same one.
+_moves = Ordered("moves")
+
+
 def _move_out(x: Tensor) -> bool:
     """Move a block out with all that views it; False if it is held elsewhere, and so stays."""
-    buffer, array = x._buffer, x._array
+    buffer = x._buffer
     assert buffer is not None
-    assert array is not None
+    with _moves:
+        if x._array is None or buffer.absent is not None:
+            return False  # another thread was faster
+        backing = _kept(x._array, buffer)
+        return backing is not None and Absent(buffer, backing, x.device).take_from(x)
+
+
+def _kept(array: Any, buffer: Buffer) -> Backing | None:
+    """Where the bytes of an array's block are, outside of its tier; None if it stays."""
+    if buffer.origin is not None and buffer.version == 0:
+        origin: Backing = buffer.origin
+        return origin
     block = block_of(array)
-    backing = buffer.origin if buffer.origin is not None and buffer.version == 0 else None
-    if backing is None:
-        if not _is_movable(block):
-            return False
-        backing = _stored(block, active() or fallback())
-    absent = Absent(buffer, backing, x.device)
-    for tensor in viewers(x):
-        assert tensor._array is not None
-        absent.add(tensor, Layout.of(tensor._array, block))
-    for cell in _cells_left(buffer, block):
-        absent.add_cell(cell, Layout.of(cell.array, block))
-    buffer.owner, buffer.absent = None, absent
-    alive = weakref.ref(block)
-    del array, block, tensor
-    held = alive()
-    if held is None:
-        return True
-    absent.put(held if isinstance(held, DeviceMemory) else _flat(held))
-    absent.backing.close()
-    return False
+    return _stored(block, active() or fallback()) if _is_movable(block) else None
 
 
 def _stored(block: Any, scope: Scope) -> Backing:

@@ -110,7 +110,10 @@ class Attached:
     def __init__(self, container: Container, entry: Entry, verify: bool) -> None:
         self._container, self._entry, self._verify = container, entry, verify
 
-    def bring(self) -> np.ndarray:
+    def room(self) -> None:
+        """None is needed: what is mapped is not charged."""
+
+    def bring(self, room: None) -> np.ndarray:
         entry = self._entry
         if not entry.nbytes:
             return np.empty(0, np.uint8)
