@@ -5,16 +5,18 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
+import tiga as tg
 from tests.gpu import harness
 from tests.gpu.harness import DST, RELATION, SRC
 from tiga.backends.triton.executable import compile_program
-from tiga.errors import Unfusable
 from tiga.ops.feature import feature_sum, permute
 from tiga.ops.functions import tanh
-from tiga.ops.leaf import Input
+from tiga.ops.leaf import Input, constant
 from tiga.ops.lookup import lookup
 from tiga.ops.message import gather, sum_to
-from tiga.ops.pointwise import mul
+from tiga.ops.pointwise import add, mul
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type, bfloat16, float32, float64, int64
@@ -111,12 +113,75 @@ def test_derivatives_to_tables_of_nodes(rng, rows, order):
     check(program, arrays, where, float64)
 
 
-def test_sums_of_edges_by_a_field_of_theirs_are_refused():
-    table, kind = table_of((5,)), numbers(EDGE)
-    x = Input("x", Type(float32, (5,), SRC))()
+def of_edges(shape, dtype, rows=(), start=0):
+    """The same by a field of the edges, or by one that is computed of it."""
+    table, kind = table_of(shape, dtype), numbers(EDGE, rows)
+    x = Input("x", Type(dtype, shape, SRC))()
+    index = add(kind, constant(start, kind.type)) if start else kind
+    row = lookup(table, index)
+    row = feature_sum(row, 0) if rows else row
+    out = sum_to(RELATION, "dst", mul(tanh(row), gather(RELATION, "src", x)))
+    return Program((table, kind, x), (out,))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("case", [((5,), (), 0), ((), (), 2), ((2, 3), (3,), 0)], ids=repr)
+def test_derivatives_to_tables_of_edges(rng, case, order):
+    program = of_edges(case[0], float64, *case[1:])
+    for _ in range(order):
+        floats = tuple(i for i, n in enumerate(program.inputs) if n.type.dtype.is_float)
+        full = training(program, floats, harness.RULES)
+        present = tuple(i for i, n in enumerate(full.outputs) if n.type.dtype.is_float)
+        program = gradient(full, floats, present, harness.RULES).program
+    where = harness.problem(rng, 9, 11, rng.integers(0, 6, 11))
+    arrays = arrays_of(rng, program, where)
+    for array in arrays:
+        if array.dtype == np.int64:
+            array[...] = array.clip(0, KINDS - 1 - case[2])
+    check(program, arrays, where, float64)
+
+
+def test_a_large_table_and_rows_that_are_split(rng):
+    table = Input("table", Type(float32, (3000, 40), GLOBAL))()
+    kind = numbers(EDGE)
+    x = Input("x", Type(float32, (40,), SRC))()
     message = mul(lookup(table, kind), gather(RELATION, "src", x))
     program = Program((table, kind, x), (sum_to(RELATION, "dst", message),))
-    full = training(program, (0,), harness.RULES)
-    back = gradient(full, (0,), (0,), harness.RULES).program
-    with pytest.raises(Unfusable, match="index_sum"):
-        compile_program(back)
+    full = training(program, (0, 2), harness.RULES)
+    back = gradient(full, (0, 2), (0,), harness.RULES).program
+    where = harness.problem(rng, 9, 3, np.array([4100, 0, 7]))
+    arrays = harness.fields(rng, where, back.inputs)
+    arrays[1][...] = rng.integers(0, 3000, arrays[1].shape)
+    check(back, arrays, where)
+
+
+class Typed(tg.MessagePassing, torch.nn.Module):
+    """A message scaled by an embedding of the edge's kind."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = torch.nn.Embedding(KINDS, 5)
+
+    def edge(self, src, dst, edge):
+        return torch.tanh(self.kinds(edge.kind)) * src.x
+
+
+def test_an_embedding_of_edge_kinds_to_second_order(where):
+    src, dst = torch.randint(0, 12, (2, 60), device=where)
+    kind = torch.randint(0, KINDS, (60,), device=where)
+    graph = tg.Graph.from_coo(src, dst, num_src=12, num_dst=12)
+    kernel = Typed().to(where)
+    x = torch.randn(12, 5, device=where, requires_grad=True)
+    sent = torch.tanh(kernel.kinds(kind)) * x[src]
+    calls = (
+        kernel(graph=graph, ndata={"x": x}, edge={"kind": kind}),
+        torch.zeros_like(x).index_add(0, dst, sent),
+    )
+    results = []
+    for out in calls:
+        leaves = x, kernel.kinds.weight
+        first = torch.autograd.grad(out.square().sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+        results.append((out, *first, *second))
+    torch.testing.assert_close(*results, rtol=2e-4, atol=2e-4)
+    assert not kernel.diagnostics

@@ -11,6 +11,7 @@ from tiga.backends.triton.choice import Choose
 from tiga.backends.triton.choice import choose as choose_by_cost
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
+from tiga.backends.triton.index_sums import index_sums_apart, sums_of_edges
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.preparation import Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
@@ -19,6 +20,7 @@ from tiga.backends.triton.scatters import without_scatters
 from tiga.backends.triton.split import split
 from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
+from tiga.errors import Unfusable
 from tiga.knobs import read
 from tiga.passes.canonicalize import canonicalize
 from tiga.passes.drop_empty import DropEmpty
@@ -30,7 +32,7 @@ from tiga.passes.inverses import inverses
 from tiga.passes.joined_products import part_products
 from tiga.passes.near_tables import near_tables
 from tiga.passes.one_pass import one_pass
-from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
+from tiga.passes.rows import PAGED, LibraryCall, Plan, RowProgram, Step
 from tiga.passes.sink import sink
 from tiga.passes.wide_sums import wide_sums
 from tiga.relations import Graph
@@ -58,7 +60,14 @@ class Executable:
 
     @cached_property
     def by_pages(self) -> "Executable":
-        """What computes the same over a graph in a file, page by page."""
+        """What computes the same over a graph in a file, page by page.
+
+        Raises:
+            Unfusable: it sums edge values by an index of the edges.
+        """
+        for node in sums_of_edges(self.plan):
+            place = f" ({node.where})" if node.where else ""
+            raise Unfusable(f"the gradient of a table that edges index {PAGED}, on a GPU{place}")
         if not any(isinstance(step, RowProgram) and step.scatters for step in self.plan.steps):
             return self
         return _executable(without_scatters(self.plan), self.relations, choose_by_cost)
@@ -175,7 +184,7 @@ def prepare(
     Raises:
         Unfusable: a value is too wide for any tile.
     """
-    return _executable(with_row_products(split(plan)), relations, choose)
+    return _executable(with_row_products(split(index_sums_apart(plan))), relations, choose)
 
 
 def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> Executable:

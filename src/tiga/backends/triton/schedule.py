@@ -125,9 +125,7 @@ def flat_size(program: RowProgram, nodes: list[Node]) -> int:
 def facts(program: RowProgram) -> Facts:
     """The facts of a row program; raises Unfusable for values too wide for any tile."""
     nodes = in_registers(program)
-    for node in program.outer_sums:
-        if node.op.by_index:
-            raise Unfusable("index_sum: kernels of a GPU add edge values to no table")
+    assert not any(node.op.by_index for node in program.outer_sums), "taken apart before"
     if any(n.op.by_index and n.type.space == GLOBAL for n in nodes):
         raise Unfusable("lookup: kernels of a GPU look up nothing by a global index")
     whole = flat_size(program, nodes)

@@ -1,0 +1,48 @@
+"""Sums of edge values by an index of the edges, which no kernel adds up: of values that are stored.
+
+A walk that leaves such a sum, the gradient of a table that edges index, stores what is added and,
+where it is computed, the index. The library sorts and adds them as it does those of nodes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, Step
+from tiga.trace.node import Node
+
+
+def index_sums_apart(plan: Plan) -> Plan:
+    """An equal plan none of whose walks sums by an index."""
+    return replace(plan, steps=tuple(part for step in plan.steps for part in _parts(step)))
+
+
+def sums_of_edges(plan: Plan) -> tuple[Node, ...]:
+    """The sums by an index whose operands are arrays of edges."""
+    calls = (step.node for step in plan.steps if isinstance(step, LibraryCall))
+    return tuple(n for n in calls if n.op.by_index and n.inputs[0].type.space.kind == "edge")
+
+
+def _parts(step: Step) -> list[Step]:
+    if not isinstance(step, RowProgram):
+        return [step]
+    sums = [node for node in step.outer_sums if node.op.by_index]
+    if not sums:
+        return [step]
+    phases = tuple(_storing(phase, step) for phase in step.phases)
+    walk = replace(step, phases=phases)
+    calls = [LibraryCall(node) for node in sums]
+    return [*([walk] if walk.writes else []), *calls]
+
+
+def _storing(phase: Phase, step: RowProgram) -> Phase:
+    """The phase, with the operands of its sums by index stored."""
+    kept = tuple(node for node in phase.outer_sums if not node.op.by_index)
+    stores = tuple(dict.fromkeys((*phase.stores, *_operands(phase, step))))
+    return replace(phase, stores=stores, outer_sums=kept)
+
+
+def _operands(phase: Phase, step: RowProgram) -> Iterator[Node]:
+    """What is added up, and by what, where that is no array yet."""
+    for node in phase.outer_sums:
+        if node.op.by_index:
+            yield from (operand for operand in node.inputs if operand not in step.reads)
