@@ -10,6 +10,7 @@ of its own and is mapped from there, where the scope may move values out. All el
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from math import prod
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +20,7 @@ from tiga import knobs
 from tiga.errors import OutOfBudget
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.evaluate import Evaluation, pending, run
-from tiga.frontends.tensor.external_sort import Runs, descends, sorted_vector
+from tiga.frontends.tensor.external_sort import Columns, Runs, descends, sort_vector, sorted_value
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
 from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
 from tiga.frontends.tensor.residency import Absent, Spilled
@@ -171,9 +172,9 @@ class Tiles:
             return array
         if self._folds(node):
             return self._folded(node)
-        vector = sorted_vector(node)
-        if vector is not None and (id(vector) in self.cut or is_mapped(self.value(vector))):
-            return self._sorted(node, vector)
+        given = sorted_value(node)
+        if given is not None and (id(given) in self.cut or is_mapped(self.value(given))):
+            return self._sorted(node, given)
         if isinstance(node.op, Reshape):
             return self.value(node.inputs[0]).reshape(node.op.to)
         made = node.op(*(self._given(child, self.value(child)) for child in node.inputs))
@@ -200,29 +201,27 @@ class Tiles:
         self._each(node, add)
         return np.asarray(found[0], node.type.dtype.numpy)
 
-    def _sorted(self, node: Node, vector: Node) -> np.ndarray:
-        """A vector in order, or its order. Where it descends, all is done backwards: ties keep
-        their order, and what is no number comes first."""
-        (count,) = vector.type.shape
-        runs = Runs(self.scope, count, vector.type.dtype.numpy)
-        down, back = descends(node), isinstance(node.op, ArgSort)
-        step = -1 if down else 1
+    def _sorted(self, node: Node, given: Node) -> np.ndarray:
+        """A value in order along its first axis, or its order."""
+        count, *rest = given.type.shape
+        dtype, down, back = given.type.dtype.numpy, descends(node), isinstance(node.op, ArgSort)
 
-        def add(low: int, part: np.ndarray) -> None:
-            runs.add(part[::step], np.arange(low, low + len(part))[::step])
+        def each(take: Callable[[int, np.ndarray], None]) -> None:
+            if id(given) in self.cut:
+                self._each(given, take, backwards=down)
+            else:
+                each_part(self.value(given), self.scope, take, backwards=down)
 
-        if id(vector) in self.cut:
-            self._each(vector, add, backwards=down)
-        else:
-            each_part(self.value(vector), self.scope, add, backwards=down)
         with ExitStack() as stack:
             array, rows = _room(node, self.scope, stack)
-            done = 0
-            for found in runs.merged():
-                part = found[back]
-                low = count - done - len(part) if down else done
-                rows.write(low, np.ascontiguousarray(part[::step]))
-                done += len(part)
+            if not rest:
+                sort_vector(Runs(self.scope, count, dtype), each, rows.write, down, back)
+                return array
+            columns = Columns(self.scope, count, prod(rest), dtype, down, back)
+            each(columns.add)
+            columns.sort()
+            for low, part in columns.rows():
+                rows.write(low, part)
         return array
 
     def _each(
