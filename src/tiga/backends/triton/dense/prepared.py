@@ -16,6 +16,7 @@ from tiga.backends.triton.dense.run import Room
 from tiga.passes.tensor_spec import KernelStep
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
 from tiga.trace.node import Node
+from tiga.types import Type
 
 Action = Callable[[], Any]
 
@@ -83,6 +84,17 @@ class Places(Room):
             self.free[address] = size + following[0], whole
 
 
+@dataclass(frozen=True)
+class Beside(Room):
+    """Room for an op whose result has its memory: the first value of the result's type gets it."""
+
+    type: Type | None = None
+    result: list[DeviceArray] = field(default_factory=list)
+
+    def array(self, type_: Type) -> DeviceArray:
+        return self.result.pop() if self.result and type_ == self.type else super().array(type_)
+
+
 @dataclass
 class Preparation:
     """Binds the steps of a program, one after another, to memory that stays. `places` has values
@@ -121,9 +133,15 @@ class Preparation:
         if any(made.memory is array.memory for array in inputs):
             return
         room = self.room
+        # A call on a graph keeps what nobody asked for yet of its outputs.
+        lends = made.is_launchable and node.op.name != "graph_call"
+        given = [made] if lends else []
 
         def again() -> None:
-            copy_into(made, call_library(node, inputs, room))
+            beside = Beside(room.machine, room.scope, node.type, list(given))
+            found = call_library(node, inputs, beside)
+            if found.memory is not made.memory:
+                copy_into(made, found)
 
         self.actions.append(again)
 
