@@ -166,12 +166,12 @@ class _Loops:
                 self.known = _Entries.of(compile_module(ir.Module.parse(_MODULE), opt_level=0))
         return self.known
 
-    def compile_with(self, kernels: ir.Module) -> Library:
+    def compile_with(self, kernels: ir.Module, opt_level: int) -> Library:
         with kernels.context, ir.InsertionPoint(kernels.body):
             loops = ir.Module.parse(_MODULE)
             for function in loops.body:
                 function.operation.clone()
-        library = compile_module(kernels)
+        library = compile_module(kernels, opt_level=opt_level)
         self.known = _Entries.of(library)
         return library
 
@@ -179,13 +179,15 @@ class _Loops:
 _LOOPS = _Loops()
 
 
-def compile_kernels(module: ir.Module) -> Library:
+def compile_kernels(module: ir.Module, opt_level: int = 3) -> Library:
     """A module of kernels compiled, by `compile_module`.
 
     The first one of a process takes the parallel loop along: setting up MLIR and LLVM for that
     alone takes as long as compiling a small kernel.
     """
-    return compile_module(module) if _LOOPS.known else _LOOPS.compile_with(module)
+    if _LOOPS.known:
+        return compile_module(module, opt_level=opt_level)
+    return _LOOPS.compile_with(module, opt_level)
 
 
 # ctypes builds a function object in about a microsecond: the same kernels come again and again.

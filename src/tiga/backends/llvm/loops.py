@@ -15,7 +15,24 @@ def loop(
 ) -> list[ir.Value]:
     """For positions low, low + step, ... below high: `carried = body(position, carried)`."""
     op = scf.ForOp(low, high, i64(step), list(carried))
+    return _filled(op, body)
+
+
+def _filled(op: scf.ForOp, body: Step) -> list[ir.Value]:
     with ir.InsertionPoint(op.body):
         results = body(op.induction_variable, list(op.inner_iter_args))
         scf.YieldOp(list(results))
     return list(op.results)
+
+
+_NOT_UNROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
+
+
+def rolled_loop(
+    low: ir.Value, high: ir.Value, step: int, carried: Sequence[ir.Value], body: Step
+) -> list[ir.Value]:
+    """A loop that LLVM leaves as it is: one whose body works on whole vectors gains nothing from
+    being unrolled, and loops of a few rounds lose by it."""
+    op = scf.ForOp(low, high, i64(step), list(carried))
+    op.operation.attributes["llvm.loop_annotation"] = ir.Attribute.parse(_NOT_UNROLLED)
+    return _filled(op, body)

@@ -1,10 +1,9 @@
 """What follows a kernel whose tasks leave parts of results: the parts, combined in a fixed order.
 
-Parts of sums add in double precision where there is one. Several streams of them run side by side:
-additions do not wait for one another, and errors grow with the length of a stream only.
+Parts of sums add in double precision where there is one, those of totals in several lanes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, llvm, scf
@@ -14,16 +13,16 @@ from tiga.backends.llvm.complex_values import cast as cast_complex
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.slots import slot_names
 from tiga.backends.llvm.lanes import integer
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64
 from tiga.ops.monoid import MONOIDS
 from tiga.passes.tensor_spec import COLUMN, TOTAL, Spec
 from tiga.types import DType, complex64, complex128, float32, float64
 
-STREAMS = 8
-"""Parts that are added side by side."""
+TOTAL_LANES = 8
+"""Parts of a total that are combined side by side."""
 
-LANES = 16
+COLUMN_LANES = 16
 """Neighbouring columns that are combined at once."""
 
 MONOID = {"add": "sum", "maximum": "max", "minimum": "min", "mul": "prod"}
@@ -52,7 +51,7 @@ def add_finish(spec: Spec, name: str = "finish") -> None:
             finish.task(number)
             return carried
 
-        loop(low, high, 1, [], task)
+        rolled_loop(low, high, 1, [], task)
         func.ReturnOp([])
 
 
@@ -71,7 +70,7 @@ class _Finish:
         place = element_pointer(self.table, i64(self.slots[name]), integer(64))
         return llvm.load(integer(64), place)
 
-    def _pointer(self, kind: str, place: int) -> ir.Value:
+    def pointer(self, kind: str, place: int) -> ir.Value:
         return llvm.inttoptr(llvm.PointerType.get(), self._word((kind, place)))
 
     def task(self, task: ir.Value) -> None:
@@ -82,71 +81,70 @@ class _Finish:
             return
         first = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, task, i64(0)))
         with ir.InsertionPoint(first.then_block):
-            count = self._word(("size", "tasks"))
             for place in self.places[TOTAL]:
-                self._store(place, i64(0), 1, self._combined(place, count, lambda p: p, 1))
+                self._total(place)
             scf.yield_([])
+
+    def _total(self, place: int) -> None:
+        count, lanes = self._word(("size", "tasks")), TOTAL_LANES
+        part = _Part(self, place)
+
+        def some(first: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            mask = dv.first_lanes(arith.subi(count, first), lanes)
+            state = tuple(carried)
+            return dv.flat([dv.choose(mask, part.added(state, first, lanes, mask), state)])
+
+        ended = rolled_loop(i64(0), count, lanes, dv.flat([part.start(lanes)]), some)
+        one = dv.across_lanes(part.combine, part.wide, tuple(ended), lanes)
+        part.store(one, i64(0), 1, None)
 
     def _columns(self, place: int, task: ir.Value) -> None:
         blocks, width = self._word(("size", "blocks")), self._word(("size", "width"))
-        parts = self._word(("size", "parts"))
+        parts, lanes = self._word(("size", "parts")), COLUMN_LANES
         group = arith.divui(task, blocks)
         low = arith.muli(arith.remui(task, blocks), width)
         high = arith.minui(arith.addi(low, width), self.columns)
-        lanes = i64(LANES)
-        whole = arith.muli(arith.divui(arith.subi(high, low), lanes), lanes)
-        start = arith.muli(arith.muli(group, parts), self.columns)
         into = arith.muli(group, self.columns)
+        start = arith.muli(into, parts)
+        part = _Part(self, place)
 
-        def some(count: int) -> Callable[..., Sequence[ir.Value]]:
-            def body(column: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-                first = arith.addi(start, column)
+        def some(column: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            mask = dv.first_lanes(arith.subi(high, column), lanes)
+            first = arith.addi(start, column)
 
-                def at(part: ir.Value) -> ir.Value:
-                    return arith.addi(first, arith.muli(part, self.columns))
+            def one(number: ir.Value, state: Sequence[ir.Value]) -> Sequence[ir.Value]:
+                at = arith.addi(first, arith.muli(number, self.columns))
+                return dv.flat([part.added(tuple(state), at, lanes, mask)])
 
-                value = self._combined(place, parts, at, count)
-                self._store(place, arith.addi(into, column), count, value)
-                return carried
+            ended = rolled_loop(i64(0), parts, 1, dv.flat([part.start(lanes)]), one)
+            part.store(tuple(ended), arith.addi(into, column), lanes, mask)
+            return carried
 
-            return body
+        rolled_loop(low, high, lanes, [], some)
 
-        middle = arith.addi(low, whole)
-        loop(low, middle, LANES, [], some(LANES))
-        loop(middle, high, 1, [], some(1))
 
-    def _combined(
-        self, place: int, count: ir.Value, at: Callable[[ir.Value], ir.Value], lanes: int
-    ) -> Value:
-        """The parts of a result, whose elements `at` tells, in their order."""
-        one = self.spec.instructions[self.spec.stores[place]]
-        base, stored = self._pointer("store", place), one.dtype.compute
-        wide = _WIDE.get(stored, stored) if one.text == "add" else stored
+class _Part:
+    """How parts of one result are read and combined, and where it goes."""
 
-        def added(value: Value, part: ir.Value) -> Value:
-            loaded = dv.load(base, stored, at(part), lanes, None)
-            return dv.combine(one.text, wide, value, _cast(loaded, stored, wide))
+    def __init__(self, finish: _Finish, place: int) -> None:
+        one = finish.spec.instructions[finish.spec.stores[place]]
+        self.combine, self.dtype = one.text, one.dtype
+        self.stored = one.dtype.compute
+        self.wide = _WIDE.get(self.stored, self.stored) if one.text == "add" else self.stored
+        self.base, self.into = finish.pointer("store", place), finish.pointer("result", place)
 
-        def several(part: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            streams = dv.grouped(carried, [wide] * STREAMS)
-            parts = [part, *(arith.addi(part, i64(k)) for k in range(1, STREAMS))]
-            return dv.flat([added(s, p) for s, p in zip(streams, parts, strict=True)])
+    def start(self, lanes: int) -> Value:
+        return identity(self.combine, self.wide, lanes)
 
-        def single(part: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            return dv.flat([added(tuple(carried), part)])
+    def added(self, state: Value, at: ir.Value, lanes: int, mask: ir.Value) -> Value:
+        """The state with the parts from an element on; what is masked is no part."""
+        loaded = dv.load(self.base, self.stored, at, lanes, mask)
+        return dv.combine(self.combine, self.wide, state, _cast(loaded, self.stored, self.wide))
 
-        start = dv.flat([identity(one.text, wide, lanes)] * STREAMS)
-        whole = arith.muli(arith.divui(count, i64(STREAMS)), i64(STREAMS))
-        streams = dv.grouped(loop(i64(0), whole, STREAMS, start, several), [wide] * STREAMS)
-        while len(streams) > 1:
-            pairs = zip(streams[::2], streams[1::2], strict=True)
-            streams = [dv.combine(one.text, wide, a, b) for a, b in pairs]
-        rest = loop(whole, count, 1, dv.flat(streams), single)
-        return _cast(tuple(rest), wide, stored)
-
-    def _store(self, place: int, element: ir.Value, lanes: int, value: Value) -> None:
-        one = self.spec.instructions[self.spec.stores[place]]
-        dv.store(self._pointer("result", place), one.dtype, value, element, lanes, None)
+    def store(self, value: Value, element: ir.Value, lanes: int, mask: ir.Value | None) -> None:
+        """Store results from an element on."""
+        narrow = _cast(value, self.wide, self.stored)
+        dv.store(self.into, self.dtype, narrow, element, lanes, mask)
 
 
 def _cast(value: Value, given: DType, wanted: DType) -> Value:

@@ -19,7 +19,7 @@ from tiga.backends.llvm.dense.slots import partial_places, slot_names
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.dense.windows import bounded_start
 from tiga.backends.llvm.lanes import integer
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
 from tiga.ir.kernel_context import kernel_context
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
@@ -131,7 +131,7 @@ class _Kernel:
             self._task(position)
             return carried
 
-        loop(low, high, 1, [], task)
+        rolled_loop(low, high, 1, [], task)
 
     def _task(self, task: ir.Value) -> None:
         tiles = self.size("tiles")
@@ -219,7 +219,7 @@ class _Kernel:
             parts.append((self.whole, self.high, rest))
         ended = list(carried)
         for low, high, part in reversed(parts) if self.spec.backwards else parts:
-            ended = loop(low, high, lanes, ended, part)
+            ended = rolled_loop(low, high, lanes, ended, part)
         return ended
 
     # rows
@@ -236,9 +236,9 @@ class _Kernel:
         if count > 1:
             blocks = arith.divui(arith.subi(last, first), i64(count))
             whole = arith.addi(first, arith.muli(blocks, i64(count)))
-            carried = loop(first, whole, count, carried, together(count))
+            carried = rolled_loop(first, whole, count, carried, together(count))
             first = whole
-        return loop(first, last, 1, carried, together(1))
+        return rolled_loop(first, last, 1, carried, together(1))
 
     def _block(self, position: ir.Value, count: int, totals: list[Value]) -> list[Value]:
         rows = [Row(position if k == 0 else arith.addi(position, i64(k))) for k in range(count)]

@@ -31,6 +31,10 @@ PIECES = 8
 """Pieces of neighbouring tasks that each thread takes, at most: long runs of memory for the
 prefetcher, short enough to balance threads."""
 
+OPT_LEVEL = 2
+"""LLVM's: loops here are over whole vectors, which a higher level unrolls for no gain in time, but
+takes up to a third longer to compile."""
+
 SERIAL_BELOW = 32768
 """Elements of a domain below which one thread is faster."""
 
@@ -50,7 +54,7 @@ class Code:
 def compile_spec(spec: Spec) -> Code:
     """The machine code of a kernel, compiled once."""
     start = perf_counter()
-    library = compile_kernels(build(spec))
+    library = compile_kernels(build(spec), OPT_LEVEL)
     spent = (perf_counter() - start) * 1e3
     finish = library.address("finish") if partial_places(spec) else 0
     return Code(library, library.address("kernel"), finish, tuple(slot_names(spec)), spent)
