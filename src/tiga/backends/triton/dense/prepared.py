@@ -134,7 +134,7 @@ class Preparation:
             return
         room = self.room
         # A call on a graph keeps what nobody asked for yet of its outputs.
-        lends = made.is_launchable and node.op.name != "graph_call"
+        lends = made.is_launchable and not hasattr(node.op, "compute_on_gpu")
         given = [made] if lends else []
 
         def again() -> None:
