@@ -120,6 +120,7 @@ def test_a_full_disk_stops_a_save_and_leaves_no_file(small_disk: Path) -> None:
     with pytest.raises(OSError, match="No space") as caught:
         tg.save(tg.zeros(2**20), path, overwrite=True)
     assert caught.value.errno == errno.ENOSPC
+    assert str(path) in str(caught.value)
     assert tg.load(path).sum().item() == 1000
     assert [p.name for p in small_disk.iterdir()] == ["x.tiga"]
 

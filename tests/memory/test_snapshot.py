@@ -167,3 +167,9 @@ def test_leftovers_of_dead_processes_go(tmp_path: Path) -> None:
     dead.write_bytes(b"x")
     tg.save(tg.ones(1), tmp_path / "x.tiga")
     assert not dead.exists()
+
+
+def test_a_folder_is_no_snapshot(tmp_path: Path) -> None:
+    for attach in (tg.load, tg.Graph.open):
+        with pytest.raises(IsADirectoryError, match=f"{tmp_path.name} is a folder"):
+            attach(tmp_path)

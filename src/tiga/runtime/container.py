@@ -18,6 +18,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,10 @@ def write_container(
         if finished is not None:
             finished()
         publish(partial, path, overwrite)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno == ENOSPC:
+            raise OSError(ENOSPC, f"cannot save {path}: {error.strerror}; make room") from None
         raise
     finally:
         os.close(fd)
@@ -240,6 +243,8 @@ class Container:
 
     def __init__(self, path: Any) -> None:
         self.path = Path(path)
+        if self.path.is_dir():
+            raise IsADirectoryError(f"{self.path} is a folder; expected the file of a snapshot.")
         self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._read_header()

@@ -108,7 +108,18 @@ class Scope:
         if self.lru:
             self._make_room(nbytes, account)
         if not account.fits(nbytes):
-            raise OutOfBudget(account.refusal(nbytes, what))
+            raise OutOfBudget(account.refusal(nbytes, what) + self._why_none_left())
+
+    def _why_none_left(self) -> str:
+        """What kept values from leaving memory, where that is the disk's budget."""
+        disk, movable = self.disk, [r.block() for r in list(self.residents.values()) if not r.pins]
+        least = min((block.nbytes for block in movable if block is not None), default=0)
+        if not self.lru or not least or disk.fits(least):
+            return ""
+        return (
+            f" Nothing was moved to tier {disk.tier!r}: {disk.live} of its {disk.budget} bytes are "
+            "in use."
+        )
 
     def adopt(self, array: np.ndarray, what: str, evict: Callable[[], bool] | None = None) -> None:
         """Charge the memory that an array views, once, until it is freed."""
