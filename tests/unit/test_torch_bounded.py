@@ -7,6 +7,7 @@ import torch
 
 import tiga as tg
 from tiga import errors, knobs
+from tiga.frontends.torch.blocks import BlockFields, measure
 
 SOURCES = torch.arange(200) % 17
 TARGETS = torch.cat([torch.zeros(90, dtype=torch.long), torch.arange(110) % 23])
@@ -67,6 +68,19 @@ def test_blocks_give_what_one_piece_gives(reducer, bound):
         found = torch.autograd.grad(y, wrt, cotangent)
     for one, other in zip(found, torch.autograd.grad(want, wrt, cotangent), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_blocks_are_as_large_with_many_nodes_as_with_few():
+    """What an edge takes is what it reads, not the fields that it is read from."""
+
+    def bytes_of(nodes):
+        kernel, edges = Bessel().float(), torch.arange(64) % 5
+        fields = {"src": {"x": torch.ones(nodes, 2)}, "dst": {"z": torch.ones(nodes, 2)},
+                  "edge": {"w": torch.ones(64, 1)}}  # fmt: skip
+        graph = tg.Graph.from_coo(edges, edges, num_src=nodes, num_dst=nodes)
+        return measure(kernel, BlockFields(graph, fields), 64, {})
+
+    assert bytes_of(5) == bytes_of(5000)
 
 
 def test_explain_and_diagnostics_name_the_op_and_the_line():

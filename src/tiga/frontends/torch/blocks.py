@@ -271,7 +271,7 @@ def finish(
 
 
 class _Allocations(TorchDispatchMode):
-    """Counts the bytes of all results."""
+    """Counts the bytes of all results but views, which may be of whole fields."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -283,8 +283,14 @@ class _Allocations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.total += sum(t.numel() * t.element_size() for t in tensors_in(result))
+        given = {_storage(t) for t in tensors_in((args, tuple((kwargs or {}).values())))}
+        made = [t for t in tensors_in(result) if _storage(t) not in given]
+        self.total += sum(t.numel() * t.element_size() for t in made)
         return result
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 class _RefuseTraining(TorchFunctionMode):
