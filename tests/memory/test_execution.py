@@ -156,7 +156,7 @@ def test_lru_leaves_in_memory_what_the_disk_does_not_hold() -> None:
     budgets = {"host": 8 * KIB, "nvme": KIB}
     with tg.execution(memory=budgets, eviction="lru"):
         kept = [tg.ones(KIB), tg.ones(KIB)]
-        with pytest.raises(MemoryError, match="'host'.* moved to tier 'nvme': 0 of its 1024 "):
+        with pytest.raises(MemoryError, match=r"'host'.* moved to tier 'nvme': 0 of its 1024 "):
             tg.ones(KIB)
         assert [t.residency["resident"] for t in kept] == [True, True]
 
