@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tiga.backends.triton import radix_sort
 from tiga.backends.triton.machine import machine
-from tiga.backends.triton.radix_sort import sorted_by
 from tiga.relations.indices import on_host
 from tiga.runtime.driver import has_gpu
 
@@ -111,9 +111,28 @@ def test_sorts_by_bits(dtype: Any, bits: int) -> None:
     if bits in (32, 64):
         host ^= dtype(-1) * (rng.random(9000) < 0.5)  # the highest bit as well
     order = np.argsort(host.view(f"u{host.itemsize}"), kind="stable")
-    keys, places = sorted_by(gpu.sent(host), bits)
+    keys, places = radix_sort.sorted_by(gpu.sent(host), bits)
     agree(keys, host[order])
     agree(places, order)
     items = rng.integers(0, 2**20, 9000)
-    _, moved = sorted_by(gpu.sent(host), bits, gpu.sent(items), 20)
+    _, moved = radix_sort.sorted_by(gpu.sent(host), bits, gpu.sent(items), 20)
     agree(moved, items[order])
+
+
+def test_sorts_with_wide_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of arrays of 2^30 elements, which counts and their flags need 64 bits for."""
+    monkeypatch.setattr(radix_sort, "NARROW", 0)
+    host = numbers(9000, 700)
+    keys, places = radix_sort.sorted_by(machine(0).platform.sent(host), 10)
+    agree(keys, np.sort(host))
+    agree(places, np.argsort(host, kind="stable"))
+
+
+def test_sorts_of_many_tiles() -> None:
+    """More than run at once, so that programs look back far."""
+    count = 30_000 if INTERPRETED else 20_000_000
+    host = numbers(count, 2**20, np.int32)
+    host[: count // 2] //= 2**15  # few keys, often
+    keys, places = radix_sort.sorted_by(machine(0).platform.sent(host), 20)
+    agree(keys, np.sort(host))
+    agree(places, np.argsort(host, kind="stable"))

@@ -20,7 +20,7 @@ LEAST_BITS = 4
 _WORD = 64
 """Bits of a packed number."""
 
-_NARROW = 1 << 30
+NARROW = 1 << 30
 """Below so many elements counts and their flags fit 32 bits."""
 
 _APART = 4
@@ -55,7 +55,7 @@ def _packed(
     """Bits of keys from `drop` on, sorted, and their items, of `low` bits."""
     machine, count = keys.machine, keys.size
     passes = -(-bits // MOST_BITS)
-    digits = Digits(max(-(-bits // passes), LEAST_BITS), passes, count >= _NARROW)
+    digits = Digits(max(-(-bits // passes), LEAST_BITS), passes, count >= NARROW)
     tables = _Tables(digits, machine, count)
     mask = (1 << bits) - 1
     tables.count(keys, mask, drop)
