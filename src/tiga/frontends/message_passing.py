@@ -81,13 +81,18 @@ def _are_native(*fields: Fields | None) -> bool:
     """Whether some field is a native tensor; without torch, any field has to be."""
     core = sys.modules.get("tiga.frontends.tensor.core")
     if core is None:
-        return not _has_torch()
+        return _without_torch()
     for named in fields:
         if named.__class__ is dict or isinstance(named, Mapping):
             for value in named.values():
                 if isinstance(value, core.Tensor):
                     return True
-    return not _has_torch()
+    return _without_torch()
+
+
+def _without_torch() -> bool:
+    # Asked first whether torch is loaded: its compiler warns of what is remembered by a function.
+    return "torch" not in sys.modules and not _has_torch()
 
 
 @cache
