@@ -80,3 +80,20 @@ def test_versions_of_the_standard_that_are_not_there_are_refused() -> None:
         x.to_device("cpu", stream=1)
     with pytest.raises(errors.InvalidValue, match=r"no stream on the CPU, got 1 .*test_errors"):
         x.__dlpack__(stream=1)
+
+
+def test_torch_says_that_a_tensor_is_not_its_own() -> None:
+    torch = pytest.importorskip("torch")
+    y = torch.ones(2)
+    mixed = [
+        lambda: torch.relu(X), lambda: y + X, lambda: X + y, lambda: torch.stack([y, X]),
+        lambda: torch.nn.functional.linear(X, y), lambda: y[:].copy_(X),
+    ]  # fmt: skip
+    for call in mixed:
+        with pytest.raises(errors.InvalidType, match=r"native one .*test_errors\.py:\d+.*to_torch"):
+            call()
+    with pytest.raises(errors.InvalidType, match=r"use tg\.relu on native"):
+        torch.relu(X)
+    with pytest.raises(errors.InvalidType, match=r"one of torch's .*from_torch"):
+        X @ y
+    assert torch.equal(torch.as_tensor(X.detach()), torch.tensor([1.0, 2.0]))

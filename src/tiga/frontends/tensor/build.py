@@ -160,6 +160,11 @@ def as_tensor(value: Any, what: str = "an operand") -> Tensor:
         from tiga.frontends.tensor.creation import from_numpy
 
         return from_numpy(np.asarray(value))
+    if type(value).__module__.partition(".")[0] == "torch":
+        raise InvalidType(
+            f"{what} expected a tensor of Tiga's or a number, got one of torch's ({here()}); make "
+            "it one with tg.from_torch(x), or the others torch's with x.to_torch()."
+        )
     raise InvalidType(
         f"{what} expected a tensor or a number, got {type(value).__name__} ({here()})."
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tiga.errors import InvalidValue
+from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import (
     indexing,
@@ -36,10 +36,12 @@ _SPECIAL: dict[str, Any] = {
 
 
 def _permute(x: Tensor, *axes: Any) -> Tensor:
+    """The axes in another order, as `permute_dims`."""
     return views.permute_dims(x, *axes)
 
 
 def _swap(x: Tensor, dim0: int = -1, dim1: int = -2) -> Tensor:
+    """Two axes exchanged; the last two by default."""
     return views.transpose(x, dim0, dim1)
 
 
@@ -77,11 +79,18 @@ def _to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 
 
 def _size(x: Tensor, axis: int) -> int:
+    """The extent of one axis."""
     return x.shape[normalize_axis(axis, x.ndim)]
 
 
 def _split(x: Tensor, sizes: Any, axis: int = 0, *, dim: int | None = None) -> Any:
+    """Pieces along an axis, of one size or of these; see `tg.split`."""
     return views.split(x, sizes, axis=axis, dim=dim)
+
+
+def _reversed(x: Tensor) -> Tensor:
+    """The axes in reversed order."""
+    return views.permute_dims(x, tuple(reversed(range(x.ndim))))
 
 
 def _positional_axis(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,7 +132,7 @@ _NAMED: dict[str, Any] = {
 }  # fmt: skip
 _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
     "mT": views.matrix_transpose,
-    "T": lambda x: views.permute_dims(x, tuple(reversed(range(x.ndim)))),
+    "T": _reversed,
     "real": s.real,
     "imag": s.imag,
     "residency": residency.residency,
@@ -208,6 +217,21 @@ def _index_template(x: Tensor) -> Any:
     return index_template(x)
 
 
+def _torch_function(
+    cls: type, function: Any, types: Any, args: Any = (), kwargs: Any = None
+) -> Any:  # fmt: skip
+    """What torch asks for where one of its functions is given a native tensor: an error that says
+    so, as torch would expect a `Tensor`, and not a `Tensor`."""
+    import tiga
+
+    name = function.__name__
+    ours = f"tg.{name} on native tensors only, or " if hasattr(tiga, name) else ""
+    raise InvalidType(
+        f"torch's `{name}` expected torch tensors, got a native one ({here()}): use {ours}"
+        "x.to_torch() on those."
+    )
+
+
 def install() -> None:
     """Give `Tensor` its methods."""
     for name, method in OPERATORS.items():
@@ -227,4 +251,5 @@ def install() -> None:
         "__dlpack_device__": _dlpack_device, "__array_namespace__": _array_namespace,
     }.items():  # fmt: skip
         setattr(Tensor, name, dunder)
+    Tensor.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
     Tensor.__hash__ = object.__hash__  # type: ignore[method-assign, assignment]
