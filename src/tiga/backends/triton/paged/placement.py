@@ -39,7 +39,7 @@ and to pin memory for some pages takes a few milliseconds."""
 PAGES_SHARE = 4
 """Pages get one part in so many of pinned memory at least."""
 
-FAR = 8
+FAR = 64
 """Numbers of a task lead far where they span one part in so many of an array."""
 
 READERS, WRITERS = 6, 3
@@ -100,18 +100,14 @@ class Needs:
         steps = filter(wanted, self.executable.plan.steps)
         return _entities(node for step in steps for node in (*step.reads, *step.writes))
 
-    @cached_property
-    def scattered(self) -> frozenset[Node]:
-        """Arrays that walks read by numbers, wherever they lead."""
-        return _entities(n for step in self._walks for group in _by_number(step) for n in group)
-
     @property
     def _walks(self) -> list[RowProgram]:
         steps = self.executable.plan.steps
         return [s for s in steps if isinstance(s, RowProgram) and s.relation is not None]
 
     def far(self, graph: Any) -> frozenset[Node]:
-        """Those whose numbers lead far, so that pages would read most of the array each."""
+        """Arrays that walks read by numbers which lead far, so that pages would read much of the
+        array each."""
         return _entities(
             node
             for step in self._walks
@@ -331,7 +327,7 @@ class Placement:
     def to_load(self, inputs: Mapping[Node, Any]) -> dict[Node, int]:
         """The bytes of inputs that go to the device whole, the smallest first: those that pages
         would read again and again, as far as they fit, and those that have to be there."""
-        wanted = self.whole | self.needs.scattered
+        wanted = self.whole | self.needs.far(self.graph)
         nodes = [n for n in inputs if n in wanted and inputs[n].count and not inputs[n].address]
         sizes = {n: inputs[n].count * inputs[n].row_bytes for n in nodes}
         found, room = {}, self.left // SHARE if self.keeps.inputs else 0
