@@ -102,3 +102,18 @@ def test_a_changed_graph_is_refused() -> None:
     row[0] = 1
     with pytest.raises(errors.StaleTopology):
         y.realize()
+
+
+def test_prepared_calls_of_kernels() -> None:
+    """They read what their fields hold by then, and give the same tensors."""
+
+    class Both(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return {"sum": tg.sum()(src.x), "max": tg.max()(src.x)}
+
+    graph, x = tg.Graph.from_coo([0, 1], [1, 1]), tg.tensor([1.0, 2.0])
+    launch = Both().prepare(graph=graph, ndata={"x": x})
+    x.fill_(5.0)
+    assert launch() is launch.outputs
+    assert launch.outputs["sum"].tolist() == [0.0, 10.0]
+    assert launch.outputs["max"].tolist()[1] == 5.0

@@ -236,9 +236,13 @@ class MessagePassing:
             >>> launch()
             tensor([0., 5.])
         """
-        from tiga.frontends.torch.prepared import prepare
+        if _are_native(src, dst, edge, ndata):
+            from tiga.frontends.tensor.messages import prepare
 
-        return prepare(self, graph, src, dst, edge, ndata, params)
+            return prepare(self, graph, (src, dst, edge, ndata), params)
+        from tiga.frontends.torch.prepared import prepare as prepare_torch
+
+        return prepare_torch(self, graph, src, dst, edge, ndata, params)
 
     def explain(
         self,

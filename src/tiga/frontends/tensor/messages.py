@@ -4,7 +4,7 @@ They run at every call, on tensors that stand for all edges or nodes, so nothing
 stale; what they build is looked up by its structure (`capture.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -262,6 +262,23 @@ def _device(fields: Mapping[Any, Tensor]) -> Device:
     for tensor in fields.values():
         return tensor.device
     return CPU
+
+
+def prepare(
+    kernel: MessagePassing, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
+) -> Callable[[], Any]:  # fmt: skip
+    """A call bound to memory; see `MessagePassing.prepare`."""
+    src, dst, edge, ndata = given
+    result = call(kernel, graph, src, dst, edge, ndata, params)
+    runs = [leaf.prepare() for leaf in leaves_of(result)]
+
+    def launch() -> Any:
+        for run in runs:
+            run()
+        return result
+
+    launch.outputs = result  # type: ignore[attr-defined]
+    return launch
 
 
 def told(
