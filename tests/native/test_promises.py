@@ -100,3 +100,38 @@ def test_layouts_of_torch_are_named() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(errors.InvalidType, match=re.escape("sparse_coo")):
         tg.from_torch(torch.ones(3).to_sparse())
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "uint8", "float16", "float64"])
+@pytest.mark.parametrize("exponent", [1, 2, 2.0, 0.5, 3])
+def test_powers_promote_as_products_do(dtype: str, exponent: float) -> None:
+    x = tg.ones(2, dtype=getattr(tg, dtype))
+    raised = x**exponent
+    assert raised.dtype == tg.result_type(x.dtype, exponent)
+    assert raised.tolist() == [1, 1]
+
+
+def test_a_single_truth_value_is_no_index() -> None:
+    with pytest.raises(errors.InvalidType, match=f"single truth value.*{HERE}"):
+        tg.tensor(1.0)[tg.tensor(True)]
+
+
+def test_a_leaf_is_written_through_a_detached_tensor() -> None:
+    w = tg.tensor([2.0, 3.0], requires_grad=True)
+    g = tg.autograd.grad((w * w).sum(), w)
+    w.detach().sub_(0.5 * g)
+    assert w.tolist() == [0.0, 0.0]
+    assert w.is_leaf
+    assert tg.autograd.grad((w * 4.0).sum(), w).tolist() == [4.0, 4.0]
+
+
+def test_a_computed_tensor_is_not_changed_behind_its_derivatives() -> None:
+    y = tg.ones(3, requires_grad=True) * 2.0
+    with pytest.raises(errors.InvalidValue, match=f"detached.*{HERE}"):
+        y.detach().mul_(2.0)
+
+
+def test_what_is_expanded_and_shown_once_may_be_written() -> None:
+    x = tg.zeros(3)
+    tg.broadcast_to(x, (2, 3))[:1].add_(1.0)
+    assert x.tolist() == [1.0, 1.0, 1.0]

@@ -318,6 +318,7 @@ def view(x: Tensor, node: Node, through: View | None) -> Tensor:
     made = result(node, x)
     if through is None or made._array is not None:
         return made
+    made._apart = x._apart
     if x._array is not None:
         share(made, x, through)
         return made

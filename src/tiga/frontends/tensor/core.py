@@ -36,13 +36,14 @@ class Tensor:
     """
 
     __slots__ = (
-        "__weakref__", "_array", "_buffer", "_execution", "_expression", "_grad", "_leaf", "_node",
-        "_plan", "_source", "_viewers",
+        "__weakref__", "_apart", "_array", "_buffer", "_execution", "_expression", "_grad", "_leaf",
+        "_node", "_plan", "_source", "_viewers",
     )  # fmt: skip
     # numpy leaves mixed expressions to us.
     __array_priority__ = 1000
     __array_ufunc__ = None
 
+    _apart: Any  # what tensors of one call of `detach` have in common, None for others
     _array: np.ndarray | None
     _buffer: Buffer | None
     _node: LazyNode
@@ -56,7 +57,7 @@ class Tensor:
         self._node = node
         self._grad = grad
         self._leaf = False
-        self._array = self._buffer = self._source = None
+        self._apart = self._array = self._buffer = self._source = None
         self._viewers = self._execution = self._expression = self._plan = None
 
     if TYPE_CHECKING:

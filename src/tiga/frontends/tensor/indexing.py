@@ -66,7 +66,8 @@ def _part(entry: Any) -> list[Part | None]:
         return [Part("slice", entry)]
     if isinstance(entry, (list, np.ndarray)):
         entry = helper(from_numpy(np.array(entry)).numpy())
-    if isinstance(entry, bool):
+    single = isinstance(entry, Tensor) and entry.dtype == bool_ and not entry.shape
+    if single or isinstance(entry, bool):
         raise InvalidType(f"an index expected no single truth value ({here()}).")
     if isinstance(entry, Tensor):
         return _tensor_part(entry)

@@ -24,9 +24,16 @@ from tiga.frontends.tensor.build import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.elementwise import add, multiply, subtract
-from tiga.frontends.tensor.lazy import Cell, LazyNode, here, leaf
+from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.frontends.tensor.selection import astype, divide
-from tiga.frontends.tensor.tracked import IndexedPart, Part, is_tracked, write_tracked
+from tiga.frontends.tensor.tracked import (
+    IndexedPart,
+    Part,
+    check_others,
+    is_tracked,
+    renew,
+    write_tracked,
+)
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import dtype_of_numpy
@@ -44,6 +51,7 @@ def _viewers(tensor: Tensor) -> list[Tensor]:
     found = [reference() for reference in tensor._buffer.viewers]
     others = [view for view in found if view is not None and view is not tensor]
     tensor._buffer.viewers[:] = [r for r in tensor._buffer.viewers if r() is not None]
+    check_others([tensor, *others])
     return [tensor, *others]
 
 
@@ -78,15 +86,11 @@ def _keep_value(node: LazyNode, array: np.ndarray) -> None:
 
 
 def _renew(tensor: Tensor) -> None:
-    """Give a tensor that is about to be written a new leaf; whoever refers to the old node keeps
-    the old value."""
+    """Give a tensor that is about to be written a new leaf."""
     array, node = tensor._array, tensor._node
     assert array is not None
     _keep_value(node, array)
-    tensor._node = leaf(array, node.type, node.place)
-    if tensor._grad:
-        tensor._node.wanted = True
-    tensor._expression = tensor._execution = None
+    renew(tensor)
 
 
 def _keep_all(buffer: Buffer) -> None:

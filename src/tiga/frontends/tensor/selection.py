@@ -128,9 +128,11 @@ def _simple_power(x: Tensor, exponent: float) -> Tensor | None:
             f"pow expected an exponent of at least 0 for {x.dtype}, got {exponent} ({here()}); "
             "cast with .astype(...)."
         )
+    if result_dtype(x.dtype, exponent) != x.dtype:
+        return None
     if exponent == 2:
         return square(x)
-    if exponent == 0.5 and x.dtype.kind in "fc":
+    if exponent == 0.5:
         return sqrt(x)
     return x if exponent == 1 and isinstance(exponent, int) else None
 
@@ -276,13 +278,16 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 def detach(x: Tensor, /) -> Tensor:
     """The same value, through which no derivative flows; it shares x's storage.
 
+    What is written into it changes x's elements, but not what x depends on: a leaf that requires
+    derivatives may be written so, a computed tensor that derivatives pass through may not.
+
     Example:
         >>> import tiga as tg
         >>> tg.detach(tg.tensor([1.0], requires_grad=True)).requires_grad
         False
     """
     made = view(x, apply(stop_gradient, x._node), lambda array: array)
-    made._grad = False
+    made._grad, made._apart = False, object()
     return made
 
 

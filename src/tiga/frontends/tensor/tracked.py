@@ -28,10 +28,31 @@ from tiga.types import GLOBAL, Type, dtype_of_numpy
 
 
 def is_tracked(viewers: Sequence[Tensor], value: Any) -> bool:
-    """Whether derivatives pass through a write of `value` into the memory of these tensors."""
+    """Whether derivatives pass through a write of `value` into the first of tensors that show the
+    same memory."""
     if isinstance(value, Tensor) and value._grad:
         return True
-    return any(viewer._grad and not viewer._leaf for viewer in viewers)
+    same, _ = parted(viewers)
+    return any(viewer._grad and not viewer._leaf for viewer in same)
+
+
+def parted(viewers: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Tensors that show the same memory: those on the first one's side of `detach`, and others."""
+    side = viewers[0]._apart
+    same = [viewer for viewer in viewers if viewer._apart is side]
+    return same, [viewer for viewer in viewers if viewer._apart is not side]
+
+
+def check_others(viewers: Sequence[Tensor]) -> None:
+    """Refuse to change a computed value behind the back of its derivatives."""
+    _, others = parted(viewers)
+    for viewer in others:
+        if viewer._grad and not viewer._leaf:
+            raise InvalidValue(
+                f"a write into a detached tensor ({here()}) would change the one that was built at "
+                f"{viewer.where}, but not its derivatives: write into a copy, "
+                "tg.asarray(x.detach(), copy=True)."
+            )
 
 
 def check_leaves(viewers: Sequence[Tensor], what: str) -> None:
@@ -100,25 +121,42 @@ def write_tracked(tensor: Tensor, viewers: Sequence[Tensor], value: Tensor, part
         viewers: all tensors that show the memory, the tensor itself first.
         value: of the tensor's dtype, and a shape that broadcasts to the part.
     """
-    check_leaves(viewers, what)
+    same, others = parted(viewers)
+    check_leaves(same, what)
     buffer = tensor._buffer
     assert buffer is not None
     given = astype(value, tensor.dtype, copy=False)
     source = broadcast_to(given, part.shape)
     written = duplicate(given.realize()._array)
-    fresh = [_new_node(viewer, tensor, part, source) for viewer in viewers]
+    fresh = [_new_node(viewer, tensor, part, source) for viewer in same]
     for node in _holders(viewers):
         _keep(node)
     part.store(written)
     buffer.version += 1
-    for viewer, made in zip(viewers, fresh, strict=True):
+    for viewer, made in zip(same, fresh, strict=True):
         if made is not None:
             viewer._node, viewer._grad, viewer._leaf = made, True, False
             viewer._expression = viewer._execution = viewer._plan = None
         viewer._node.cell = Cell(viewer._array)  # type: ignore[arg-type]
+    for viewer in others:
+        # A leaf without the history of what was written: derivatives by its old value are refused.
+        if viewer._node.cell is not None:
+            viewer._node.cell.stale = True
+        renew(viewer)
     shared = viewers if buffer.viewers else ()
     buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
     return tensor
+
+
+def renew(viewer: Tensor) -> None:
+    """Give a tensor whose memory was written, or is about to be, a new leaf: whoever refers to the
+    old node keeps the old value."""
+    array, node = viewer._array, viewer._node
+    assert array is not None
+    viewer._node = leaf(array, node.type, node.place)
+    if viewer._grad:
+        viewer._node.wanted = True
+    viewer._expression = viewer._execution = None
 
 
 def _holders(viewers: Sequence[Tensor]) -> list[LazyNode]:

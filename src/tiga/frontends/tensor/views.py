@@ -161,7 +161,15 @@ def broadcast_to(x: Tensor, /, *shape: Any) -> Tensor:
     )
     if lead < 0 or broadcast_shapes(x.shape, target) != target:
         raise InvalidValue(f"shape {x.shape} does not broadcast to {target} ({here()}).")
-    return view(x, apply(o.Broadcast(target), x._node), lambda a: np.broadcast_to(a, target))
+    return view(x, apply(o.Broadcast(target), x._node), lambda a: _expanded(a, target))
+
+
+def _expanded(array: np.ndarray, shape: Shape) -> np.ndarray:
+    """The array broadcast; where it may be written, so may be what shows no element twice."""
+    found = np.broadcast_to(array, shape)
+    if array.__class__ is np.ndarray and array.flags.writeable:
+        found.flags.writeable = True
+    return found
 
 
 expand = broadcast_to
