@@ -147,6 +147,13 @@ WIDE = {
     "select": lambda a, b: a[:, 0] * b[..., -1],
     "index": lambda a, b: a[:, [0, 2, 2]],
     "index_select": lambda a, b: a.index_select(1, torch.tensor([5, 0, 5])),
+    "gather": lambda a, b: a.gather(1, (b.abs()[:, :3] * 2).long() % 6),
+    "gather_heads": lambda a, b: a.view(-1, 2, 3).gather(
+        1, (b.abs().view(-1, 3, 2) * 2).long() % 2
+    ),
+    "take_along_dim": lambda a, b: torch.take_along_dim(
+        a.view(-1, 2, 3), (b.abs()[:, :1, None] * 2).long() % 3, dim=-1
+    ),
     "split": lambda a, b: a.split(4, -1)[1] * b.split([1, 2, 3], -1)[1],
     "chunk": lambda a, b: a.chunk(2, -1)[0] + b.chunk(3, 1)[2].sum(-1, keepdim=True),
     "unbind": lambda a, b: a.unbind(-1)[2] * b.unbind(1)[0],

@@ -1,13 +1,17 @@
-"""Rows of a global table by an integer field: embeddings, and tensors indexed by one."""
+"""Values by an integer field: rows of a global table, and elements along a feature axis."""
 
-from tiga.frontends.torch.aten.table import Call, aten
+from tiga.frontends.torch.aten.table import Call, aten, feature_axis
 from tiga.ops.align import expand_to
-from tiga.ops.feature import reshape
-from tiga.ops.leaf import constant, stop_gradient
+from tiga.ops.feature import concat, feature_sum, reshape, take
+from tiga.ops.leaf import constant, stop_gradient, zeros_like
 from tiga.ops.lookup import lookup
-from tiga.ops.pointwise import add, cast, eq, lt, where
+from tiga.ops.pointwise import add, cast, eq, ge, logical_and, lt, where
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, int64
+
+
+MOST_PICKED_FROM = 64
+"""The extent of an axis up to which picking along it is fused: every element is looked at."""
 
 
 def rows_of(call: Call, table: Node, index: Node, lowest: int) -> Node:
@@ -41,3 +45,30 @@ def _embedding(
     padding = reshape(padding, (*padding.type.shape, *(1,) * axes))
     spread = expand_to(padding, found.type.shape, found.type.space)
     return where(spread, stop_gradient(found), found)
+
+
+@aten("gather")
+def _gather(call: Call, x: Node, dim: int, index: Node, *, sparse_grad: bool = False) -> Node:
+    """Elements along a feature axis: the sum over the axis of what the index does not mask."""
+    if GLOBAL in (x.type.space, index.type.space):
+        raise call.unfusable("picking from, or by, a value that all edges share")
+    axis = feature_axis(call, x, dim)
+    extent, shape = x.type.shape[axis], index.type.shape
+    if extent > MOST_PICKED_FROM:
+        raise call.unfusable(f"picking from more than {MOST_PICKED_FROM} elements")
+    call.bound(index, 0, extent - 1)
+    for other, count in enumerate(shape):
+        if other != axis and count < x.type.shape[other]:
+            x = take(x, other, tuple(range(count)))
+    # The axis itself, and after it one for what is picked.
+    before, after = shape[:axis], shape[axis:]
+    at = reshape(cast(index, int64), (*before, 1, *after))
+    is_picked = concat(axis, *(eq(at, constant(i, at.type)) for i in range(extent)))
+    whole, space = (*before, extent, *after), at.type.space
+    each = expand_to(reshape(x, (*before, extent, 1, *after[1:])), whole, space)
+    found = feature_sum(where(is_picked, each, zeros_like(each)), axis)
+    if not found.type.dtype.is_float:
+        return found
+    at = reshape(at, found.type.shape)
+    inside = logical_and(ge(at, constant(0, at.type)), lt(at, constant(extent, at.type)))
+    return where(inside, found, constant(float("nan"), found.type))
