@@ -303,7 +303,7 @@ def test_the_first_kernels_bring_the_loop_along_and_later_ones_do_not(monkeypatc
         first = launcher.compile_kernels(ir.Module.parse(VISIT))
     with ir.Context():
         second = launcher.compile_kernels(ir.Module.parse(VISIT))
-    assert set(first.names) == {"visit", "parallel_for", "in_turn", "sequence", "worker"}
+    assert set(first.names) == {"visit", "parallel_for", "sequence", "worker"}
     assert second.names == ("visit",)
     for library, threads in ((first, 2), (second, 2), (second, 1)):
         state = Visits(100)

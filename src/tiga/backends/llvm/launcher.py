@@ -21,7 +21,6 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 _PARALLEL_FOR = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3
 )
-_IN_TURN = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 5)
 _SEQUENCE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 2)
 _WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -86,15 +85,6 @@ llvm.func @parallel_for(%fork: !llvm.ptr, %kernel: !llvm.ptr, %args: !llvm.ptr,
   llvm.return
 }
 
-llvm.func @in_turn(%fork: !llvm.ptr, %first: !llvm.ptr, %last: !llvm.ptr, %args: !llvm.ptr,
-                   %tasks: i64, %grain: i64, %last_tasks: i64, %last_grain: i64, %threads: i64) {
-  llvm.call @parallel_for(%fork, %first, %args, %tasks, %grain, %threads)
-    : (!llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()
-  llvm.call @parallel_for(%fork, %last, %args, %last_tasks, %last_grain, %threads)
-    : (!llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i64, i64) -> ()
-  llvm.return
-}
-
 llvm.func @sequence(%fork: !llvm.ptr, %records: !llvm.ptr, %count: i64, %threads: i64) {
   %none = llvm.mlir.constant(0 : i64) : i64
   %one = llvm.mlir.constant(1 : i64) : i64
@@ -139,7 +129,6 @@ class _Entries:
 
     library: Library
     parallel_for: Any
-    in_turn: Any
     sequence: Any
     worker: Any
 
@@ -148,7 +137,6 @@ class _Entries:
         return _Entries(
             library,
             _PARALLEL_FOR(library.address("parallel_for")),
-            _IN_TURN(library.address("in_turn")),
             _SEQUENCE(library.address("sequence")),
             _WORKER(library.address("worker")),
         )
@@ -224,22 +212,6 @@ def call_of(kernel_address: int, args_pointer: int | bytes, num_tasks: int) -> C
         kernel_address, args_pointer, num_tasks: as for `launch`; alive as long as the call.
     """
     return partial(_kernel_at(kernel_address), args_pointer, 0, num_tasks)
-
-
-def in_turn(
-    kernels: tuple[int, int], args_pointer: int | bytes, tasks: tuple[int, int],
-    grains: tuple[int, int], threads: int,
-) -> Callable[[], None]:  # fmt: skip
-    """Two kernels on the same arguments as one call: all tasks of the first end before the second
-    starts.
-
-    Args:
-        kernels, tasks, grains: of the first and of the second, as for `launch`.
-        args_pointer, threads: as for `launch`; the arguments are alive as long as the call.
-    """
-    fork = parallel.fork_address() if threads > 1 else 0
-    sizes = (tasks[0], grains[0], tasks[1], grains[1], threads if fork else 1)
-    return partial(_LOOPS.entries().in_turn, fork, *kernels, args_pointer, *sizes)
 
 
 def launch_sequence(records: ctypes.Array, count: int, threads: int) -> None:

@@ -12,7 +12,7 @@ from tiga.backends.llvm.dense.kernel import build
 from tiga.backends.llvm.dense.slots import partial_places, slot_names
 from tiga.backends.llvm.engine import Library
 from tiga.backends.llvm.host import last_cache_bytes
-from tiga.backends.llvm.launcher import call_of, compile_kernels, in_turn, launch
+from tiga.backends.llvm.launcher import call_of, compile_kernels, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.errors import InvalidIndex
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Load, Spec
@@ -186,21 +186,22 @@ class Template:
         """Run all tasks."""
         threads = 1 if self.serial else parallel.thread_count()
         grain = max(self.grain, self.tasks // (PIECES * threads))
+        launch(self.code.address, table, self.tasks, threads, grain)
         if self.parts:
-            self._in_turn(table, threads, grain)()
-        else:
-            launch(self.code.address, table, self.tasks, threads, grain)
-
-    def _in_turn(self, table: bytes, threads: int, grain: int) -> Callable[[], None]:
-        kernels = self.code.address, self.code.finish
-        tasks, grains = (self.tasks, self.finish.tasks), (grain, self.finish.grain)
-        return in_turn(kernels, table, tasks, grains, threads)
+            launch(self.code.finish, table, self.finish.tasks, threads, self.finish.grain)
 
     def call(self, table: bytes) -> Callable[[], None]:
         """The kernel as a call without arguments, on this thread."""
-        if self.parts:
-            return self._in_turn(table, 1, self.grain)
-        return call_of(self.code.address, table, self.tasks)
+        first = call_of(self.code.address, table, self.tasks)
+        if not self.parts:
+            return first
+        last = call_of(self.code.finish, table, self.finish.tasks)
+
+        def both() -> None:
+            first()
+            last()
+
+        return both
 
 
 _BYTE = np.dtype(np.uint8)
