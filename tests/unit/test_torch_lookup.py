@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table by an integer field, gathered in the walk."""
+"""Embeddings: rows of a table by an integer field, gathered in the walk; picks along an axis."""
 
 import math
 
@@ -292,3 +292,29 @@ def test_a_large_table_passes_gradgradcheck():
 
     assert torch.autograd.gradcheck(run, (few, x))
     assert torch.autograd.gradgradcheck(run, (few, x))
+
+
+class Picked(tg.MessagePassing):
+    """One of the sender's values, named by the edge."""
+
+    def edge(self, src, dst, edge):
+        return src.y.gather(1, edge.kind[:, None, None].expand(-1, 1, 3))[:, 0]
+
+
+def test_picking_by_the_kind_of_an_edge():
+    generator = torch.Generator().manual_seed(0)
+    src, dst = torch.randint(0, 6, (2, 40), generator=generator)
+    kind = torch.randint(0, 5, (40,), generator=generator)
+    y = torch.randn(6, 5, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    graph = tg.Graph.from_coo(src, dst, num_src=6, num_dst=6)
+
+    def call(y):
+        return Picked()(graph=graph, src={"y": y}, dst={}, edge={"kind": kind})
+
+    want = torch.zeros(6, 3).double().index_add(0, dst, y[src, kind])
+    torch.testing.assert_close(call(y), want)
+    assert torch.autograd.gradcheck(call, y)
+    assert torch.autograd.gradgradcheck(call, y)
+    kind[3] = 5
+    with pytest.raises(errors.InvalidIndex, match=r"`edge.kind` .*position 3 .* 0\.\.4"):
+        call(y)

@@ -9,7 +9,6 @@ from tiga.ops.pointwise import add, cast, eq, ge, logical_and, lt, where
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, int64
 
-
 MOST_PICKED_FROM = 64
 """The extent of an axis up to which picking along it is fused: every element is looked at."""
 
