@@ -138,6 +138,22 @@ def test_a_kernel_tells_of_what_ran_on_the_gpu() -> None:
     assert '"gf.gather"' in kernel.ir("domain")
 
 
+class Both(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return {"sum": tg.sum()(src.x), "max": tg.max()(src.x)}
+
+
+def test_prepared_calls_with_several_outputs() -> None:
+    indices = (tg.tensor(ends, device="cuda") for ends in ([0, 1], [1, 1]))
+    graph = tg.Graph.from_coo(*indices, num_src=2, num_dst=2)
+    x = tg.tensor([1.0, 2.0], device="cuda")
+    launch = Both().prepare(graph=graph, ndata={"x": x})
+    for number in (5.0, 6.0, 7.0):
+        x.fill_(number)
+        assert launch()["sum"].tolist() == [0.0, 2 * number]
+        assert launch.outputs["max"].tolist()[1] == number  # type: ignore[attr-defined]
+
+
 def ends(device: str, dtype: Any = np.int64) -> list[Any]:
     rng = np.random.default_rng(0)
     indices = rng.integers(0, NODES, (2, EDGES)).astype(dtype)

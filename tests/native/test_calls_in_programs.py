@@ -113,7 +113,10 @@ def test_prepared_calls_of_kernels() -> None:
 
     graph, x = tg.Graph.from_coo([0, 1], [1, 1]), tg.tensor([1.0, 2.0])
     launch = Both().prepare(graph=graph, ndata={"x": x})
-    x.fill_(5.0)
-    assert launch() is launch.outputs
-    assert launch.outputs["sum"].tolist() == [0.0, 10.0]
-    assert launch.outputs["max"].tolist()[1] == 5.0
+    alone = Both()(graph=graph, ndata={"x": x})["max"].prepare()
+    for number in (5.0, 6.0, 7.0):
+        x.fill_(number)
+        assert launch() is launch.outputs
+        assert launch.outputs["sum"].tolist() == [0.0, 2 * number]
+        assert launch.outputs["max"].tolist()[1] == number
+        assert alone().tolist()[1] == number

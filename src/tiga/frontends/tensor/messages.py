@@ -268,13 +268,14 @@ def prepare(
     kernel: MessagePassing, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
 ) -> Callable[[], Any]:  # fmt: skip
     """A call bound to memory; see `MessagePassing.prepare`."""
+    from tiga.frontends.tensor.prepared import prepared_together
+
     src, dst, edge, ndata = given
     result = call(kernel, graph, src, dst, edge, ndata, params)
-    runs = [leaf.prepare() for leaf in leaves_of(result)]
+    run = prepared_together(leaves_of(result))
 
     def launch() -> Any:
-        for run in runs:
-            run()
+        run()
         return result
 
     launch.outputs = result  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """An expression bound to memory, to be computed again and again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tiga.errors import InvalidValue
@@ -18,14 +18,45 @@ def prepared(x: Tensor) -> Callable[[], Tensor]:
         InvalidValue: the tensor is a given value, a view of another, or was computed from
             operands that are gone.
     """
+    run, walks = _bound(x)
+    if not walks:
+        return run
+
+    def submit() -> Tensor:
+        _forget(walks)
+        return run()
+
+    return submit
+
+
+def prepared_together(tensors: Sequence[Tensor]) -> Callable[[], None]:
+    """A function that computes several tensors again, calls on graphs once for all of them."""
+    bound = [_bound(x) for x in tensors]
+    walks = [walk for _, used in bound for walk in used]
+
+    def submit() -> None:
+        _forget(walks)
+        for run, _ in bound:
+            run()
+
+    return submit
+
+
+def _forget(walks: Sequence[Any]) -> None:
+    """Outputs of calls on graphs that nobody asked for are those of an earlier run."""
+    for walk in walks:
+        walk.unasked.clear()
+
+
+def _bound(x: Tensor) -> tuple[Callable[[], Tensor], list[Any]]:
+    """A tensor bound to memory, and the calls on graphs that are made for it."""
     node = shown_node(x, alive=True)
     if not node.inputs or x._source is not None:
         raise InvalidValue(f"prepare() expected a computed tensor, got a given one ({here()}).")
     bundle = program_of([node], cut=False)
+    walks = [node.op.walk for node in bundle.program.order if hasattr(node.op, "walk")]
     x.realize()
-    if x.device != CPU:
-        return _on_gpu(x, bundle)
-    return _on_cpu(x, bundle)
+    return (_on_cpu if x.device == CPU else _on_gpu)(x, bundle), walks
 
 
 def _on_cpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:

@@ -29,3 +29,7 @@ class Unasked:
         self.outputs = {i: value for i, value in enumerate(values) if i != index}
         self.operands = tuple(operands) if self.outputs else ()
         return values[index]
+
+    def clear(self) -> None:
+        """Let none wait."""
+        self.operands, self.outputs = (), {}
