@@ -1,6 +1,7 @@
 """Budgets on tensors: what is charged, refused, spilled and brought back."""
 
 import gc
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import tiga as tg
 from tiga.errors import InvalidState, InvalidValue
 from tiga.runtime.pool import POOL, is_pooled
+from tiga.runtime.tiers import memory_left
 
 KIB = 1024
 
@@ -329,3 +331,8 @@ def test_a_pooled_tensor_moves_out_and_back() -> None:
         assert not x.residency["resident"]
         assert view.tolist() == [2.0 * i for i in range(10, 20)]
         assert x.numpy()[-1] == 2.0 * (2**20 - 1)
+
+
+def test_what_the_machine_has_left_is_less_than_it_has() -> None:
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < memory_left() < has
