@@ -12,6 +12,7 @@ Example:
     tensor([ 0., 11.])
 """
 
+import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,9 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f"tiga.{name}")
     else:
-        raise AttributeError(f"module 'tiga' has no attribute {name!r}")
+        # With both, Python asks whether a name that is much like it was meant.
+        module = sys.modules[__name__]
+        raise AttributeError(f"module 'tiga' has no attribute {name!r}", name=name, obj=module)
     globals()[name] = value
     return value
 

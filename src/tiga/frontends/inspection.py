@@ -121,7 +121,9 @@ class Inspection:
 
     def explain(self) -> str:
         """One section per program."""
-        lines = [f"{self.name}: {len(list(self._programs()))} program(s)"]
+        count = len(list(self._programs()))
+        calls = "" if count else "; call it first, or give `explain` the arguments of a call"
+        lines = [f"{self.name}: {count} program(s){calls}"]
         for name, known, captured in self._programs():
             lines += [f"{name}: not fused: {text}; {known.advice}" for text in captured.refusals]
             lines += [f"{name}: {text}" for text in captured.notes]
