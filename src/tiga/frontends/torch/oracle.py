@@ -8,6 +8,7 @@ import torch
 
 from tiga.backends.reference import EdgeList, evaluate
 from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.frontends.torch.gpu import device_of
 from tiga.relations import Graph
 from tiga.relations.csr import Csr
 from tiga.trace.program import Program
@@ -18,7 +19,7 @@ def to_numpy(value: Any, dtype: DType) -> np.ndarray:
     """A tensor or number as an array; bfloat16 keeps its bits."""
     if not isinstance(value, torch.Tensor):
         return np.asarray(value, dtype.numpy)
-    tensor = value.detach()
+    tensor = value.detach().cpu()
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(dtype.numpy)
     return tensor.numpy()
@@ -39,8 +40,11 @@ def edge_list(csr: Csr) -> EdgeList:
 
 
 def evaluate_program(program: Program, values: Sequence[Any], graph: Graph) -> list[torch.Tensor]:
-    """The outputs of a program for tensors and numbers in the order of its inputs."""
+    """The outputs of a program for tensors and numbers in the order of its inputs, on the device of
+    the graph; computed on the host."""
     arrays = [to_numpy(v, n.type.dtype) for v, n in zip(values, program.inputs, strict=True)]
     edges = edge_list(graph.csr())
     results = evaluate(program, arrays, dict.fromkeys(program.relations, edges))
-    return [to_torch(a, n.type.dtype) for a, n in zip(results, program.outputs, strict=True)]
+    device = device_of(graph)
+    found = [to_torch(a, n.type.dtype) for a, n in zip(results, program.outputs, strict=True)]
+    return [value.to(device) for value in found]
