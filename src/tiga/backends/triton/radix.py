@@ -14,7 +14,7 @@ from tiga.backends.triton.layout import WARP, Tile
 from tiga.backends.triton.ranking import digest
 from tiga.backends.triton.writer import KernelSource
 
-TILE = Tile(1, 4096, 8)
+TILE = Tile(1, 4096, 8, registers=128)
 """What one program puts in order."""
 
 KEY = "(tl.load(keys + at, mask=inside, other=0).to(tl.int64) >> drop) & mask"

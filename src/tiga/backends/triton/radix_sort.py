@@ -12,10 +12,8 @@ from tiga.backends.triton.index_arrays import (
 )
 from tiga.backends.triton.radix import Digits, Sweep
 
-MOST_BITS = 9
-"""Bits of the largest digit."""
-
-LEAST_BITS = 4
+LEAST_BITS, MOST_BITS = 8, 9
+"""Bits of a digit: as many digits as a program has threads, or twice as many."""
 
 _WORD = 64
 """Bits of a packed number."""
