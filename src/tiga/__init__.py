@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from tiga._names import FUNCTIONS
+from tiga._names import FUNCTIONS, SERVED
 
 if TYPE_CHECKING:
     from tiga import errors as errors
@@ -69,6 +69,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         module, attribute = _HOME[name]
         value = getattr(import_module(module), attribute)
+        if name in SERVED:
+            value = import_module("tiga.served").serving(name, value)
     elif name in _MODULES:
         value = import_module(f"tiga.{name}")
     else:

@@ -240,3 +240,16 @@ FUNCTIONS = {
     ),
 }
 """The names that each module gives to the package."""
+
+SERVED = frozenset((
+    "all", "amax", "amin", "any", "argsort", "binary_cross_entropy_with_logits",
+    "broadcast_to", "concat", "count_nonzero", "cross_entropy", "cumsum", "cumulative_prod",
+    "cumulative_sum", "diff", "einsum", "empty_like", "expand", "expand_dims", "flatten",
+    "flip", "full_like", "gather", "huber_loss", "layer_norm", "log_softmax", "masked_fill",
+    "matmul", "matrix_transpose", "moveaxis", "mse_loss", "nll_loss", "nonzero", "norm",
+    "one_hot", "ones_like", "outer", "pad", "permute_dims", "ravel", "repeat", "reshape",
+    "rms_norm", "roll", "sort", "split", "squeeze", "stack", "take", "take_along_axis",
+    "tile", "topk", "transpose", "tril", "triu", "unique_values", "unsqueeze", "unstack",
+    "vecdot", "zeros_like",
+))  # fmt: skip
+"""Names of functions that torch tensors may be given to as well: see `tiga.served`."""
