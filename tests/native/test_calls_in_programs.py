@@ -120,3 +120,22 @@ def test_prepared_calls_of_kernels() -> None:
         assert launch.outputs["sum"].tolist() == [0.0, 2 * number]
         assert launch.outputs["max"].tolist()[1] == number
         assert alone().tolist()[1] == number
+
+
+def test_examples_and_second_derivatives_of_calls() -> None:
+    graph, w, dense = made(6)
+    weights = tg.tensor(w)
+
+    def through(x: tg.Tensor) -> tg.Tensor:
+        return kernel(graph=graph, src={"x": x}, edge={"w": weights})
+
+    x = RNG.standard_normal((3, NODES, WIDTH))
+    found = tg.autograd.vmap(through)(tg.tensor(x))
+    np.testing.assert_allclose(found.numpy(), dense @ x, rtol=1e-12, atol=1e-12)
+    scale = tg.tensor(RNG.standard_normal(WIDTH))
+    given = tg.tensor(x[0])
+    hessian = tg.autograd.hessian(lambda s: (through(given * s) ** 3).sum(), scale)
+    y = dense @ (x[0] * scale.numpy())
+    np.testing.assert_allclose(
+        hessian.numpy(), np.diag((6 * y * (dense @ x[0]) ** 2).sum(0)), rtol=1e-9
+    )

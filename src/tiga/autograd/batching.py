@@ -18,6 +18,7 @@ from tiga.ops.pointwise import add, lt, mul, where
 from tiga.ops.tensor_index import IndexAdd, IndexTake
 from tiga.ops.tensor_markers import Marker
 from tiga.ops.tensor_matmul import Matmul
+from tiga.ops.tensor_views import join, slice_
 from tiga.trace.node import Node, topological
 
 
@@ -113,6 +114,8 @@ def _rule(node: Node, batch: Batch) -> Node:
         return _index_take(node, batch)
     if isinstance(op, IndexAdd):
         return _index_add(node, batch)
+    if op.defers:
+        return _one_by_one(node, batch)
     inputs = [batch.whole(child) for child in node.inputs]
     if isinstance(op, (Pointwise, Matmul, Marker)):
         return op(*inputs)
@@ -136,6 +139,21 @@ def _shifted(op: Any) -> Any:
     if "axis" in names or isinstance(op, Concat):
         return dataclasses.replace(op, axis=op.axis + 1)
     raise InvalidValue(f"vmap has no rule for {op.name} ({here()}).")
+
+
+def _one_by_one(node: Node, batch: Batch) -> Node:
+    """A call on a graph, say, for one example after another: it has no axis for examples."""
+    shape = node.type.shape
+
+    def example(of: Node, number: int) -> Node:
+        if not batch.is_batched(of):
+            return of
+        return reshape(slice_(batch.values[of], 0, number, 1), of.type.shape)
+
+    made = [node.op(*(example(child, i) for child in node.inputs)) for i in range(batch.count)]
+    if not made:
+        return constant(0, node.type.with_shape((0, *shape)))
+    return join(0, *(reshape(one, (1, *shape)) for one in made))
 
 
 def _numbered(index: Node, extent: int, batch: Batch) -> Node:
