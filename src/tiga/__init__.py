@@ -75,8 +75,8 @@ def __getattr__(name: str) -> Any:
         value = import_module(f"tiga.{name}")
     else:
         # With both, Python asks whether a name that is much like it was meant.
-        module = sys.modules[__name__]
-        raise AttributeError(f"module 'tiga' has no attribute {name!r}", name=name, obj=module)
+        text = f"module 'tiga' has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=sys.modules[__name__])
     globals()[name] = value
     return value
 
