@@ -299,7 +299,12 @@ def arenas_of(stage: Stage, limits: Limits) -> int:
     those that are written where results go to a file."""
     written = (*stage.program.stores, *stage.edge_stores)
     writes = any(n in stage.homes and not stage.homes[n].address for n in written)
-    return 1 + min(limits.depth, limits.readers) * stage.reads_files + limits.writers * writes
+    return arenas_for(limits, stage.reads_files, writes)
+
+
+def arenas_for(limits: Limits, reads: bool, writes: bool) -> int:
+    """The same, where pages read files, and write some."""
+    return 1 + min(limits.depth, limits.readers) * reads + limits.writers * writes
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiga.runtime.pages import FileRows
 
-PLACES, EACH = 12, 64
+PLACES, EACH = 6, 128
 """A task's sample: so many places, and numbers read at each."""
 
 SHARES = (1.0, 0.97, 0.9, 0.75)

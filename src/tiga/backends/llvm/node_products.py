@@ -16,7 +16,7 @@ from torch_mlir.dialects import arith, func, llvm
 
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.lanes import constant_of, integer
-from tiga.backends.llvm.launcher import launch
+from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.layout import ARITHMETIC
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import (
@@ -239,9 +239,16 @@ class ProductStep:
         self, left: int, right: int, out: int, pieces: int, rows: int, size: int, threads: int
     ) -> None:
         """Run the tasks of `size` vectors each; of a sum, each stores a piece."""
+        one, _table = self.on_rows(left, right, out, pieces, rows, size)
+        launch(one.kernel, one.args, one.num_tasks, threads)
+
+    def on_rows(
+        self, left: int, right: int, out: int, pieces: int, rows: int, size: int
+    ) -> tuple[Launch, Any]:
+        """The same as a launch, and what has to live as long."""
         tasks = -(-rows // size)
         table = (ctypes.c_int64 * len(SLOTS))(left, right, out, pieces, rows, size, tasks)
-        launch(self.library.address("rows"), ctypes.addressof(table), tasks, threads)
+        return Launch(self.library.address("rows"), ctypes.addressof(table), tasks), table
 
     def add(self, out: int, pieces: int, tasks: int) -> None:
         """Add the pieces of a sum in their order."""

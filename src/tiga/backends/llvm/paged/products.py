@@ -1,8 +1,9 @@
 """Products of node values that are not in memory, by blocks of rows; see `paged`."""
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import lcm
 from typing import Any
 
@@ -15,10 +16,12 @@ from tiga.backends.llvm.library import (
     contract_rows,
     outer_sum,
 )
-from tiga.backends.llvm.node_products import ProductStep
+from tiga.backends.llvm.node_products import Cut, ProductStep
+from tiga.backends.llvm.paged.team import Team
 from tiga.errors import UnsupportedByBackend
 from tiga.paging.cost import bytes_in_files
-from tiga.paging.pipeline import Arenas
+from tiga.paging.pipeline import Job, never
+from tiga.paging.plan import Limits, arenas_for
 from tiga.paging.span import Span, Spans
 from tiga.passes.rows import LibraryCall
 from tiga.runtime.arena import Arena, slack
@@ -31,16 +34,25 @@ BLOCK_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True)
+class Block:
+    """Where rows of a product's operands and result lie."""
+
+    left: int
+    right: int
+    out: int
+    finish: list[Callable[[], None]]
+
+
+@dataclass(frozen=True)
 class Products:
     """The dense products of one run, over the same blocks of rows as in memory."""
 
     extents: Mapping[Space, int]
     addresses: Mapping[Node, int]
     homes: Mapping[Node, Rows]
-    page_bytes: int
-    threads: int
+    limits: Limits
+    team: Team
     matmul: Matmul
-    arenas: Arenas
 
     def of(self, step: ProductStep | LibraryCall) -> Spans:
         """What a step moves, and the blocks of rows that it is cut into."""
@@ -50,20 +62,28 @@ class Products:
         """The blocks of rows of a product."""
         a, b = step.node.inputs
         lead, extent = a.type.size // a.type.shape[-1], self.extents[a.type.space]
-        cut = step.cut(extent * lead)
+        cut = self.cut(step)
         staged = sum(n.type.row_bytes for n in (a, b, step.node) if n.type.space != GLOBAL)
         unit = lcm(cut.size, lead) // lead if step.sums else 1
-        most = min(BLOCK_BYTES, self.page_bytes)
-        size = max(1, min((most - slack(most, 3)) // max(1, staged), extent) // unit) * unit
-        nbytes = size * staged + slack(most, 3)
         read, written = self._moved(step.node)
+        for arenas in (arenas_for(self.limits, read > 0, written > 0), 1):
+            most = min(BLOCK_BYTES, self.limits.nbytes // arenas)
+            size = max(1, min((most - slack(most, 3)) // max(1, staged), extent) // unit) * unit
+            nbytes = size * staged + slack(most, 3)
+            if arenas * nbytes <= self.limits.nbytes:
+                break
         blocks = [(low, min(low + size, extent)) for low in range(0, extent, size)]
         pages = tuple(
             Span(i, i + 1, (low, high), ((0, 0),), nbytes=nbytes,
                  read=(high - low) * read, written=(high - low) * written)
             for i, (low, high) in enumerate(blocks)
         )  # fmt: skip
-        return Spans(pages, 1, stored=extent * read)
+        return Spans(pages, min(arenas, max(1, len(pages))), stored=extent * read)
+
+    def cut(self, step: ProductStep) -> Cut:
+        """The tasks of a product: fixed by the number of all its rows."""
+        a = step.node.inputs[0]
+        return step.cut(self.extents[a.type.space] * a.type.size // a.type.shape[-1])
 
     def library_spans(self, node: Node) -> Spans:
         """What a library call moves; its blocks of rows are few and not staged."""
@@ -77,28 +97,32 @@ class Products:
         """Bytes per row that a product reads from files and writes to them."""
         return bytes_in_files(self.homes, node.inputs), bytes_in_files(self.homes, [node])
 
-    def product(self, step: ProductStep, spans: Spans) -> None:
-        a, b = step.node.inputs
-        lead, extent = a.type.size // a.type.shape[-1], self.extents[a.type.space]
-        cut = step.cut(extent * lead)
-        arena = self.arenas.free.get()
-        pieces = np.empty(cut.pieces_bytes, np.uint8)
-        done = 0
+    def jobs(self, step: ProductStep, spans: Spans, pieces: np.ndarray) -> Iterator[Job]:
+        """The blocks of a product; of a sum, each stores some `pieces`."""
+        a = step.node.inputs[0]
+        lead = a.type.size // a.type.shape[-1]
+        cut, done = self.cut(step), 0
         for page in spans.pages:
             assert isinstance(page, Span)
             low, high = page.rows
-            arena.reset()
-            left = self._block(a, low, high, arena)
-            right = self._block(b, low, high, arena)
-            out = self._out(step.node, low, high, arena)
-            at = pieces.ctypes.data + done * cut.piece_bytes
-            step.launch(left, right, out[0], at, (high - low) * lead, cut.size, self.threads)
-            done += -(-(high - low) * lead // cut.size)
-            self._store(step.node, low, out[1])
-        arena.reset()
-        self.arenas.free.put(arena)
-        if step.sums:
-            step.add(self.addresses[step.node], pieces.ctypes.data, cut.tasks)
+            rows, at = (high - low) * lead, pieces.ctypes.data + done * cut.piece_bytes
+            yield Job(
+                partial(self._staged, step.node, low, high),
+                partial(self._compute, step, rows, cut.size, at),
+                never,
+            )
+            done += -(-rows // cut.size)
+
+    def _staged(self, node: Node, low: int, high: int, arena: Arena) -> "Block":
+        left, right = (self._block(n, low, high, arena) for n in node.inputs)
+        out, block = self._out(node, low, high, arena)
+        return Block(left, right, out, [partial(self._store, node, low, block)])
+
+    def _compute(
+        self, step: ProductStep, rows: int, size: int, pieces: int, block: "Block"
+    ) -> None:
+        one, _table = step.on_rows(block.left, block.right, block.out, pieces, rows, size)
+        self.team.run([one])
 
     def _block(self, node: Node, low: int, high: int, arena: Arena) -> int:
         """The address of rows [low, high) of a value."""

@@ -69,9 +69,8 @@ class PagedRun:
     def products(self) -> Products:
         """What computes dense products."""
         return Products(
-            self.extents, self.addresses, self.homes, self.paging.limits.nbytes,
-            self.team.threads, self.matmul, self.pipeline.arenas,
-        )  # fmt: skip
+            self.extents, self.addresses, self.homes, self.paging.limits, self.team, self.matmul
+        )
 
     def allocate(self, nbytes: int) -> int:
         """The address of scratch that lives as long as the run."""
@@ -104,10 +103,13 @@ class PagedRun:
             self._walk(step)
 
     def _product(self, step: ProductStep) -> None:
-        spans = self.products.spans(step)
+        spans, cut = self.products.spans(step), self.products.cut(step)
         self.plan.add(name_of(step), spans)
         self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
-        self.products.product(step, spans)
+        pieces = np.empty(cut.pieces_bytes, np.uint8)
+        self._go(self.products.jobs(step, spans, pieces), spans)
+        if step.sums:
+            step.add(self.addresses[step.node], pieces.ctypes.data, cut.tasks)
 
     def _walk(self, step: RowStep) -> None:
         planner, spans = self.steps.walk(step.program)

@@ -14,7 +14,7 @@ from tiga.backends.llvm.library import numpy_matmul
 from tiga.backends.llvm.paged.division import division_of
 from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import sums_bytes
-from tiga.paging.pipeline import Arenas
+from tiga.backends.llvm.paged.team import Team
 from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, plan_walk, row_spans
 from tiga.paging.span import PagePlan, Spans, step_name
 from tiga.paging.stage import PagedGraph, Stage
@@ -90,14 +90,10 @@ class Forecast:
 
     def _spans(self, step: Any) -> Spans:
         if isinstance(step, ProductStep | LibraryCall):
-            limit = self.steps.limits
-            products = Products(self.steps.extents, {}, self.steps.homes, limit.nbytes,
-                                limit.threads, numpy_matmul, Arenas(_uncharged))  # fmt: skip
-            return products.of(step)
+            found = Products(
+                self.steps.extents, {}, self.steps.homes, self.steps.limits, Team(1), numpy_matmul
+            )
+            return found.of(step)
         if step.program.relation is None:
             return self.steps.rows(step.program)[2]
         return self.steps.walk(step.program)[1]
-
-
-def _uncharged(nbytes: int) -> Any:
-    raise AssertionError("a forecast takes no memory")
