@@ -94,3 +94,29 @@ def test_transformations_within_one_another_stay_connected() -> None:
     assert found.tolist() == [36.0]
     many = tg.autograd.vmap(lambda x: value_and_grad(inner)(x)[1])(tg.tensor([[1.0], [2.0]]))
     assert many.tolist() == [[15.0], [36.0]]
+
+
+def test_views_that_are_gone_are_forgotten() -> None:
+    x = tg.zeros(10)
+    for _ in range(1000):
+        x[2:5].tolist()
+    assert x._buffer is not None
+    assert len(x._buffer.viewers) < 200
+    assert len(x._buffer.nodes) < 200
+    kept = x[:2]
+    x.add_(1.0)
+    assert kept.tolist() == [1.0, 1.0]
+
+
+def test_long_chains_within_transformations() -> None:
+    def chain(x: tg.Tensor) -> tg.Tensor:
+        for _ in range(600):
+            x = x * 1.001
+        return (x * x).sum()
+
+    factor = 1.001**1200
+    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=tg.float64)
+    assert tg.autograd.vmap(chain)(x).tolist() == pytest.approx([5 * factor, 25 * factor])
+    slopes = tg.autograd.vmap(lambda row: value_and_grad(chain)(row)[1])(x)
+    assert slopes.tolist()[1] == pytest.approx([6 * factor, 8 * factor])
+    assert hessian(chain, x[0]).tolist()[0] == pytest.approx([2 * factor, 0.0])

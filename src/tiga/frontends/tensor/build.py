@@ -93,7 +93,7 @@ def result(node: Node, *sources: Tensor) -> Tensor:
     lazy = node if isinstance(node, LazyNode) else relabel(node)
     made = Tensor(lazy, grad)
     if lazy.cell is None and lazy.depth > CHAIN:
-        made.realize()
+        _cut(made)
     return made
 
 
@@ -289,8 +289,17 @@ def joined(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
     node = LazyNode(op, (x, y), type_, user_place(), depth + 1, largest)
     made = Tensor(node, grad and type_.dtype.is_differentiable)
     if depth > CHAIN:
-        made.realize()
+        _cut(made)
     return made
+
+
+def _cut(tensor: Tensor) -> None:
+    """Compute what ends a long chain, or count from it anew if it stands for many values."""
+    from tiga.frontends.tensor.evaluate import stands_for_many
+
+    if not stands_for_many(tensor._node):
+        tensor.realize()
+    tensor._node.depth = 0
 
 
 def check_kind(name: str, dtype: DType, kinds: str | None) -> None:

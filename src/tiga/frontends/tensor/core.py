@@ -376,8 +376,7 @@ def watch(view: Tensor) -> None:
     """Let the memory know that a tensor, and its expression, show it."""
     assert view._buffer is not None
     assert view._array is not None
-    view._buffer.viewers.append(ref(view))
-    view._buffer.nodes.append((ref(view._node), ref(view._array)))
+    view._buffer.note(ref(view), ref(view._node), ref(view._array))
 
 
 def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -> Tensor:

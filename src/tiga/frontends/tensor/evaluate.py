@@ -306,9 +306,14 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
         tensor._buffer.nodes.append((ref(node), ref(array)))
 
 
+def stands_for_many(node: Node) -> bool:
+    """Whether an expression depends on what stands for all edges, rows or examples."""
+    return any(isinstance(below.op, Leaf) for below in pending([node]))
+
+
 def begin(tensor: Tensor) -> None:
     """Make a computed tensor a leaf, unless it stands for many values and so has none."""
-    if any(isinstance(node.op, Leaf) for node in pending([tensor._node])):
+    if stands_for_many(tensor._node):
         return
     tensor.realize()
     tensor._leaf = True
