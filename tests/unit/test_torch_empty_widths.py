@@ -87,3 +87,17 @@ def test_an_empty_slice():
     out = Sliced()(graph=GRAPH, src={"x": x})
     torch.testing.assert_close(out, want)
     torch.testing.assert_close(gradients(out, x), gradients(want, x))
+
+
+def test_in_batches_attention_and_own_reducers():
+    class Attention(tg.MessagePassing):
+        reducer = tg.softmax()
+
+        def edge(self, src, dst, edge):
+            return self.reducer((src.x * dst.x).sum(-1), src.x)
+
+    kernel = Attention()
+    x = torch.zeros(2, 4, 0, requires_grad=True)
+    out = torch.func.vmap(lambda x: kernel(graph=GRAPH, ndata={"x": x}))(x)
+    assert out.shape == (2, 4, 0)
+    assert gradients(out, x)[0].shape == x.shape

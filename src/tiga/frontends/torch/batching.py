@@ -108,7 +108,7 @@ def side_by_side(value: Any, of: Type, count: int, is_sampled: bool) -> Any:
     if of.space == GLOBAL:
         return value
     samples = value if is_sampled else value.expand(count, *value.shape)
-    return samples.reshape(-1, *value.shape[2 if is_sampled else 1 :]).contiguous()
+    return samples.flatten(0, 1).contiguous()
 
 
 def taken_apart(value: torch.Tensor, count: int) -> torch.Tensor:
