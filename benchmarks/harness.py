@@ -72,12 +72,14 @@ class TimedCase:
     error: Callable[[np.ndarray, np.ndarray], float] = relative_error
     unit: str = "ms"
     notes: tuple[str, ...] = field(default=())
+    most_seconds: float = float("inf")
+    """Seconds of timing that are enough, where a case of many takes long to prepare."""
 
     def run(self, options: Options) -> Measured:
         reference, contestants = self.setup()
         present, notes = _present(contestants, options)
         calls = {c.name: self._checked(c, reference) for c in present}
-        rounds = interleave(calls, options.seconds)
+        rounds = interleave(calls, min(options.seconds, self.most_seconds))
         scale = {"ms": 1e3, "µs": 1e6}[self.unit]
         readings = {name: spread([t * scale for t in times]) for name, times in rounds.items()}
         ratios = _ratios(rounds)

@@ -1,5 +1,5 @@
 """PyG's layers, 64 → 64: forward and the gradients to features and parameters, through
-`tiga.interop.pyg.compile` and under torch.compile."""
+`tiga.interop.pyg.compile`, as they are, and under torch.compile, which takes most of a run."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from benchmarks.graphs import Csr, uniform
 from benchmarks.harness import Call, Contestant, TimedCase, relative_norm
 from benchmarks.results import AtLeast
 
-NUM_NODES, DEGREE, WIDTH, HEADS = 50_000, 20, 64, 4
+NUM_NODES, DEGREE, WIDTH, HEADS = 10_000, 20, 64, 4
 
 
 def _perceptron(width: int) -> torch.nn.Module:
@@ -41,10 +41,11 @@ LAYERS: dict[str, Callable[[Any, Csr], Any]] = {
 """A layer of PyG's `nn` by a case's name; the graph's degrees are known to it."""
 
 BARS = {
-    "gat": 3.0, "gatv2": 3.0, "transformer": 3.0, "sage_mean": 1.0, "sage_max": 3.0, "gin": 1.0,
-    "edge_conv": 3.0, "pna": 3.0,
+    "gat": 4.0, "gatv2": 3.0, "transformer": 1.7, "sage_mean": 2.0, "sage_max": 5.0, "gin": 1.8,
+    "edge_conv": 5.0, "pna": 6.0,
 }  # fmt: skip
-"""How many times as long torch.compile must take."""
+"""How many times as long torch.compile must take: a little less than it took on one core, where it
+adds without atomics."""
 
 
 def _step(layer: Any, call: Any, x: torch.Tensor, edges: torch.Tensor, seed: torch.Tensor) -> Call:
@@ -81,6 +82,7 @@ def _setup(name: str) -> tuple[Sequence[np.ndarray], Sequence[Contestant]]:
     exact = _step(wide, wide, x.detach().double().requires_grad_(), edges, seed.double())
     contestants = [
         Contestant("tiga", partial(_tiga, layer, x, edges, seed)),
+        Contestant("PyG", partial(_step, layer, layer, x, edges, seed)),
         Contestant("PyG compiled", partial(_pyg, layer, x, edges, seed)),
     ]
     return [np.asarray(part) for part in exact()], contestants
@@ -94,6 +96,7 @@ CASES = tuple(
         bars=(AtLeast(("PyG compiled",), bar),),
         tolerance=5e-3,
         error=relative_norm,
+        most_seconds=2.0,
     )
     for name, bar in BARS.items()
 )

@@ -38,7 +38,7 @@ class Known:
 class Topologies:
     """The graphs of the edge indices met last. Copies and pickles start afresh."""
 
-    SIZE = 4
+    SIZE = 8
 
     def __init__(self) -> None:
         self.known: tuple[Known, ...] = ()
