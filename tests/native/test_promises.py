@@ -36,12 +36,6 @@ def test_floats_are_not_written_into_integers(write: Callable[[tg.Tensor], objec
     assert x.add_(tg.tensor([1, 1, 1], dtype=tg.int8)).tolist() == [1, 2, 3]
 
 
-def test_a_part_of_complex_numbers_is_named() -> None:
-    with pytest.raises(errors.InvalidType, match=HERE):
-        tg.ones(2, dtype=tg.complex64).astype(tg.float32)
-    assert tg.real(tg.ones(2, dtype=tg.complex64)).dtype == tg.float32
-
-
 @pytest.mark.parametrize("dtype", [">f8", ">i4", ">c8"])
 def test_arrays_of_the_other_byte_order_are_copied(dtype: str) -> None:
     given = np.arange(4).astype(dtype)

@@ -26,7 +26,10 @@ _OWN = frozenset(
     str(path)
     for folder in ("frontends/tensor", "autograd", "trace", "ops")
     for path in (Path(__file__).parents[2] / folder).rglob("*.py")
-) | {str(Path(__file__).parents[2] / "functions.py"), contextlib.__file__}
+) | {
+    *(str(Path(__file__).parents[2] / name) for name in ("functions.py", "served.py")),
+    contextlib.__file__,
+}
 
 LARGE = 1 << 62
 """What counts as the size of the largest value where it is not known: it has to be looked for."""
