@@ -37,19 +37,25 @@ def wiring_of(groups: Sequence[Sequence[Node]]) -> Wiring | None:
     places = {id(node): place for place, node in enumerate(order)}
     parts: list[Any] = [*map(len, groups), *[places[id(root)] for root in roots]]
     stale = False
+    add, known = parts.append, places.get
     for node in order:
         op = node.op
-        if op.defers or len(order) > MOST_NODES:
+        if op.defers:
             return None
         cell = getattr(node, "cell", None)
-        stale = stale or (cell is not None and cell.stale)
-        parts += (None if op.origin is Origin.ARGUMENT else op, node.type)
+        if cell is not None and cell.stale:
+            stale = True
+        add(None if op.origin is Origin.ARGUMENT else op)
+        add(node.type)
         for child in node.inputs:
-            place = places.get(id(child))
+            key = id(child)
+            place = known(key)
             if place is None:
-                place = places[id(child)] = len(order)
+                place = places[key] = len(order)
                 order.append(child)
-            parts.append(place)
+            add(place)
+        if len(order) > MOST_NODES:
+            return None
     return Wiring(tuple(parts), order, stale)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tiga.frontends.tensor.build import extent_of, result
 from tiga.frontends.tensor.core import Tensor
@@ -16,14 +16,14 @@ from tiga.types import DType, Type
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One node: its inputs are numbers of given nodes, then of the record's constants, then of
-    steps before it."""
+    steps before it; `size` is that of its value."""
 
     op: Any
     type: Type
     inputs: tuple[int, ...]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,46 @@ class Record:
             return None
         made = [node for node in new if node.inputs]
         places = {node: place for place, node in enumerate((*given, *constants, *made))}
-        steps = [Step(n.op, n.type, tuple(places[child] for child in n.inputs)) for n in made]
+        steps = [
+            Step(n.op, n.type, tuple(places[child] for child in n.inputs), n.type.size)
+            for n in made
+        ]
         results = [None if node is None else places[node] for node in found]
         return Record(constants, tuple(steps), tuple(results))
 
     def build(self, given: Sequence[Node]) -> list[Node | None]:
         """The same on other nodes."""
         nodes = [*given, *self.constants]
-        sizes = [_size(node) for node in nodes]
+        depths: list[int] = []
+        sizes: list[int] = []
+        for node in nodes:
+            if node.__class__ is LazyNode:
+                depths.append(0 if node.cell is not None else node.depth)  # type: ignore[attr-defined]
+                sizes.append(node.largest)  # type: ignore[attr-defined]
+            else:
+                depth, size = extent_of((node,)) if node.inputs else (1, node.type.size)
+                depths.append(depth)
+                sizes.append(size)
         place = user_place()
-        for step in self.steps:
-            depth, largest = 0, step.type.size
-            for i in step.inputs:
-                deep, large = sizes[i]
-                depth = deep if deep > depth else depth
-                largest = large if large > largest else largest
-            inputs = tuple([nodes[i] for i in step.inputs])
-            nodes.append(LazyNode(step.op, inputs, step.type, place, depth + 1, largest))
-            sizes.append((depth + 1, largest))
+        for op, type_, inputs, largest in self.steps:
+            # Most nodes have one or two inputs, and records are what long expressions consist of.
+            if len(inputs) == 1:
+                (i,) = inputs
+                below: tuple[Node, ...] = (nodes[i],)
+                depth, size = depths[i], sizes[i]
+            elif len(inputs) == 2:
+                i, j = inputs
+                below = (nodes[i], nodes[j])
+                depth = depths[i] if depths[i] > depths[j] else depths[j]
+                size = sizes[i] if sizes[i] > sizes[j] else sizes[j]
+            else:
+                below = tuple([nodes[i] for i in inputs])
+                depth = max([depths[i] for i in inputs])
+                size = max([sizes[i] for i in inputs])
+            largest = size if size > largest else largest
+            nodes.append(LazyNode(op, below, type_, place, depth + 1, largest))
+            depths.append(depth + 1)
+            sizes.append(largest)
         return [None if i is None else nodes[i] for i in self.results]
 
 
@@ -78,13 +100,6 @@ def _above(given: Sequence[Node], found: Sequence[Node]) -> list[Node]:
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.inputs))
     return order
-
-
-def _size(node: Node) -> tuple[int, int]:
-    """See `extent_of`."""
-    if isinstance(node, LazyNode):
-        return 0 if node.cell is not None else node.depth, node.largest
-    return extent_of([node])
 
 
 def recorded(function: Function) -> Function:
