@@ -1,7 +1,7 @@
 """Which rows a page names by number: a window of them, taken whole, or those that occur, picked
 and numbered anew."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import Any
@@ -20,6 +20,9 @@ SPREAD = 4
 
 CREW = 4
 """Threads that pick rows for one page: a disk answers several requests at a time."""
+
+MANY = 1 << 20
+"""Beyond so many numbers of a page several threads go through them: it is as large as a budget."""
 
 TILE_ROWS = 1 << 13
 """Rows that a thread picks at a time, or more, of the bytes of a request, where they are narrow:
@@ -55,8 +58,11 @@ class Marks:
     def of(numbers: np.ndarray, low: int, high: int, arena: Arena) -> "Marks":
         used = arena.take(high - low, np.dtype(np.bool_))
         used[:] = False
-        for part in _steps(numbers):
+
+        def mark(part: np.ndarray) -> None:
             used[part - low] = True
+
+        _each(numbers, mark)
         return Marks(low, used)
 
     def tiles(self, size: int) -> Iterator[np.ndarray]:
@@ -100,28 +106,20 @@ class Picks:
         """All tiles in their order; several threads, as reading waits for the disk."""
         size = min(max(TILE_ROWS, PIECE // max(1, home.row_bytes)), MOST_ROWS)
         tiles, lock, done = self.ids.tiles(size), Lock(), [0]
-        failed: list[BaseException] = []
 
-        def work(scratch: np.ndarray) -> None:
-            while not failed:
-                with lock:
-                    ids = next(tiles, None)
-                    start = done[0]
-                    done[0] = start + (0 if ids is None else len(ids))
-                if ids is None:
-                    return
+        def pick_next(scratch: np.ndarray) -> bool:
+            with lock:
+                ids = next(tiles, None)
+                start = done[0]
+                done[0] = start + (0 if ids is None else len(ids))
+            if ids is not None:
                 home.take(ids, out[start : start + len(ids)], scratch)
+            return ids is not None
 
         used, count = arena.used, CREW if home.in_file and self.count > TILE_ROWS else 1
         room = scratch_bytes(home.row_bytes, out.nbytes)
-        scratches = [arena.take(room, np.dtype(np.uint8)) for _ in range(count)]
-        crew = _started(Thread(target=_caught, args=(work, s, failed)) for s in scratches[1:])
-        _caught(work, scratches[0], failed)
-        for one in crew:
-            one.join()
+        _share(pick_next, [arena.take(room, np.dtype(np.uint8)) for _ in range(count)])
         arena.back_to(used)
-        if failed:
-            raise failed[0]
 
     def store(self, home: Rows, block: np.ndarray) -> None:
         start = 0
@@ -162,8 +160,11 @@ def pick(numbers: np.ndarray, low: int, high: int, base: int, arena: Arena, expe
     np.cumsum(marks.used, dtype=places.dtype, out=places)
     count = int(places[-1]) if len(places) else 0
     places += numbers.dtype.type(base - 1)
-    for part in _steps(numbers):
+
+    def renumber(part: np.ndarray) -> None:
         part[:] = places[part - low]
+
+    _each(numbers, renumber)
     arena.back_to(start)
     return Picks(base, count, marks)
 
@@ -201,11 +202,41 @@ def _run_or_rows(block: np.ndarray, places: np.ndarray) -> np.ndarray:
     return block[places]
 
 
-def _caught(work: Any, scratch: np.ndarray, failed: list[BaseException]) -> None:
-    try:
-        work(scratch)
-    except BaseException as error:  # raised again by whom it works for
-        failed.append(error)
+def _each(numbers: np.ndarray, work: Callable[[np.ndarray], None]) -> None:
+    """Do it to every part of many numbers, by several threads: numpy lets others run meanwhile."""
+    parts, lock = _steps(numbers), Lock()
+
+    def work_next(_: int) -> bool:
+        with lock:
+            part = next(parts, None)
+        if part is not None:
+            work(part)
+        return part is not None
+
+    _share(work_next, range(CREW if len(numbers) > MANY else 1))
+
+
+def _share(work_next: Callable[[Any], bool], given: Sequence[Any]) -> None:
+    """Call it until it says that nothing is left: a thread for each of what it is given.
+
+    Raises:
+        What it raised first.
+    """
+    failed: list[BaseException] = []
+
+    def serve(some: Any) -> None:
+        try:
+            while not failed and work_next(some):
+                pass
+        except BaseException as error:  # raised again by whom it works for
+            failed.append(error)
+
+    crew = _started(Thread(target=serve, args=(some,)) for some in given[1:])
+    serve(given[0])
+    for one in crew:
+        one.join()
+    if failed:
+        raise failed[0]
 
 
 def _started(threads: Iterable[Thread]) -> list[Thread]:

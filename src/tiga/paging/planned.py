@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tiga.runtime.pages import Rows
+from tiga.runtime.pages import FileRows, Rows
 
 
 @dataclass(frozen=True)
@@ -13,11 +13,13 @@ class PlannedRows:
     row_bytes: int
     in_file: bool
     address: int
+    is_cached: bool = True
 
     @staticmethod
     def like(rows: Rows) -> "PlannedRows":
         """What plans ask of rows."""
-        return PlannedRows(rows.count, rows.row_bytes, rows.in_file, rows.address)
+        cached = not isinstance(rows, FileRows) or rows.is_cached
+        return PlannedRows(rows.count, rows.row_bytes, rows.in_file, rows.address, cached)
 
     @staticmethod
     def of(count: int, row_bytes: int, in_file: bool) -> "PlannedRows":

@@ -24,6 +24,7 @@ class Crew:
         self.count, self.name = count, name
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._starting = threading.Lock()
 
     def submit(self, function: Callable[..., Any], *given: Any) -> "Future[Any]":
         """What a call of `function` gives, or raises; cancelled, it is not made.
@@ -32,12 +33,15 @@ class Crew:
             RuntimeError: the system gives no thread.
         """
         if len(self._threads) < self.count:
-            self._start()
+            with self._starting:
+                self._start()
         future: Future[Any] = Future()
         self._work.put((future, lambda: function(*given)))
         return future
 
     def _start(self) -> None:
+        if len(self._threads) >= self.count:
+            return  # another thread has started the last
         name = f"{self.name}-{len(self._threads)}"
         thread = threading.Thread(target=_serve, args=(self._work,), name=name)
         try:

@@ -48,7 +48,7 @@ class Steps:
             walk = walk.joined(joined_tasks(walk.tasks[:, 0]))
         stage = Stage(program, roles_of(program), graph, walk, self.homes)
         sums = sums_bytes(program, stage.others, self.limits.nbytes)
-        limits = self.limits.of_cached() if walk.index.is_cached else self.limits
+        limits = self.limits.of_cached() if _is_cached(stage) else self.limits
         limits = replace(limits, nbytes=limits.nbytes - sums)
         planner, spans = plan_walk(stage, limits, division_of(program, len(walk.tasks) - 1))
         return planner, replace(spans, beside=sums, stored=stage.file_bytes)
@@ -62,6 +62,14 @@ class Steps:
         tasks, arenas, row = row_tasks(extent), arenas_of(stage, self.limits), RowBytes.of(stage)
         spans = row_spans(tasks, row, self.limits, arenas)
         return stage, tasks, replace(spans, stored=extent * row.read)
+
+
+def _is_cached(stage: Stage) -> bool:
+    """Whether the page cache has what a walk reads: its indices, and the largest array."""
+    reads = (*stage.roles.rows, *stage.roles.others, *stage.roles.edges)
+    files = [home for home in (stage.homes[n] for n in reads) if home.in_file]
+    largest = max(files, key=lambda home: home.count * home.row_bytes, default=stage.walk.index)
+    return bool(stage.walk.index.is_cached and getattr(largest, "is_cached", True))
 
 
 def name_of(step: Any) -> str:
