@@ -82,11 +82,9 @@ def _are_native(*fields: Fields | None) -> bool:
     core = sys.modules.get("tiga.frontends.tensor.core")
     if core is None:
         return _without_torch()
-    for named in fields:
-        if named.__class__ is dict or isinstance(named, Mapping):
-            for value in named.values():
-                if isinstance(value, core.Tensor):
-                    return True
+    known = [n for n in fields if n.__class__ is dict or isinstance(n, Mapping)]
+    if any([isinstance(value, core.Tensor) for named in known for value in named.values()]):
+        return True
     return _without_torch()
 
 

@@ -224,12 +224,23 @@ def einsum(call: Call, equation: str, terms: Sequence[Node]) -> Node:
         x, own = _presummed(to_dtype(x, dtype.compute), own, kept)
         nodes.append(x)
         letters.append(own)
-    if len(nodes) == 2:
-        for i, j in ((0, 1), (1, 0)):
-            if nodes[j].type.space == GLOBAL:
-                done = _einsum_contract(nodes[i], letters[i], nodes[j], letters[j], right)
-                if done is not None:
-                    return p.cast(done, dtype)
+    product = _as_product(nodes, letters, right)
+    if product is None:
+        product = _as_sum(call, nodes, letters, right)
+    return p.cast(product, dtype)
+
+
+def _as_product(nodes: Sequence[Node], letters: Sequence[str], right: str) -> Node | None:
+    """Two terms as a product with a matrix, if one of them is global and it is one."""
+    if len(nodes) != 2:
+        return None
+    pairs = [(i, j) for i, j in ((0, 1), (1, 0)) if nodes[j].type.space == GLOBAL]
+    made = (_einsum_contract(nodes[i], letters[i], nodes[j], letters[j], right) for i, j in pairs)
+    return next((product for product in made if product is not None), None)
+
+
+def _as_sum(call: Call, nodes: Sequence[Node], letters: Sequence[str], right: str) -> Node:
+    """The terms multiplied element by element, and summed."""
     summed = "".join(sorted(set("".join(letters)) - set(right)))
     order = right + summed
     spread = aligned_features(call, nodes, letters, order)
@@ -238,7 +249,7 @@ def einsum(call: Call, equation: str, terms: Sequence[Node]) -> Node:
         product = p.mul(product, factor)
     for axis in reversed(range(len(right), len(order))):
         product = feature_sum(product, axis)
-    return p.cast(product, dtype)
+    return product
 
 
 def aligned_features(
