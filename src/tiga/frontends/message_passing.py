@@ -83,8 +83,10 @@ def _are_native(*fields: Fields | None) -> bool:
     if core is None:
         return _without_torch()
     known = [n for n in fields if n.__class__ is dict or isinstance(n, Mapping)]
-    if any([isinstance(value, core.Tensor) for named in known for value in named.values()]):
-        return True
+    for named in known:
+        for value in named.values():
+            if isinstance(value, core.Tensor):
+                return True
     return _without_torch()
 
 
