@@ -75,7 +75,7 @@ def _streams(spec: Spec, outputs: Sequence[Node], columns: int) -> bool:
     ]  # fmt: skip
     large = sum(t.row_bytes for t in full) >= STREAMED_FROM
     return large and all(
-        columns * t.dtype.itemsize % CACHE_LINE == 0
+        (spec.flat or columns * t.dtype.itemsize % CACHE_LINE == 0)
         and spec.lanes * t.dtype.itemsize % CACHE_LINE == 0
         for t in full
     )
