@@ -7,6 +7,7 @@ import numpy as np
 
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
 from tiga.backends.triton.block import Block
+from tiga.backends.triton.equal_parts import by_parts, part_size
 from tiga.backends.triton.layout import (
     BoxMap,
     box_map,
@@ -150,6 +151,8 @@ class Evaluator:
         direct = self.renamed(node, args[0]) if node.op.arity is not None else None
         if direct is not None:
             return direct
+        if part_size(node):
+            return by_parts(self.writer, block, node, args)
         parts = [
             self.pick(block, child, value, own)
             for (child, own), value in zip(shares(node), args, strict=True)

@@ -13,6 +13,7 @@ import numpy as np
 from tiga.backends.triton import products
 from tiga.backends.triton.arithmetic import Term, dtype_text
 from tiga.backends.triton.block import Block
+from tiga.backends.triton.equal_parts import part_size
 from tiga.backends.triton.evaluate import (
     ARITHMETIC,
     Evaluator,
@@ -347,12 +348,15 @@ def within_entity(scope: Scope, node: Node) -> Value:
 
 def _moved(scope: Scope, node: Node) -> Value:
     """A movement: by addresses where its operands are arrays, else in registers."""
-    evaluator = scope.kernel.evaluator
+    evaluator, reads = scope.kernel.evaluator, scope.kernel.reads
     if node.op.arity is not None:
         renames = isinstance(node.op, Broadcast | Reshape | Permute)
         direct = evaluator.renamed(node, scope.value(node.inputs[0])) if renames else None
         if direct is not None:
             return evaluator.named(scope.block, node, direct)
+    if part_size(node) and not any(_base(scope, n, own)[1] in reads for n, own in shares(node)):
+        args = [scope.value(child) for child in node.inputs]
+        return evaluator.op(scope.block, node, args)
     parts = [_part(*_base(scope, child, lanes)) for child, lanes in shares(node)]
     joined = evaluator.join(parts, node.type.dtype.compute, node.type.shape)
     return evaluator.named(scope.block, node, joined)

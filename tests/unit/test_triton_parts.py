@@ -1,0 +1,41 @@
+"""Vectors joined from parts of one size, and taken apart, without a thread asking another."""
+
+import pytest
+
+pytest.importorskip("triton")
+
+from tests.gpu.harness import DST
+from tests.unit.test_triton_scans import walks
+from tiga.backends.triton.compiled import compile_kernel
+from tiga.backends.triton.equal_parts import part_size
+from tiga.ops.feature import concat, put, take
+from tiga.ops.leaf import Input
+from tiga.types import Type, float32
+
+
+def value(label, *shape):
+    return Input(label, Type(float32, shape, DST))()
+
+
+def test_parts_are_of_one_size_and_lie_at_its_multiples():
+    x, y, z = value("x", 8), value("y", 8), value("z", 4)
+    joined = concat(0, x, y, x)
+    assert part_size(joined) == 8
+    assert part_size(concat(0, x, z)) == 0
+    assert part_size(take(joined, 0, tuple(range(8, 16)))) == 8
+    assert part_size(take(joined, 0, tuple(range(4, 12)))) == 0
+    assert part_size(take(joined, 0, (3, 2, 1, 0))) == 0
+    assert part_size(put(z, 0, tuple(range(4, 8)), 12)) == 4
+    assert part_size(put(z, 0, tuple(range(6, 10)), 12)) == 0
+    assert part_size(concat(0, value("a", 2, 4), value("b", 2, 4))) == 0
+
+
+def test_states_of_two_components_stay_in_their_threads():
+    forward, back = walks("affine", (64,))
+    shuffles = []
+    for executable in (forward, back):
+        source = next(s for s in executable.sources(has_chunks=False) if s.name.endswith("_rows"))
+        aligned = [p.type.startswith("*") for p in source.parameters]
+        shuffles.append(compile_kernel(source, 90, aligned).asm["ptx"].count("shfl"))
+        assert "tl.gather(" not in source.text
+    assert shuffles[0] == 0
