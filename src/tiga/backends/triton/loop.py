@@ -118,20 +118,23 @@ class EdgeLoop:
         pointer, dtype = self.scope.array(node), node.type.dtype
         self.scope.store(inner, pointer, node.type, dtype, edges.edge, edges.value(node))
 
-    def edges(self, inner: Block, row: RowScope, ahead: bool = False) -> EdgeScope:
+    def edges(
+        self, inner: Block, row: RowScope, ahead: bool = False,
+        known: Mapping[str, str] = MappingProxyType({}),
+    ) -> EdgeScope:  # fmt: skip
         """The values of a tile's edges. If `ahead`, a loop over `step` asks for the ends of the
         next edges while it computes with these: what is read there waits for them. Where steps
-        as a whole are ahead, Triton does so."""
+        as a whole are ahead, Triton does so. `known` are numbers that have been asked for."""
         tile = self.writer.tile
         dims = (tile.rows, tile.edges)
         if self._reads_other and ahead and not tile.ahead:
             self._other_ahead(inner)
         elif self._reads_other:
-            inner.add(f"other = {self._numbers('index')}")
+            inner.add(f"other = {known.get('other') or self.numbers('index')}")
         place = "position"
         if self.program.side == "src" and self._reads_edges:
             place = "edge"
-            inner.add(f"edge = {self._numbers('edge_id')}")
+            inner.add(f"edge = {known.get('edge') or self.numbers('edge_id')}")
         elif self._reads_edges and self.wide:
             place = "edge"
             inner.add("edge = position.to(tl.int64)")
@@ -149,10 +152,18 @@ class EdgeLoop:
         mask = f"{later} < count[:, None]"
         inner.add(f"following = tl.load({pointer} + low + {later}, mask={mask}, other=0){wide}")
 
-    def _numbers(self, array: str) -> str:
+    def numbers(self, array: str, place: str = "position", mask: str = "live") -> str:
+        """The numbers of nodes or edges at some places of the walk."""
         pointer = self.writer.parameter(array, array, pointer_type(self.index))
         wide = ".to(tl.int64)" if self.wide else ""
-        return f"tl.load({pointer} + position, mask=live, other=0){wide}"
+        return f"tl.load({pointer} + {place}, mask={mask}, other=0){wide}"
+
+    @property
+    def read_numbers(self) -> dict[str, str]:
+        """The arrays of numbers that edges read, by the names of these in a loop."""
+        by_id = self.program.side == "src" and self._reads_edges
+        return {**({"other": "index"} if self._reads_other else {}),
+                **({"edge": "edge_id"} if by_id else {})}  # fmt: skip
 
     @cached_property
     def _reads_other(self) -> bool:

@@ -68,35 +68,39 @@ class ScanEdgeLoop(EdgeLoop):
     def run(self, phase: Phase, row: RowScope, totals: Mapping[Node, str]) -> dict[Node, Value]:
         """The reduced values of a phase, and the carries after its scans."""
         again = read_scans(self.program, phase)
-        inner = Block()
+        before, inner = Block(), Block()
         carries = {scan: self._started(scan, row) for scan in phase.scans}
         states: Mapping[Node, Value] = {}
-        for edges in self._each(inner, row, phase, again, bool(again)):
+        for edges in self._each(before, inner, row, phase, again, bool(again)):
             edges.values.update((scan.before, carry) for scan, carry in carries.items())
             states = self.taken(phase, inner, edges, totals, states)
             if self.keeps:
                 self._mark(inner, phase, carries)
             self._carry(inner, edges, carries)
         if again:
-            self._in_blocks(phase, row, inner, again)
+            self._in_blocks(phase, row, before, inner, again)
         else:
+            self.body.extend(before)
             self._nest(self.body, self._stop(phase), inner)
         if self.keeps and self._kept.intersection(phase.scans):
             self.body.add("tl.debug_barrier()")
         return {**states, **{scan.after: carry for scan, carry in carries.items()}}
 
     def _each(
-        self, inner: Block, row: RowScope, phase: Phase, again: Sequence[ScanLoop], in_block: bool
-    ) -> Iterator[EdgeScope]:
+        self, before: Block, inner: Block, row: RowScope, phase: Phase,
+        again: Sequence[ScanLoop], in_block: bool,
+    ) -> Iterator[EdgeScope]:  # fmt: skip
         """The edges of one step of a loop, one after another. All that they read is asked for
-        before the first is computed with: carries wait for one another, what is read need not."""
+        before the first is computed with: carries wait for one another, what is read need not.
+        What stands `before` the loop asks for the numbers of its first edges."""
         asked = []
         for number in range(self._several):
-            head = _one_edge(phase.reverse, in_block, number, self._several)
+            place = Place(phase.reverse, in_block, number, self._several)
+            head = place.lines()
             inner.extend(head)
-            edges = self.edges(inner, row)
-            if self._several > 1:
-                self._keep_numbers(inner, head)
+            known = self._ask_for_numbers(before, place)
+            edges = self.edges(inner, row, known=known)
+            self._keep_numbers(inner, head, known, place)
             asked.append((edges, head))
         for edges, head in asked:
             if self._several > 1:
@@ -108,6 +112,29 @@ class ScanEdgeLoop(EdgeLoop):
             if self._several > 1:
                 inner.extend(head)
             yield edges
+
+    def _ask_for_numbers(self, before: Block, place: "Place") -> dict[str, str]:
+        """Load the numbers of an edge of the first step; the names that they have."""
+        if self._several == 1:
+            return {}
+        before.extend(place.lines(start=""))
+        known = {}
+        for name, array in self.read_numbers.items():
+            known[name] = self.writer.names.fresh(f"following_{name}")
+            before.add(f"{known[name]} = {self.numbers(array)}")
+        return known
+
+    def _keep_numbers(
+        self, inner: Block, head: Block, known: Mapping[str, str], place: "Place"
+    ) -> None:
+        """Give the numbers of an edge names of their own, for its turn, and load those of the edge
+        of the next step."""
+        for name, following in known.items():
+            own = self.writer.names.fresh(name)
+            inner.add(f"{own} = {name}")
+            head.add(f"{name} = {own}")
+            later = self.numbers(self.read_numbers[name], *place.following)
+            inner.add(f"{following} = {later}")
 
     @property
     def _several(self) -> int:
@@ -128,14 +155,6 @@ class ScanEdgeLoop(EdgeLoop):
                 stack.append(node.inputs[0])
             elif origin is Origin.OPERANDS:
                 stack.extend(node.inputs)
-
-    def _keep_numbers(self, inner: Block, head: Block) -> None:
-        """Give an edge's number and that of its other end names of their own, for its turn."""
-        for name in ("other", "edge"):
-            if any(line.startswith(f"{name} = ") for line in inner.lines):
-                own = self.writer.names.fresh(name)
-                inner.add(f"{own} = {name}")
-                head.add(f"{name} = {own}")
 
     def _stop(self, phase: Phase) -> str:
         """The steps of a loop. One that only says with what blocks are entered may end at the last
@@ -204,7 +223,7 @@ class ScanEdgeLoop(EdgeLoop):
             self._store_carry(MARK, scan, inner, self._entity("mark", "enters"), carries[scan])
 
     def _in_blocks(
-        self, phase: Phase, row: RowScope, inner: Block, again: Sequence[ScanLoop]
+        self, phase: Phase, row: RowScope, before: Block, inner: Block, again: Sequence[ScanLoop]
     ) -> None:
         """Block by block: what earlier loops carried is made again, then read."""
         block = Block()
@@ -217,6 +236,7 @@ class ScanEdgeLoop(EdgeLoop):
             scans = [scan for scan in earlier.scans if scan in again]
             if scans:
                 self._replay(block, row, scans)
+        block.extend(before)
         self._nest(block, "span", inner)
         block.add("tl.debug_barrier()")
         self.body.add(f"blocks = tl.cdiv(steps, {BLOCK})")
@@ -224,17 +244,19 @@ class ScanEdgeLoop(EdgeLoop):
 
     def _replay(self, block: Block, row: RowScope, scans: Sequence[ScanLoop]) -> None:
         """Keep the carries before each edge of a block."""
-        inner = Block()
+        before, inner = Block(), Block()
         entered = self._entity("mark", "enters")
         carries = {
             s: self._named(block, s, self._load_carry(MARK, s, block, entered)) for s in scans
         }
         phase = only_scans(Phase(()), scans)
-        for edges in self._each(inner, row, phase, read_scans(self.program, phase), in_block=True):
+        again = read_scans(self.program, phase)
+        for edges in self._each(before, inner, row, phase, again, in_block=True):
             for scan, carry in carries.items():
                 edges.values[scan.before] = carry
                 self._store_carry(KEPT, scan, inner, self._place, carry)
             self._carry(inner, edges, carries)
+        block.extend(before)
         self._nest(block, "span", inner)
         block.add("tl.debug_barrier()")
 
@@ -263,21 +285,44 @@ class ScanEdgeLoop(EdgeLoop):
         return Entity(wide, mask, (self.writer.tile.rows, 1))
 
 
-def _one_edge(reverse: bool, in_block: bool, number: int, several: int) -> Block:
-    """The first lines for one of several edges of a step; on the way back, rows join in at their
-    last edge."""
-    block, start = Block(), f"start + {number}" if number else "start"
-    first, end = ("base", "base + span") if in_block else ("0", "steps")
-    if reverse:
-        block.add(f"step = {end} - 1 - {f'({start})' if number else start}")
-    else:
-        block.add(f"step = base + {start}" if in_block else f"step = {start}")
-    exists = "step < count[:, None]"
-    # The last of several may lie before the first edge.
-    exists = f"(step >= {first}) & ({exists})" if reverse and several > 1 else exists
-    block.add(f"live = {exists}")
-    block.add("position = low + step")
-    return block
+@dataclass(frozen=True)
+class Place:
+    """Where one of `several` edges of a step lies; on the way back, rows join in at their last
+    edge."""
+
+    reverse: bool
+    in_block: bool
+    number: int
+    several: int
+
+    @property
+    def first(self) -> str:
+        """The first edge of the loop."""
+        return "base" if self.in_block else "0"
+
+    def lines(self, start: str = "start + ") -> Block:
+        """The place of the edge, and the rows that have one."""
+        block = Block()
+        if self.reverse:
+            end = "base + span" if self.in_block else "steps"
+            block.add(f"step = {end} - 1 - ({start}{self.number})")
+        else:
+            first = "base + " if self.in_block else ""
+            block.add(f"step = {first}{start}{self.number}")
+        exists = "step < count[:, None]"
+        # The last of several may lie before the first edge.
+        passed = self.reverse and self.several > 1
+        block.add(f"live = (step >= {self.first}) & ({exists})" if passed else f"live = {exists}")
+        block.add("position = low + step")
+        return block
+
+    @property
+    def following(self) -> tuple[str, str]:
+        """The position of the edge of the next step, and the rows that have one."""
+        if not self.reverse:
+            return f"position + {self.several}", f"step + {self.several} < count[:, None]"
+        exists = f"(step - {self.several} < count[:, None])"
+        return f"position - {self.several}", f"(step >= {self.first} + {self.several}) & {exists}"
 
 
 def read_scans(program: RowProgram, phase: Phase) -> tuple[ScanLoop, ...]:
