@@ -9,6 +9,7 @@ import numpy as np
 
 from tiga.frontends.tensor.planned import Entry, Run, anywhere, graph_calls, plan_anew
 from tiga.frontends.tensor.recipe import Recipe, structure
+from tiga.runtime.layout import row_major_copy
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
 
@@ -47,6 +48,6 @@ def _own(arrays: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> list[np.n
     for array in arrays:
         shared = any(np.may_share_memory(array, other) for other in taken)
         whole = array.flags.c_contiguous and array.flags.writeable and not shared
-        owned.append(array if whole else np.array(array, order="C"))
+        owned.append(array if whole else row_major_copy(array))
         taken.append(owned[-1])
     return owned

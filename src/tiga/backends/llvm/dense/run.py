@@ -18,6 +18,7 @@ from tiga.errors import InvalidIndex
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Load, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
+from tiga.runtime.layout import row_major_array
 from tiga.runtime.pool import PARTIAL_FROM, POOL, POOLED_FROM
 from tiga.types import DType, Shape
 
@@ -267,7 +268,7 @@ def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     """The arrays of the kernel's outputs, for those of its loads."""
     if kernel.step.gathers:
         return bind(kernel, arrays).run()
-    loaded = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+    loaded = [row_major_array(a) for a in arrays]
     stored = [one.array() for one in kernel.outputs]
     scratch = kernel.room()
     kernel.launch(kernel.table(loaded, stored, scratch))
@@ -319,7 +320,7 @@ def bind(
 ) -> Bound:
     """A kernel on the arrays of its loads; values go to `given` arrays, where there are some, else
     to new ones."""
-    kept = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+    kept = [row_major_array(a) for a in arrays]
     places = given or [None] * len(kernel.outputs)
     stored = [
         one.array() if array is None else array
