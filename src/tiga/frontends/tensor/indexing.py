@@ -18,7 +18,8 @@ from tiga.frontends.tensor.build import (
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.views import narrow, permute_dims, reshape, squeeze
+from tiga.frontends.tensor.pieces import narrow
+from tiga.frontends.tensor.views import permute_dims, reshape, squeeze
 from tiga.ops import pointwise as p
 from tiga.ops.align import expand_to
 from tiga.ops.tensor_index import (

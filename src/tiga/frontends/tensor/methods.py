@@ -11,6 +11,7 @@ from tiga.frontends.tensor import (
     inspection,
     linear,
     losses,
+    pieces,
     residency,
     snapshot,
     sorting,
@@ -85,7 +86,7 @@ def _size(x: Tensor, axis: int) -> int:
 
 def _split(x: Tensor, sizes: Any, axis: int = 0, *, dim: int | None = None) -> Any:
     """Pieces along an axis, of one size or of these; see `tg.split`."""
-    return views.split(x, sizes, axis=axis, dim=dim)
+    return pieces.split(x, sizes, axis=axis, dim=dim)
 
 
 def _reversed(x: Tensor) -> Tensor:
@@ -118,9 +119,9 @@ _PLAIN = (
     e.sigmoid, s.sign, e.silu, e.sin, e.sinh, e.softplus, e.sqrt, e.square, e.tan, e.tanh, e.trunc,
     e.maximum, e.minimum, e.add, e.subtract, e.multiply, s.divide, e.negative,
     linear.matmul, losses.norm, indexing.gather, indexing.masked_fill, indexing.segment_sum,
-    indexing.take, views.broadcast_to, views.expand_dims, views.flatten, views.flip, views.narrow,
-    views.permute_dims, views.ravel, views.reshape, views.roll, views.squeeze, views.unstack,
-    views.tile, views.repeat, r.cumsum, sorting.topk, inplace.add_, inplace.sub_, inplace.mul_,
+    indexing.take, views.broadcast_to, views.expand_dims, views.flatten, pieces.flip, pieces.narrow,
+    views.permute_dims, views.ravel, views.reshape, pieces.roll, views.squeeze, pieces.unstack,
+    pieces.tile, pieces.repeat, r.cumsum, sorting.topk, inplace.add_, inplace.sub_, inplace.mul_,
     inplace.div_, inplace.copy_, inplace.fill_, inplace.zero_,
 )  # fmt: skip
 _NAMED: dict[str, Any] = {

@@ -19,8 +19,8 @@ from tiga.frontends.tensor.build import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_INT, as_float, check_dtype
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.record import recorded
-from tiga.frontends.tensor.views import concat
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_reduce as r

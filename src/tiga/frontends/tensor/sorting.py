@@ -11,7 +11,7 @@ from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.indexing import take_along_axis
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.views import narrow
+from tiga.frontends.tensor.pieces import narrow
 from tiga.ops.tensor_index import ArgSort, SearchSorted
 
 

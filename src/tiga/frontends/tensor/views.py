@@ -1,31 +1,24 @@
-"""Views that share storage, and rearrangements that copy."""
+"""Views of one tensor under other shapes and axes."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidIndex, InvalidType, InvalidValue
+from tiga.errors import InvalidValue
 from tiga.frontends.tensor.build import (
     apply,
     as_tensor,
     broadcast_shapes,
-    convert,
     integer,
     normalize_axes,
     normalize_axis,
-    number,
-    result,
     takes_tensor,
     view,
 )
-from tiga.frontends.tensor.core import Tensor, helper
-from tiga.frontends.tensor.dtypes import result_dtype
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.ops import feature as o
-from tiga.ops.tensor_views import join, slice_, unslice
-from tiga.trace.node import Node
 from tiga.types import Shape
 
 
@@ -83,7 +76,13 @@ def permute_dims(x: Tensor, /, *axes: Any) -> Tensor:
 
 @takes_tensor
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two axes exchanged, sharing storage."""
+    """Two axes exchanged, sharing storage.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.transpose(tg.zeros((2, 3, 4)), 0, 2).shape
+        (4, 3, 2)
+    """
     order = list(range(x.ndim))
     a, b = normalize_axis(dim0, x.ndim), normalize_axis(dim1, x.ndim)
     order[a], order[b] = order[b], order[a]
@@ -92,7 +91,13 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
 
 @takes_tensor
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """The last two axes exchanged, sharing storage."""
+    """The last two axes exchanged, sharing storage.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.matrix_transpose(tg.tensor([[1, 2], [3, 4]])).tolist()
+        [[1, 3], [2, 4]]
+    """
     if x.ndim < 2:
         raise InvalidValue(f"matrix_transpose expected two axes or more, got {x.ndim} ({here()}).")
     return transpose(x, -1, -2)
@@ -100,7 +105,13 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 @takes_tensor
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
-    """Axes moved to other places, the rest in order."""
+    """Axes moved to other places, the rest in order.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.moveaxis(tg.zeros((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+    """
     starts = source if isinstance(source, (tuple, list)) else (source,)
     ends = destination if isinstance(destination, (tuple, list)) else (destination,)
     if len(starts) != len(ends):
@@ -115,7 +126,13 @@ def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
 
 @takes_tensor
 def squeeze(x: Tensor, /, axis: Any = None, *, dim: Any = None) -> Tensor:
-    """Without axes of extent 1 (all of them by default), sharing storage."""
+    """Without axes of extent 1 (all of them by default), sharing storage.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.squeeze(tg.zeros((1, 3)), axis=0).shape
+        (3,)
+    """
     chosen = axis if dim is None else dim
     if chosen is None:
         axes: Shape = tuple(i for i, extent in enumerate(x.shape) if extent == 1)
@@ -134,7 +151,13 @@ def _unit_axes(x: Tensor, target: Shape, through: Any) -> Tensor:
 
 @takes_tensor
 def expand_dims(x: Tensor, /, axis: int = 0, *, dim: int | None = None) -> Tensor:
-    """With a new axis of extent 1, sharing storage."""
+    """With a new axis of extent 1, sharing storage.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.expand_dims(tg.zeros(3), axis=0).shape
+        (1, 3)
+    """
     place = normalize_axis(axis if dim is None else dim, x.ndim + 1)
     target = (*x.shape[:place], 1, *x.shape[place:])
     return _unit_axes(x, target, lambda a: np.expand_dims(a, place))
@@ -176,7 +199,13 @@ expand = broadcast_to
 
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
-    """The tensors broadcast to one shape."""
+    """The tensors broadcast to one shape.
+
+    Example:
+        >>> import tiga as tg
+        >>> [x.shape for x in tg.broadcast_arrays(tg.zeros((2, 1)), tg.zeros(3))]
+        [(2, 3), (2, 3)]
+    """
     tensors = [as_tensor(array) for array in arrays]
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
     return [broadcast_to(tensor, shape) for tensor in tensors]
@@ -184,7 +213,13 @@ def broadcast_arrays(*arrays: Any) -> list[Tensor]:
 
 @takes_tensor
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Neighbouring axes as one."""
+    """Neighbouring axes as one.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.flatten(tg.zeros((2, 3, 4)), 1).shape
+        (2, 12)
+    """
     if not x.ndim:
         return reshape(x, (1,))
     first, last = normalize_axis(start_dim, x.ndim), normalize_axis(end_dim, x.ndim)
@@ -195,197 +230,17 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @takes_tensor
 def ravel(x: Tensor) -> Tensor:
-    """All elements along one axis."""
+    """All elements along one axis.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.ravel(tg.tensor([[1, 2], [3, 4]])).tolist()
+        [1, 2, 3, 4]
+    """
     return reshape(x, (x.size,))
 
 
-@takes_tensor
-def flip(x: Tensor, /, *, axis: Any = None, dims: Any = None) -> Tensor:
-    """The elements along axes (all by default) in reverse order."""
-    node: Node = x._node
-    for place in normalize_axes(axis, x.ndim, dims):
-        count = node.type.shape[place]
-        node = slice_(node, place, max(count - 1, 0), count, -1)
-    return result(node, x)
-
-
-@takes_tensor
-def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
-    """The elements moved along axes; what leaves at one end enters at the other."""
-    if axis is None:
-        return reshape(roll(ravel(x), shift, axis=0), x.shape)
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
-    if len(shifts) != len(axes):
-        raise InvalidValue(f"roll expected a shift per axis, got {shift} for {axis} ({here()}).")
-    node: Node = x._node
-    for place, by in zip((normalize_axis(a, x.ndim) for a in axes), shifts, strict=True):
-        count = node.type.shape[place]
-        cut = -integer(by, "shift=") % count if count else 0
-        if cut:
-            node = join(place, slice_(node, place, cut, count - cut), slice_(node, place, 0, cut))
-    return result(node, x)
-
-
-def _same_dtype(arrays: Sequence[Any]) -> list[Tensor]:
-    if not isinstance(arrays, (tuple, list)):
-        raise InvalidType(f"expected a sequence of tensors to join, got {arrays!r} ({here()}).")
-    tensors = [as_tensor(a) for a in arrays]
-    if not tensors:
-        raise InvalidValue(f"expected at least one tensor to join ({here()}).")
-    return tensors
-
-
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0, dim: int | None = None) -> Tensor:
-    """Tensors after one another along an axis; `axis=None` flattens them first.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.concat([tg.tensor([1]), tg.tensor([2, 3])]).tolist()
-        [1, 2, 3]
-    """
-    tensors = _same_dtype(arrays)
-    place = axis if dim is None else dim
-    if place is None:
-        tensors, place = [ravel(t) for t in tensors], 0
-    place = normalize_axis(place, tensors[0].ndim)
-    rest = {t.shape[:place] + t.shape[place + 1 :] for t in tensors}
-    if len(rest) > 1 or len({t.ndim for t in tensors}) > 1:
-        shapes = " and ".join(str(t.shape) for t in tensors)
-        raise InvalidValue(f"concat along axis {place} of shapes {shapes} ({here()}).")
-    dtype = result_dtype(*(t.dtype for t in tensors))
-    return result(join(place, *(convert(t._node, dtype) for t in tensors)), *tensors)
-
-
-def stack(arrays: Sequence[Any], /, *, axis: int = 0, dim: int | None = None) -> Tensor:
-    """Tensors of one shape along a new axis."""
-    place = axis if dim is None else dim
-    tensors = _same_dtype(arrays)
-    if len({t.shape for t in tensors}) > 1:
-        shapes = " and ".join(str(t.shape) for t in tensors)
-        raise InvalidValue(f"stack of shapes {shapes} ({here()}): they must be equal.")
-    return concat(
-        [expand_dims(t, place) for t in tensors], axis=normalize_axis(place, tensors[0].ndim + 1)
-    )
-
-
-@takes_tensor
-def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The pieces along an axis, without it."""
-    place = normalize_axis(axis, x.ndim)
-    return tuple(
-        squeeze(narrow(x, place, i, 1), axis=place) for i in range(x.shape[place])
-    )  # fmt: skip
-
-
-@takes_tensor
-def narrow(x: Tensor, axis: int, start: int, count: int, step: int = 1) -> Tensor:
-    """`count` positions along one axis, sharing storage."""
-    from tiga.ops.tensor_views import Slice, along, stepped
-
-    axis = normalize_axis(axis, x.ndim)
-    start, count = integer(start, "start="), integer(count, "count=", 0)
-    inside = range(x.shape[axis])
-    if count and not (start in inside and start + (count - 1) * step in inside):
-        raise InvalidIndex(
-            f"narrow of axis {axis} of extent {x.shape[axis]} to {count} positions from {start}, "
-            f"{step} apart ({here()})."
-        )
-    node = apply(Slice(axis, start, count, step), x._node)
-    piece = along(axis, stepped(start, count, step))
-    # Strides of views are never negative.
-    return view(x, node, (lambda a: a[piece]) if step > 0 else None)
-
-
-@takes_tensor
-def split(x: Tensor, sizes: Any, /, *, axis: int = 0, dim: int | None = None) -> tuple[Tensor, ...]:
-    """Consecutive pieces along an axis: of given sizes, or of one size (the last is smaller)."""
-    place = normalize_axis(axis if dim is None else dim, x.ndim)
-    total = x.shape[place]
-    if isinstance(sizes, int):
-        if sizes < 1:
-            raise InvalidValue(f"split expected a size of at least 1, got {sizes} ({here()}).")
-        whole = [sizes] * (total // sizes)
-        sizes = whole + ([total % sizes] if total % sizes else [])
-    sizes = [integer(size, "a size of split", 0) for size in sizes]
-    if sum(sizes) != total:
-        raise InvalidValue(f"split of {total} elements into sizes {list(sizes)} ({here()}).")
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(narrow(x, place, start, size))
-        start += size
-    return tuple(pieces)
-
-
-@takes_tensor
-def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
-    """The tensor repeated along its axes."""
-    if not isinstance(repetitions, (tuple, list)):
-        raise InvalidType(f"tile expected a count per axis, got {repetitions!r} ({here()}).")
-    counts = tuple(integer(count, "a count of tile", 0) for count in repetitions)
-    rank = max(len(counts), x.ndim)
-    counts = (1,) * (rank - len(counts)) + counts
-    node: Node = o.reshape(x._node, (1,) * (rank - x.ndim) + x.shape)
-    for axis, count in enumerate(counts):
-        if count == 0:
-            node = slice_(node, axis, 0, 0)
-        elif count > 1:
-            node = join(axis, *[node] * count)
-    return result(node, x)
-
-
-@takes_tensor
-def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    """Every element repeated: a number of times, or per position along an axis."""
-    from tiga.frontends.tensor.indexing import take
-
-    if axis is None:
-        x, axis = ravel(x), 0
-    place = normalize_axis(axis, x.ndim)
-    counts = np.asarray(repeats.numpy() if isinstance(repeats, Tensor) else repeats)
-    whole = counts.dtype.kind in "iu" and (counts >= 0).all()
-    if not whole or counts.size not in (1, x.shape[place]):
-        raise InvalidValue(
-            f"repeat expected a count of at least 0, or one for each of {x.shape[place]} elements, "
-            f"got {repeats!r} ({here()})."
-        )
-    positions = np.repeat(np.arange(x.shape[place]), counts.reshape(-1))
-    return take(x, helper(positions), axis=place)
-
-
-@takes_tensor
-def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tensor:
-    """With `value` before and after every axis: a pair of widths per axis.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.pad(tg.tensor([1.0]), [(1, 2)]).tolist()
-        [0.0, 1.0, 0.0, 0.0]
-    """
-    pairs = isinstance(widths, (list, tuple)) and len(widths) == x.ndim
-    if not pairs or not all(
-        isinstance(w, (list, tuple)) and len(w) == 2 and min(w) >= 0 for w in widths
-    ):
-        raise InvalidValue(
-            f"pad expected {x.ndim} pairs of widths, none below 0, got {widths!r} ({here()})."
-        )
-    node: Node = x._node
-    for axis, (before, after) in enumerate(widths):
-        shape = node.type.shape
-        if value == 0:
-            node = unslice(node, axis, before, 1, before + shape[axis] + after)
-            continue
-        sides = [
-            number(value, node.type.with_shape((*shape[:axis], width, *shape[axis + 1 :])))
-            for width in (before, after)
-        ]
-        node = join(axis, sides[0], node, sides[1])
-    return result(node, x)
-
-
 __all__ = [
-    "broadcast_arrays", "broadcast_to", "concat", "expand", "expand_dims", "flatten", "flip",
-    "matrix_transpose", "moveaxis", "narrow", "pad", "permute_dims", "ravel", "repeat", "reshape",
-    "roll", "split", "squeeze", "stack", "tile", "transpose", "unsqueeze",
-    "unstack",
+    "broadcast_arrays", "broadcast_to", "expand", "expand_dims", "flatten", "matrix_transpose",
+    "moveaxis", "permute_dims", "ravel", "reshape", "squeeze", "transpose", "unsqueeze",
 ]  # fmt: skip
