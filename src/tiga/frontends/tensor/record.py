@@ -57,8 +57,8 @@ class Record:
         sizes: list[int] = []
         for node in nodes:
             if node.__class__ is LazyNode:
-                depths.append(0 if node.cell is not None else node.depth)  # type: ignore[attr-defined]
-                sizes.append(node.largest)  # type: ignore[attr-defined]
+                depths.append(0 if node.cell is not None else node.depth)
+                sizes.append(node.largest)
             else:
                 depth, size = extent_of((node,)) if node.inputs else (1, node.type.size)
                 depths.append(depth)
