@@ -147,6 +147,23 @@ def test_equal_edges_share_a_graph():
     assert len(fused.propagate.graphs.known) == 2
 
 
+def test_graphs_are_kept_for_every_kind_of_edges():
+    conv = gnn.RGCNConv(F, 6, num_relations=12)
+    kinds = torch.arange(E) % 12
+    fused = check(conv, nodes(), edge_index := edges(), kinds)
+    known = fused.propagate.graphs.known
+    assert len(known) == 12
+    fused(nodes(), edge_index, kinds)
+    assert fused.propagate.graphs.known == known
+
+
+def test_graphs_are_forgotten_when_there_are_many():
+    fused = pyg.compile(gnn.SAGEConv(F, 6))
+    for _ in range(6):
+        fused(nodes(), edges())
+    assert len(fused.propagate.graphs.known) == 4
+
+
 def test_an_index_out_of_range():
     fused = pyg.compile(gnn.SAGEConv(F, 6))
     with pytest.raises(IndexError, match="25"):

@@ -12,15 +12,16 @@ Key = tuple[bool, Any, Any]
 """Whether messages go from row 1 to row 0, and the numbers of sources and destinations."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Known:
-    """A graph, and what it was made of."""
+    """A graph, and what it was made of; `used` is the number of the call that last did."""
 
     edge_index: torch.Tensor
     version: int | None
     key: Key
     edges: EdgeSet
     derived: Derived
+    used: int
 
     def serves(self, edge_index: torch.Tensor, key: Key, edges: EdgeSet) -> bool:
         """Whether it is the graph of some edges."""
@@ -36,12 +37,18 @@ class Known:
 
 
 class Topologies:
-    """The graphs of the edge indices met last. Copies and pickles start afresh."""
+    """The graphs of the edge indices met last, and all that the present call of a layer met: one
+    that picks edges by kind has a graph for each. Copies and pickles start afresh."""
 
-    SIZE = 8
+    SIZE = 4
 
     def __init__(self) -> None:
         self.known: tuple[Known, ...] = ()
+        self.call = 0
+
+    def begin(self) -> None:
+        """A layer is called."""
+        self.call += 1
 
     def graph(self, edge_index: torch.Tensor, key: Key) -> Graph:
         """The graph of an edge index."""
@@ -51,10 +58,13 @@ class Topologies:
         """The graph of a set of edges made of an edge index."""
         for known in self.known:
             if known.serves(edge_index, key, edges):
+                known.used = self.call
                 return known.derived
         made = derived_of(edge_index, key, edges)
-        newest = Known(edge_index, version_of(edge_index), key, edges, made)
-        self.known = (newest, *self.known[: self.SIZE - 1])
+        newest = Known(edge_index, version_of(edge_index), key, edges, made, self.call)
+        present = [known for known in self.known if known.used == self.call]
+        others = [known for known in self.known if known.used != self.call]
+        self.known = (newest, *present, *others[: max(self.SIZE - 1 - len(present), 0)])
         return made
 
     def __reduce__(self) -> Any:

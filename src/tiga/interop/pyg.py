@@ -1,9 +1,9 @@
 """Run layers of PyTorch Geometric through Tiga.
 
 `compile` takes a layer whose `message`, `aggregate` and `edge_update` are torch code per edge, and
-gives one that computes the same with fused kernels. A call on one set of nodes and its edges is a
-program whole, what the layer does per node included; where no program can hold the layer's
-`forward`, its messages alone are, and the rest stays torch.
+gives one that computes the same with fused kernels. A call is a program whole, with what the layer
+does per node and with the loops that it adds; where no program can hold the layer's `forward`, its
+messages alone are, and the rest stays torch.
 """
 
 import copy
@@ -14,21 +14,16 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidType, Unfusable
-from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.capture import RELATION
-from tiga.frontends.torch.compiled import ROWS
-from tiga.frontends.torch.compiled import Rows as MadeUpRows
 from tiga.interop._batch_norm import keep, layers_with_statistics
 from tiga.interop._edge_sets import GIVEN, AlongOther, EdgeSet, NotWhole, ParallelLoops
 from tiga.interop._graphs import Topologies, graph_of
-from tiga.interop._indices import EndIndex
 from tiga.interop._pyg_call import Call, Layout, call_of
 from tiga.interop._pyg_layer import HOOKED, RESULT, STATISTICS, WholeLayer, is_hooked
+from tiga.interop._pyg_messages import Messages
 from tiga.interop._pyg_plan import (
     ENDS,
     HOOKS,
     INDICES,
-    Argument,
     Binding,
     EdgeUpdate,
     Kept,
@@ -38,7 +33,6 @@ from tiga.interop._pyg_plan import (
     plain,
     stages_of,
 )
-from tiga.interop._scatter import Rows, ScatterMode, row_message
 
 
 def compile(conv: torch.nn.Module) -> Any:
@@ -101,86 +95,6 @@ def _compiled(module: Any, layer: type, graphs: "Topologies", copies: dict[int, 
     return result
 
 
-class Messages(MessagePassing):
-    """The per-edge functions of a layer, for one way to call it."""
-
-    reducer = Rows()
-    strict = True
-
-    def __init__(self, conv: Any, plan: tuple[Stage, ...]) -> None:
-        self.conv = conv
-        self.plan = plan
-
-    def edge(self, src: Any, dst: Any, edge: Any, **params: Any) -> Any:
-        conv = self.conv
-        functions = {
-            "edge_update": conv.edge_update,
-            "message": conv.message,
-            "aggregate": conv.aggregate,
-        }
-        views = {"src": src, "dst": dst, "edge": edge}
-        if isinstance(src, MadeUpRows):
-            return run_on_rows(self.plan, functions, views, params)
-        return run_stages(self.plan, functions, views, params)
-
-
-# Of this module, `edge` alone is read like code of the user's: what it reaches of the layer is
-# guarded and becomes inputs.
-Messages.edge.__module__ = "torch_geometric"
-
-
-def run_stages(
-    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any],
-    params: Mapping[str, Any],
-) -> Any:  # fmt: skip
-    """Trace the functions of a plan one after another; the last result is one per row."""
-    recorder = views["src"]._recorder
-    done: dict[str, Any] = {}
-
-    def value(argument: Argument) -> Any:
-        kind, key = argument.kind, argument.key
-        if kind in views:
-            return views[kind][key]
-        if kind == "index":
-            return EndIndex(key, recorder)
-        if kind == "extent":
-            return recorder.marks[RELATION.dst]
-        return {"param": params, "stage": done}[kind][key] if kind != "value" else key
-
-    with ScatterMode(recorder, RELATION):
-        for stage in plan:
-            before = (done["message"],) if stage.function == "aggregate" else ()
-            given = {name: value(argument) for name, argument in stage.arguments}
-            done[stage.result] = functions[stage.function](*before, **given)
-    return row_message(recorder, RELATION, done["aggregate"], "aggregate")
-
-
-def run_on_rows(
-    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any],
-    params: Mapping[str, Any],
-) -> Any:  # fmt: skip
-    """Run the functions of a plan on made up rows, one edge each, so that torch's compiler sees
-    what they read."""
-    done: dict[str, Any] = {}
-    for stage in plan:
-        given: dict[str, Any] = {}
-        for name, argument in stage.arguments:
-            kind, key = argument.kind, argument.key
-            if kind in views:
-                given[name] = views[kind][key]
-            elif kind == "index":
-                given[name] = torch.arange(ROWS)
-            elif kind == "extent":
-                given[name] = ROWS
-            elif kind == "value":
-                given[name] = key
-            else:
-                given[name] = params[key] if kind == "param" else done[key]
-        before = (done["message"],) if stage.function == "aggregate" else ()
-        done[stage.result] = functions[stage.function](*before, **given)
-    return done["aggregate"]
-
-
 class Forward:
     """`forward` of a compiled layer."""
 
@@ -194,6 +108,7 @@ class Forward:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's own `forward`: one program, or with its messages through Tiga."""
         if not torch.compiler.is_compiling():
+            self.propagate.graphs.begin()
             call = call_of(self.conv, args, kwargs)
             if call is not None and self._may_be_whole(call):
                 try:
