@@ -12,7 +12,7 @@ from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
 from tiga.frontends.tensor.views import moveaxis
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, Concat, Permute, Reshape, broadcast, permute, reshape
+from tiga.ops.feature import Broadcast, Permute, Reshape, broadcast, permute, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, lt, mul, where
 from tiga.ops.tensor_index import IndexAdd, IndexTake
@@ -133,12 +133,13 @@ def _rule(node: Node, batch: Batch) -> Node:
 
 def _shifted(op: Any) -> Any:
     """An op along axes, which are one further when examples come first."""
-    names = {f.name for f in dataclasses.fields(op)}
-    if "axes" in names:
-        return dataclasses.replace(op, axes=tuple(a + 1 for a in op.axes))
-    if "axis" in names or isinstance(op, Concat):
-        return dataclasses.replace(op, axis=op.axis + 1)
-    raise InvalidValue(f"vmap has no rule for {op.name} ({here()}).")
+    if not op.axis_fields:
+        raise InvalidValue(f"vmap has no rule for {op.name} ({here()}).")
+    axes = {name: getattr(op, name) for name in op.axis_fields}
+    later = {
+        name: a + 1 if isinstance(a, int) else tuple(i + 1 for i in a) for name, a in axes.items()
+    }
+    return dataclasses.replace(op, **later)
 
 
 def _one_by_one(node: Node, batch: Batch) -> Node:

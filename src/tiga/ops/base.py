@@ -36,6 +36,8 @@ class Op:
     """The operand that is a matrix or a table, of which every entity reads what it needs."""
     by_index: ClassVar[bool] = False
     """Whether an operand tells which rows of a table an entity reads, or adds to."""
+    axis_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields that number axes of the operands."""
     concatenates: ClassVar[bool] = False
     """Whether the value is its operands after one another along a feature axis."""
     stands_alone: ClassVar[bool] = False

@@ -154,6 +154,7 @@ class Permute(Movement, name="permute"):
 class Take(Movement, name="take"):
     """Pick positions along one axis: slices, steps, flips and static index lists."""
 
+    axis_fields = ("axis",)
     axis: int
     positions: Shape
 
@@ -193,7 +194,7 @@ class Put(Movement, name="put"):
     """Zeros of a given extent along one axis, with the operand at distinct positions."""
 
     fills = True
-
+    axis_fields = ("axis",)
     axis: int
     positions: Shape
     extent: int
@@ -218,6 +219,7 @@ class Put(Movement, name="put"):
 class Concat(Op, name="concat"):
     """Join operands along one axis."""
 
+    axis_fields = ("axis",)
     concatenates = True
 
     axis: int
@@ -274,6 +276,7 @@ class FeatureReduce(Op):
     """Reduce one feature axis by the pointwise op `combine`. The order is a fixed halving tree over
     the axis, so that the result has the same bits wherever it is computed."""
 
+    axis_fields = ("axis",)
     axis: int
     arity = 1
     combine: ClassVar[str]

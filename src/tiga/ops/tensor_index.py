@@ -21,6 +21,7 @@ class Pick(LinearFirst):
     widens = False
     per_line: ClassVar[bool]
     """Whether each line along the axis has positions of its own."""
+    axis_fields = ("axis",)
     axis: int
 
 
@@ -32,6 +33,7 @@ class AddAt(LinearFirst):
     arity = 2
     per_line: ClassVar[bool]
     """Whether each line along the axis has positions of its own."""
+    axis_fields = ("axis",)
     axis: int
     extent: int
 
@@ -139,6 +141,7 @@ class ArgSort(NoDerivative, name="argsort"):
     """Positions that sort x along an axis, equal elements in their order; NaN comes last."""
 
     arity = 1
+    axis_fields = ("axis",)
     axis: int
     descending: int = 0
 

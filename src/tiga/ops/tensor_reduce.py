@@ -47,6 +47,7 @@ class Reduction(Dense):
     """Reduces the axes `axes`, which are distinct and ascending."""
 
     arity = 1
+    axis_fields = ("axes",)
     axes: Shape
     combine: ClassVar[str]
 
@@ -164,6 +165,7 @@ class ArgExtremum(NoDerivative):
     arity = 1
     extremum: ClassVar[type[Extremum]]
     """The extremum whose position it is."""
+    axis_fields = ("axis",)
     axis: int
 
     def fold(self, inputs):
@@ -201,6 +203,7 @@ class Quantifier(NoDerivative):
     arity = 1
     over_numbers: ClassVar[type[Extremum]]
     """The same of whole numbers, 1 for true."""
+    axis_fields = ("axes",)
     axes: Shape
 
     def infer(self, x: Type) -> Type:

@@ -28,6 +28,7 @@ class Scan(Dense):
 
     combine: ClassVar[str | None] = None
     """What carries on by one element: a pointwise op, if it is no more than that."""
+    axis_fields = ("axis",)
     axis: int
     reverse: int = 0
 

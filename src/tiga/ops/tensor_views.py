@@ -24,6 +24,7 @@ def along(axis: int, piece: slice) -> tuple[slice, ...]:
 class Slice(Movement, name="slice"):
     """`count` positions of one axis from `start` on, `step` apart (it may be negative)."""
 
+    axis_fields = ("axis",)
     axis: int
     start: int
     count: int
@@ -53,6 +54,7 @@ class Unslice(Movement, name="unslice"):
     """Zeros of `extent` along one axis, with the operand at start, start + step, ..."""
 
     fills = True
+    axis_fields = ("axis",)
     axis: int
     start: int
     step: int
