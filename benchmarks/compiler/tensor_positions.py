@@ -40,6 +40,25 @@ def _hyperbolic(m: Any, x: Any) -> Any:
     return m.tanh(x)
 
 
+def _best_of_all(m: Any, x: Any) -> Any:
+    return m.argmax(x)
+
+
+def _counted(m: Any, x: Any, index: Any) -> Any:
+    """Single numbers added up at few positions."""
+    if isinstance(x, tg.Tensor):
+        return m.scatter_add(x, index, FEW)
+    total = m.zeros(FEW, dtype=x.dtype)
+    if isinstance(x, np.ndarray):
+        np.add.at(total, index, x)
+        return total
+    return total.index_add_(0, index, x)
+
+
+FEW = 10
+"""Targets that many numbers are added to."""
+
+
 def _added(m: Any, x: Any, index: Any) -> Any:
     """Rows added up at positions: the adjoint of reading them."""
     if isinstance(x, tg.Tensor):
@@ -59,12 +78,15 @@ def cases(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
     z = (x + 1j * x[::-1]).astype(np.complex64)
     index = rng.integers(0, rows, 2 * rows)
     groups = rng.integers(0, 1000, rows)
+    few = rng.integers(0, FEW, x.size)
     found: list[tuple[str, Build, tuple[np.ndarray, ...]]] = [
         ("rows at positions", _rows, (x, index)),
         ("rows added at positions", _added, (x, groups)),
         ("running sums of rows", _running, (x,)),
         ("products of rows", _product, (near,)),
         ("argmax of rows", _best, (x,)),
+        ("argmax of everything", _best_of_all, (x,)),
+        ("numbers added at few positions", _counted, (x.reshape(-1), few)),
         ("complex logarithm", _logarithm, (z,)),
         ("complex tanh", _hyperbolic, (z,)),
     ]

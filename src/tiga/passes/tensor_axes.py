@@ -10,7 +10,7 @@ from tiga.ops.tensor_reduce import ArgExtremum, Min, Quantifier, Reduction, expa
 from tiga.ops.tensor_scan import Positions, Scan
 from tiga.trace.node import Node
 from tiga.trace.program import Program
-from tiga.types import Shape, bool_, int8
+from tiga.types import Shape, bool_, int8, int32, int64
 
 
 def columns_after(shape: Shape, axes: Shape) -> int | None:
@@ -76,9 +76,12 @@ def _position(node: Node, x: Node) -> Node:
     found = eq(x, best)
     if x.type.dtype.is_float:
         found = logical_or(found, ne(x, x))
-    places = Positions(axis, x.type.shape)()
-    nowhere = constant(x.type.shape[axis], places.type)
-    return Min((axis,))(where(found, places, nowhere), where=node.where)
+    # Half as wide where they fit: twice as many lanes.
+    extent = x.type.shape[axis]
+    places = cast(Positions(axis, x.type.shape)(), int32 if extent < 2**31 else int64)
+    nowhere = constant(extent, places.type)
+    first = Min((axis,))(where(found, places, nowhere), where=node.where)
+    return cast(first, int64)
 
 
 def _along_last(node: Node, inputs: tuple[Node, ...]) -> Node | None:

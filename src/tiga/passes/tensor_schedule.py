@@ -20,6 +20,13 @@ STASH_COLUMNS = 8192
 MANY_VALUES = 12
 """Full values beyond which two registers for each would be more than there are."""
 
+DEAR = 20
+"""The cost of an op whose lanes fill the machine by themselves."""
+
+EXTREMA = ("maximum", "minimum")
+"""Reductions that take several steps per element, each of which waits for the one before: more
+lanes go side by side."""
+
 CACHE_LINE = 64
 """Bytes that are stored past the caches together."""
 
@@ -84,11 +91,16 @@ def _streams(spec: Spec, outputs: Sequence[Node], columns: int) -> bool:
 def _lanes(group: "Group") -> int:
     """How many columns go together."""
     made = group.instructions
-    wide = any(i.dtype.itemsize >= 8 for i in made)
-    dear = any(i.op is not None and i.op.cost >= 20 for i in made)
-    # Many values at once would not fit in registers, two of them each.
-    dear |= sum(i.kind == FULL for i in made) > MANY_VALUES
-    lanes = (8 if wide else 16) if dear else (16 if wide else 32)
+    full = [i for i in made if i.kind == FULL]
+    wide = any(i.dtype.itemsize >= 8 and i.opcode != "position" for i in full)
+    few = len(full) <= MANY_VALUES
+    if few and any(i.opcode == "reduce" and i.text in EXTREMA for i in made):
+        lanes = 32 if wide else 64
+    elif few and not any(i.op is not None and i.op.cost >= DEAR for i in made):
+        lanes = 16 if wide else 32
+    else:
+        # Many values at once would not fit in registers, two of them each.
+        lanes = 8 if wide else 16
     while lanes >= 2 * group.columns and lanes > 1:
         lanes //= 2
     return lanes
