@@ -135,11 +135,12 @@ def _shifted(op: Any) -> Any:
     """An op along axes, which are one further when examples come first."""
     if not op.axis_fields:
         raise InvalidValue(f"vmap has no rule for {op.name} ({here()}).")
-    axes = {name: getattr(op, name) for name in op.axis_fields}
-    later = {
-        name: a + 1 if isinstance(a, int) else tuple(i + 1 for i in a) for name, a in axes.items()
-    }
-    return dataclasses.replace(op, **later)
+
+    def one_further(axes: int | tuple[int, ...]) -> Any:
+        return axes + 1 if isinstance(axes, int) else tuple(a + 1 for a in axes)
+
+    moved = {name: one_further(getattr(op, name)) for name in op.axis_fields}
+    return dataclasses.replace(op, **moved)
 
 
 def _one_by_one(node: Node, batch: Batch) -> Node:
