@@ -10,26 +10,20 @@ end of its edges, they are rows like those of any space, and need no graph.
 """
 
 from tiga.errors import Unfusable
-from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, FeatureReduce, Reshape, is_movement
+from tiga.ops.feature import FeatureReduce, is_movement
 from tiga.ops.message import gather
 from tiga.ops.scan import Scan
+from tiga.passes.collect import Collector
 from tiga.passes.draft import FREE, Draft
-from tiga.passes.rows import Plan, ScanLoop, Step
+from tiga.passes.rows import Plan, ScanLoop
 from tiga.trace.derivatives import RECOMPUTE_COST
 from tiga.trace.node import Node, topological
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type
 
-REMADE = (Pointwise, Broadcast, Reshape)
-"""Ops that are made again without a thought for registers."""
-
 WALKED = (Origin.ROW, Origin.TOTAL)
 """Where values off the edges come from that a walk leaves, or adds up."""
-
-MUCH = 4
-"""How many times as large a value is to be so that it is read as what it is made of."""
 
 IN_REGISTERS = 64
 """Global values of more elements are not rearranged in registers but by a library call."""
@@ -94,7 +88,8 @@ class Former:
                 self.place(node)
         for node in dict.fromkeys(self.program.outputs):
             self.place_output(node)
-        return Plan(self.program.inputs, self.program.outputs, self.collect())
+        collector = Collector(self.program, self.drafts, self.home, self.phase, self.late)
+        return Plan(self.program.inputs, self.program.outputs, collector.steps())
 
     # placing
 
@@ -318,76 +313,6 @@ class Former:
         ]
         index = fits[0] if fits else self._walk_step(relation, sides[0], bounds[sides[0]])
         return index, max(self._edge_phase(leaves, index), self.drafts[index].last_phase)
-
-    # collecting
-
-    def collect(self) -> tuple[Step, ...]:
-        for output in self.program.outputs:
-            given = output.op.origin is Origin.ARGUMENT
-            if not given and output.type.space not in self.program.edges:
-                self._need(output)
-        for index in reversed(range(len(self.drafts))):
-            self._collect_reads(index)
-        return tuple(draft.finish() for draft in self.drafts if draft.is_live)
-
-    def _need(self, node: Node) -> None:
-        draft = self.drafts[self.home[node]]
-        if draft.library is None and node not in self.late:
-            draft.stores[node] = None
-
-    def _collect_reads(self, index: int) -> None:
-        """Find the arrays that step `index` reads, and have their steps store them."""
-        draft = self.drafts[index]
-        seen: set[Node] = set()
-        stack = list(reversed(draft.goals()))
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if node.op.origin is Origin.ARGUMENT:
-                draft.reads[node] = None
-            elif self._comes_from_before(node, index):
-                if draft.library is None and self._is_cheap_again(node):
-                    stack.extend(reversed(node.inputs))
-                    continue
-                draft.reads[node] = None
-                self._need(node)
-            elif node.op.origin is not Origin.ROW:
-                stack.extend(reversed(node.inputs))
-
-    def _comes_from_before(self, node: Node, index: int) -> bool:
-        """Whether step `index` finds a value made by an earlier step.
-
-        A free value that later steps store is made again by those before them.
-        """
-        home = self.home.get(node, FREE)
-        assert home <= index or self.phase[node] == FREE, f"{node} is read before it is written"
-        return FREE < home < index
-
-    def _is_cheap_again(self, node: Node) -> bool:
-        """Whether making a value of a row again reads less than reading it: then it needs no array.
-
-        It is one global value, or made from inputs of the program and single elements of its row.
-        """
-        if node.op.origin is Origin.GLOBAL:
-            return node not in self.program.outputs
-        if node.type.space == GLOBAL or node.type.size == 1 or node in self.program.outputs:
-            return False
-        read: dict[Node, None] = {}
-        stack = [node]
-        while stack:
-            one = stack.pop()
-            if one.op.is_uniform:
-                continue
-            narrow = one.type.size == 1 or MUCH * one.type.row_bytes <= node.type.row_bytes
-            if one.op.origin is Origin.ARGUMENT or narrow:
-                read[one] = None
-            elif isinstance(one.op, REMADE) and one.op.cost < RECOMPUTE_COST:
-                stack.extend(one.inputs)
-            else:
-                return False
-        return sum(n.type.row_bytes for n in read) < node.type.row_bytes
 
 
 def form(program: Program) -> Plan:
