@@ -8,9 +8,10 @@ pytest.importorskip("torch")
 import torch
 
 import tiga as tg
-from tests.gpu import harness
+from tests.gpu import harness, paged_harness
 from tests.gpu.harness import DST, RELATION, SRC
 from tiga.backends.triton.executable import compile_program
+from tiga.errors import TigaError
 from tiga.ops.feature import feature_sum, permute
 from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input, constant
@@ -185,3 +186,14 @@ def test_an_embedding_of_edge_kinds_to_second_order(where):
         results.append((out, *first, *second))
     torch.testing.assert_close(*results, rtol=2e-4, atol=2e-4)
     assert not kernel.diagnostics
+
+
+def test_gradients_of_tables_of_edges_in_a_file_are_refused_before_anything_runs(where, tmp_path):
+    _, opened = paged_harness.saved(tmp_path, "sparse")
+    kernel = Typed().to(where)
+    x = torch.randn(opened.num_src, 5, device=where)
+    kind = torch.zeros(opened.num_edges, dtype=torch.int64, device=where)
+    with torch.no_grad():
+        kernel(graph=opened, ndata={"x": x}, edge={"kind": kind})
+    with pytest.raises(TigaError, match="edges index on a graph with edges in files"):
+        kernel(graph=opened, ndata={"x": x}, edge={"kind": kind})

@@ -65,12 +65,16 @@ class Executable:
         Raises:
             Unfusable: it sums edge values by an index of the edges.
         """
-        for node in sums_of_edges(self.plan):
-            place = f" ({node.where})" if node.where else ""
-            raise Unfusable(f"the gradient of a table that edges index {PAGED}, on a GPU{place}")
+        self.require_pages()
         if not any(isinstance(step, RowProgram) and step.scatters for step in self.plan.steps):
             return self
         return _executable(without_scatters(self.plan), self.relations, choose_by_cost)
+
+    def require_pages(self) -> None:
+        """Raise Unfusable if no pages hold it."""
+        for node in sums_of_edges(self.plan):
+            place = f" ({node.where})" if node.where else ""
+            raise Unfusable(f"the gradient of a table that edges index {PAGED}, on a GPU{place}")
 
     @property
     def has_run(self) -> bool:

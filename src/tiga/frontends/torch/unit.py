@@ -14,9 +14,9 @@ import torch
 from tiga.compiler import Compiled, executable, normalize, settings
 from tiga.errors import Unfusable
 from tiga.frontends.torch.bound import CPU, BoundRun
-from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
 from tiga.frontends.torch.lanes import Lane
+from tiga.frontends.torch.layouts import layout_of
 from tiga.ops.leaf import Input, stop_gradient
 from tiga.ops.pointwise import add
 from tiga.passes.rows import PAGED, RowProgram
@@ -42,28 +42,6 @@ the others costs more, and far more where they share their cores. The results ar
 Made = TypeVar("Made")
 
 _C_TYPES = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How to allocate a value: dtype, which extent of the graph leads it, feature shape."""
-
-    dtype: torch.dtype
-    extent: str | None
-    shape: tuple[int, ...]
-
-    def of(self, topology: Snapshot) -> tuple[int, ...]:
-        """The shape of the whole value on a graph."""
-        if self.extent is None:
-            return self.shape
-        return (getattr(topology, self.extent), *self.shape)
-
-
-def layout_of(of: Type) -> Layout:
-    """The layout of values of a type."""
-    extents = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
-    lead = None if of.space == GLOBAL else extents[of.space.name]
-    return Layout(torch_dtype(of.dtype), lead, of.shape)
 
 
 class Runnable:
@@ -278,9 +256,13 @@ class Trained:
     def require_pages(self, device: torch.device, count: int) -> None:
         """Raise Unfusable if no pages hold the gradient of the first `count` outputs."""
         present = tuple(i for i in self.floats if i < count)
-        if not present or on_gpu(device):
+        if not present:
             return
-        for step in self.derivative(present).unit.plain().executable.scheduled.plan.steps:
+        gradient = self.derivative(present).unit.plain()
+        if on_gpu(device):
+            gradient.gpu_runs.executable.require_pages()
+            return
+        for step in gradient.executable.scheduled.plan.steps:
             if isinstance(step, RowProgram):
                 step.refuse_large_sums(PAGED)
 
