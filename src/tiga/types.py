@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +19,9 @@ class DType:
 
     def __hash__(self) -> int:
         return hash(self.name)  # the name tells element types apart; types are hashed all the time
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype_named, (self.name,)  # copies are the type itself: types are compared by `is`
 
     @cached_property
     def numpy(self) -> np.dtype:
@@ -68,6 +72,7 @@ complex64 = DType("complex64", 8, "c", "complex<f32>")
 complex128 = DType("complex128", 16, "c", "complex<f64>")
 COMPLEX = (complex64, complex128)
 _ALL = (*DTYPES.values(), *COMPLEX)
+_BY_NAME = {dtype.name: dtype for dtype in _ALL}
 _BY_MLIR = {d.mlir: d for d in _ALL}
 _BY_NUMPY = {d.numpy: d for d in _ALL}
 
@@ -75,6 +80,11 @@ _BY_NUMPY = {d.numpy: d for d in _ALL}
 def dtype_of_mlir(text: str) -> DType:
     """The element type that MLIR spells `text`."""
     return _BY_MLIR[text]
+
+
+def dtype_named(name: str) -> DType:
+    """The element type of a name; KeyError when there is none."""
+    return _BY_NAME[name]
 
 
 def dtype_of_numpy(dtype: np.dtype) -> DType:

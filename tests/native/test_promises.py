@@ -1,5 +1,7 @@
 """Small promises of native tensors, each as a new user would try it."""
 
+import copy
+import pickle
 import re
 from collections.abc import Callable
 
@@ -129,3 +131,25 @@ def test_what_is_expanded_and_shown_once_may_be_written() -> None:
     x = tg.zeros(3)
     tg.broadcast_to(x, (2, 3))[:1].add_(1.0)
     assert x.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_copies_and_pickles() -> None:
+    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=tg.bfloat16, requires_grad=True)
+    for made in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert made.is_leaf
+        assert made.requires_grad
+        assert made.dtype is tg.bfloat16
+        assert made.tolist() == x.tolist()
+    y = (x * 2.0).T
+    assert pickle.loads(pickle.dumps(y)).tolist() == y.tolist()
+    assert copy.deepcopy(tg.float16) is tg.float16
+    z = tg.zeros(3)
+    alias, apart = copy.copy(z), copy.deepcopy(z)
+    z.add_(1.0)
+    assert alias.tolist() == [1.0, 1.0, 1.0]
+    assert apart.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_single_numbers_are_formatted() -> None:
+    assert f"{tg.tensor(1.23456):.2f}" == "1.23"
+    assert f"{tg.tensor([1, 2])}" == str(tg.tensor([1, 2]))

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import (
+    copies,
     indexing,
     inplace,
     inspection,
@@ -17,6 +17,7 @@ from tiga.frontends.tensor import (
     sorting,
     views,
 )
+from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import normalize_axis
@@ -241,7 +242,7 @@ def install() -> None:
         setattr(Tensor, function.__name__, function)
     for function in _REDUCTIONS:
         setattr(Tensor, function.__name__, _positional_axis(function))
-    for name, special in {**_SPECIAL, **_NAMED}.items():
+    for name, special in {**_SPECIAL, **_NAMED, **copies.METHODS}.items():
         setattr(Tensor, name, special)
     for name, getter in _PROPERTIES.items():
         setattr(Tensor, name, property(getter))
