@@ -303,9 +303,14 @@ def test_the_first_kernels_bring_the_loop_along_and_later_ones_do_not(monkeypatc
         first = launcher.compile_kernels(ir.Module.parse(VISIT))
     with ir.Context():
         second = launcher.compile_kernels(ir.Module.parse(VISIT))
-    assert set(first.names) == {"visit", "parallel_for", "sequence", "worker"}
+    assert set(first.names) == {"visit", "parallel_for", "worker"}
     assert second.names == ("visit",)
     for library, threads in ((first, 2), (second, 2), (second, 1)):
         state = Visits(100)
         launch(library.address("visit"), state.args, 100, threads, 7)
         assert state.counts.tolist() == [1] * 100
+    before = launcher._LOOPS.entries()
+    after = launcher._LOOPS.entries(sequence=True)
+    assert before.sequence is None
+    assert after.sequence is not None
+    assert after.worker is before.worker

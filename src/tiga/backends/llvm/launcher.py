@@ -7,7 +7,7 @@ thread. What a task computes may not depend on the thread that takes it, so resu
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -26,7 +26,7 @@ _WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 _LOOP_SLOTS = 17
 # Slots of 8 bytes: kernel, args, tasks, grain; the counter has a cache line of its own.
-_MODULE = """
+_PARALLEL_FOR_TEXT = """
 llvm.func @worker(%loop: !llvm.ptr) {
   %args_at = llvm.getelementptr %loop[1] : (!llvm.ptr) -> !llvm.ptr, i64
   %tasks_at = llvm.getelementptr %loop[2] : (!llvm.ptr) -> !llvm.ptr, i64
@@ -84,7 +84,9 @@ llvm.func @parallel_for(%fork: !llvm.ptr, %kernel: !llvm.ptr, %args: !llvm.ptr,
   llvm.intr.stackrestore %stack : !llvm.ptr
   llvm.return
 }
+"""
 
+_SEQUENCE_TEXT = """
 llvm.func @sequence(%fork: !llvm.ptr, %records: !llvm.ptr, %count: i64, %threads: i64) {
   %none = llvm.mlir.constant(0 : i64) : i64
   %one = llvm.mlir.constant(1 : i64) : i64
@@ -125,39 +127,48 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Entries:
-    """The loops as they are called."""
+    """The parallel loop as it is called, and the sequence of loops where it was compiled too."""
 
-    library: Library
+    libraries: tuple[Library, ...]
     parallel_for: Any
-    sequence: Any
     worker: Any
+    sequence: Any
 
     @staticmethod
     def of(library: Library) -> "_Entries":
+        sequence = "sequence" in library.names
         return _Entries(
-            library,
+            (library,),
             _PARALLEL_FOR(library.address("parallel_for")),
-            _SEQUENCE(library.address("sequence")),
             _WORKER(library.address("worker")),
+            _SEQUENCE(library.address("sequence")) if sequence else None,
         )
+
+    def joined(self, other: "_Entries") -> "_Entries":
+        """These with the sequence of others: who calls these goes on doing so."""
+        libraries = (*self.libraries, *other.libraries)
+        return replace(self, libraries=libraries, sequence=other.sequence)
 
 
 @dataclass
 class _Loops:
-    """The process's loops: compiled when they are first called, or along with kernels before."""
+    """The process's loops: compiled when they are first called; the parallel one along with kernels
+    before."""
 
     known: _Entries | None = None
 
-    def entries(self) -> _Entries:
-        if self.known is None:
+    def entries(self, sequence: bool = False) -> _Entries:
+        """The entries; with `sequence`, that one among them."""
+        if self.known is None or (sequence and self.known.sequence is None):
             with kernel_context():
-                self.known = _Entries.of(compile_module(ir.Module.parse(_MODULE), opt_level=0))
+                text = ir.Module.parse(_PARALLEL_FOR_TEXT + _SEQUENCE_TEXT)
+                made = _Entries.of(compile_module(text, opt_level=0))
+            self.known = made if self.known is None else self.known.joined(made)
         return self.known
 
     def compile_with(self, kernels: ir.Module, opt_level: int) -> Library:
         with kernels.context, ir.InsertionPoint(kernels.body):
-            loops = ir.Module.parse(_MODULE)
-            for function in loops.body:
+            for function in ir.Module.parse(_PARALLEL_FOR_TEXT).body:
                 function.operation.clone()
         library = compile_module(kernels, opt_level=opt_level)
         self.known = _Entries.of(library)
@@ -223,7 +234,7 @@ def launch_sequence(records: ctypes.Array, count: int, threads: int) -> None:
         threads: as for `launch`.
     """
     fork = parallel.fork_address() if threads > 1 else 0
-    _LOOPS.entries().sequence(fork, records, count, threads if fork else 1)
+    _LOOPS.entries(sequence=True).sequence(fork, records, count, threads if fork else 1)
 
 
 class SharedLoop:
