@@ -57,7 +57,11 @@ def _empty(*shape: int, dtype: object = None) -> tg.Tensor:
 
 def sources(name: str) -> list[KernelSource]:
     """The kernels of a program."""
-    executable = compile_dense(program_of([PROGRAMS[name]()._node]).program)
+    return sources_for(PROGRAMS[name]())
+
+
+def sources_for(value: tg.Tensor) -> list[KernelSource]:
+    executable = compile_dense(program_of([value._node]).program)
     assert not executable.calls
     return [source for step in executable.kernels for source in sources_of(step)]
 
@@ -75,6 +79,13 @@ def test_programs_compile_without_a_gpu(name: str, capability: int) -> None:
         text = ptx(source, capability)
         assert f".target sm_{capability}" in text
         assert f".entry {source.name}" in text
+
+
+@pytest.mark.skipif(is_interpreted(), reason="Triton interprets")
+def test_inverse_functions_of_complex_numbers_compile_without_a_gpu() -> None:
+    z = _empty(100, 64, dtype=tg.complex64)
+    for source in sources_for(tg.atanh(tg.acos(z))):
+        assert f".entry {source.name}" in ptx(source)
 
 
 @pytest.mark.skipif(is_interpreted(), reason="Triton interprets")
