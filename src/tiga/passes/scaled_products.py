@@ -41,12 +41,12 @@ class Term:
 
 def scaled_products(program: Program) -> Program:
     """An equal program whose products of node values take scaled copies of a value once."""
-    readers = users(program.order)
+    readers, narrow = users(program.order), _read_by_slices(program)
 
     def gathers(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         is_operand = any(isinstance(reader.op, Add) for reader in readers[node])
         if isinstance(node.op, Add) and is_of_nodes(node) and not is_operand:
-            return _sum_of_slices(node, inputs)
+            return _sum_of_slices(node, inputs, narrow)
         return None
 
     return _without_slices(program.rewritten(gathers)).rewritten(_rule)
@@ -105,13 +105,14 @@ def _outer_sum(x: Node, y: Node) -> Node | None:
     return None
 
 
-def _sum_of_slices(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    """Scaled slices of one product, added: a product of scaled copies."""
+def _sum_of_slices(node: Node, inputs: tuple[Node, ...], narrow: frozenset[Node]) -> Node | None:
+    """Scaled slices of one product, added: a product of scaled copies. `narrow` are products that
+    nothing reads but slices."""
     slices: dict[Node, list[tuple[int, int, Node | None]]] = {}
     rest: list[Node] = []
     for operand in _operands(node.op(*inputs)):
         found = _slice_of_product(operand)
-        if found is None:
+        if found is None or found[0] not in narrow:
             rest.append(operand)
         else:
             product, first, stop, scale = found
@@ -165,19 +166,7 @@ def _slice_of_product(x: Node) -> tuple[Node, int, int, Node | None] | None:
 
 def _without_slices(program: Program) -> Program:
     """Products of which slices alone are read, as products with slices of the matrix."""
-    readers = users(program.order)
-
-    def are_slices(node: Node) -> bool:
-        return all(
-            is_slice(reader) or (is_folded(reader) and are_slices(reader))
-            for reader in readers[node]
-        )  # fmt: skip
-
-    narrow = {
-        node for node in program.order
-        if isinstance(node.op, Contract) and is_of_nodes(node) and node not in program.outputs
-        and len(node.type.shape) == 1 and readers[node] and are_slices(node)
-    }  # fmt: skip
+    readers, narrow = users(program.order), _read_by_slices(program)
 
     def is_of_narrow(node: Node) -> bool:
         while is_slice(node) or is_folded(node):
@@ -191,6 +180,23 @@ def _without_slices(program: Program) -> Program:
         return sliced(inputs[0], first, first + len(node.op.positions))
 
     return program.rewritten(rule)
+
+
+def _read_by_slices(program: Program) -> frozenset[Node]:
+    """The products that nothing reads but slices."""
+    readers = users(program.order)
+
+    def are_slices(node: Node) -> bool:
+        return all(
+            is_slice(reader) or (is_folded(reader) and are_slices(reader))
+            for reader in readers[node]
+        )  # fmt: skip
+
+    return frozenset(
+        node for node in program.order
+        if isinstance(node.op, Contract) and is_of_nodes(node) and node not in program.outputs
+        and len(node.type.shape) == 1 and readers[node] and are_slices(node)
+    )  # fmt: skip
 
 
 def _slices_of(node: Node, readers: dict[Node, list[Node]]) -> int:
