@@ -19,8 +19,8 @@ from tiga.ops.dense import Deferred
 from tiga.ops.feature import Permute, Reshape
 from tiga.ops.tensor_index import AddAt
 from tiga.passes.tensor_axes import for_kernels, is_position_of_all
+from tiga.passes.tensor_fusable import KNOWN
 from tiga.passes.tensor_identity import semantic_hash
-from tiga.passes.tensor_places import KNOWN
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_sink import sink_moves
 from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads

@@ -13,6 +13,7 @@ from tiga.ops.tensor_index import Pick
 from tiga.ops.tensor_reduce import Extremum, Reduction
 from tiga.ops.tensor_scan import Scan
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.types import DType, Shape
 
 COMPLEX_OPS = frozenset(
@@ -20,6 +21,10 @@ COMPLEX_OPS = frozenset(
      "stop_gradient")
 )  # fmt: skip
 """Ops on complex numbers that kernels of every backend have, by name."""
+
+
+KNOWN = (Origin.NUMBER, Origin.POSITION)
+"""Where values come from that need no memory."""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from tiga.ops.tensor_index import linear_positions
 from tiga.ops.tensor_scan import Positions
-from tiga.passes.tensor_fusable import boundary, fits, is_gather, is_scan, joined, strides_of
+from tiga.passes.tensor_fusable import KNOWN, boundary, fits, is_gather, is_scan, joined, strides_of
 from tiga.passes.tensor_spec import FULL, ROW, SCALAR, Instruction
 from tiga.trace.node import Node
-from tiga.trace.origin import Origin
 from tiga.types import Shape, int64
 
 if TYPE_CHECKING:
@@ -28,10 +27,6 @@ class Picked:
     step: int
     index: Strides
     index_moves: bool
-
-
-KNOWN = (Origin.NUMBER, Origin.POSITION)
-"""Where values come from that need no memory."""
 
 
 def _axes_of(node: Node) -> tuple[Shape, Shape]:

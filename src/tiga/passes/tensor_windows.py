@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tiga.ops.feature import Broadcast, Permute, Reshape
 from tiga.ops.tensor_index import linear_positions
 from tiga.ops.tensor_views import Slice, Unslice
-from tiga.passes.tensor_fusable import boundary, joined, padded
+from tiga.passes.tensor_fusable import KNOWN, boundary, joined, padded
 from tiga.passes.tensor_spec import FULL, Frame, Instruction
 from tiga.trace.node import Node
-from tiga.trace.origin import Origin
 from tiga.types import Shape
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 STEPS = (0, 1, -1, 2)
 """Steps between columns that kernels read as runs of memory; a copy is faster than others."""
-
-_UNSTORED = (Origin.NUMBER, Origin.POSITION)
-"""Values that no memory holds whole."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ def window_of(node: Node, known: Mapping[Node, Window]) -> Window | None:
     (x,) = node.inputs
     inner = known.get(x)
     if inner is None:
-        if not isinstance(node.op, (Slice, Permute, Unslice)) or x.op.origin in _UNSTORED:
+        if not isinstance(node.op, (Slice, Permute, Unslice)) or x.op.origin in KNOWN:
             return None
         inner = Window(x, x.type.shape, 0, linear_positions(x.type.shape))
     return rule(node.op, inner, node.type.shape)

@@ -4,10 +4,9 @@ A scope caches what it has evaluated, so that a value is computed once where it 
 Scopes nest: an edge asks its row for what the row knows, and the kernel for global values.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from torch_mlir import ir
@@ -18,31 +17,14 @@ from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, evalu
 from tiga.backends.llvm.memory import Array, i64, load_word, splat
 from tiga.backends.llvm.products import Allocate, look_up, multiply
 from tiga.passes.rows import RowProgram
+from tiga.trace.evaluation import Evaluation
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import int64
 
-Value = TypeVar("Value")
-
-
-class Scope(ABC, Generic[Value]):
-    """Where values are evaluated, each at most once: `values` holds those that are."""
-
-    values: dict[Node, Value]
-
-    def value(self, node: Node) -> Value:
-        """The node's value here."""
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
-
-    @abstractmethod
-    def _evaluate(self, node: Node) -> Value:
-        """Compute it from values of this scope and of those around it."""
-
 
 @dataclass
-class KernelScope(Scope[Any]):
+class KernelScope(Evaluation[Any]):
     """Values that are the same for the whole kernel, and the arrays that it is given.
 
     `window` is the first feature of the current window; None where values are taken whole.
@@ -62,7 +44,7 @@ class KernelScope(Scope[Any]):
             return self.load(node, i64(0))
         return evaluate_op(self.layout, node, [self.value(n) for n in node.inputs])
 
-    def within_entity(self, scope: Scope[ir.Value], node: Node) -> ir.Value:
+    def within_entity(self, scope: Evaluation[ir.Value], node: Node) -> ir.Value:
         """An op on values of one entity, and on the table that it shares with the others."""
         op = node.op
         if op.table is None:
@@ -104,7 +86,7 @@ class KernelScope(Scope[Any]):
 
 
 @dataclass
-class RowScope(Scope[ir.Value]):
+class RowScope(Evaluation[ir.Value]):
     """Values of one entity: the row of the walk, or the entity at the other end of an edge."""
 
     kernel: KernelScope
@@ -124,7 +106,7 @@ class RowScope(Scope[ir.Value]):
 
 
 @dataclass
-class EdgeScope(Scope[ir.Value]):
+class EdgeScope(Evaluation[ir.Value]):
     """Values of one edge, features across lanes."""
 
     row: RowScope
@@ -153,7 +135,7 @@ class EdgeScope(Scope[ir.Value]):
 
 
 @dataclass
-class EdgeLanesScope(Scope[tuple[ir.Value, ...]]):
+class EdgeLanesScope(Evaluation[tuple[ir.Value, ...]]):
     """Values of a run of edges, one edge per lane.
 
     `others` and `edge_ids` are lanes of entities; without `edge_ids`, edge values lie in a run from

@@ -4,7 +4,6 @@ Each scope writes into its own block and caches what it has evaluated. Row value
 for are written before the loop over edges, as that is appended when it is complete.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -31,6 +30,7 @@ from tiga.ops.pointwise import LogicalAnd, Where
 from tiga.ops.winners import Winner
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
+from tiga.trace.evaluation import Evaluation
 from tiga.trace.node import Node, users
 from tiga.trace.origin import Origin
 from tiga.types import DType, Type, int64
@@ -51,24 +51,8 @@ class Entity:
     dims: tuple[int, int]
 
 
-class Evaluation(ABC):
-    """Where values are evaluated, each at most once: `values` holds those that are."""
-
-    values: dict[Node, Value]
-
-    def value(self, node: Node) -> Value:
-        """The node's value here."""
-        if node not in self.values:
-            self.values[node] = self._evaluate(node)
-        return self.values[node]
-
-    @abstractmethod
-    def _evaluate(self, node: Node) -> Value:
-        """Write what computes it from values of this scope and of those around it."""
-
-
 @dataclass
-class KernelScope(Evaluation):
+class KernelScope(Evaluation[Value]):
     """Values that are the same for the whole kernel, and the arrays that it is given."""
 
     program: RowProgram
@@ -246,7 +230,7 @@ def loaded(address: str, mask: str, dtype: DType) -> str:
 
 
 @dataclass
-class RowScope(Evaluation):
+class RowScope(Evaluation[Value]):
     """Values of one entity per row: the row of the walk, or the entity at an edge's other end."""
 
     kernel: KernelScope
@@ -273,7 +257,7 @@ class RowScope(Evaluation):
 
 
 @dataclass
-class EdgeScope(Evaluation):
+class EdgeScope(Evaluation[Value]):
     """Values of the edges of a tile."""
 
     row: RowScope
