@@ -30,10 +30,12 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """Whether numbers of this type are real floats, 16-bit ones included."""
         return self.kind == "f"
 
     @property
     def is_complex(self) -> bool:
+        """Whether numbers of this type are complex."""
         return self.kind == "c"
 
     @property
@@ -158,12 +160,15 @@ class Type:
         return self.size * self.dtype.itemsize
 
     def with_dtype(self, dtype: DType) -> "Type":
+        """The type with other elements."""
         return Type(dtype, self.shape, self.space)
 
     def with_shape(self, shape: Shape) -> "Type":
+        """The type with other features."""
         return Type(self.dtype, tuple(shape), self.space)
 
     def with_space(self, space: Space) -> "Type":
+        """The type of the same value for other entities."""
         return Type(self.dtype, self.shape, space)
 
     def __repr__(self) -> str:

@@ -11,6 +11,19 @@ class Multi(Reducer):
 
     `tg.multi(tg.sum(), tg.max())` gives a tuple, `tg.multi(total=tg.sum())` a dict. All take the
     one message that `edge` returns, and share one walk over the edges.
+
+    Raises:
+        InvalidType: there are none, some by position and some by name, or one of two messages.
+
+    Example:
+        >>> import torch, tiga as tg
+        >>> class Both(tg.MessagePassing):
+        ...     reducer = tg.multi(total=tg.sum(), peak=tg.max())
+        ...     def edge(self, src, dst, edge):
+        ...         return src.x
+        >>> graph = tg.Graph.from_coo([0, 1], [1, 1], num_dst=2)
+        >>> Both()(graph=graph, src={"x": torch.tensor([1.0, 2.0])})["total"]
+        tensor([0., 3.])
     """
 
     parts: Any

@@ -52,6 +52,17 @@ class Softmax(Reducer):
 
     `edge` returns `self.reducer(score, value)`. A score has the leading feature axes of its value:
     per edge (no axis), or per head. Scores of -inf count as masked.
+
+    Example:
+        >>> import torch, tiga as tg
+        >>> class Attend(tg.MessagePassing):
+        ...     reducer = tg.softmax()
+        ...     def edge(self, src, dst, edge):
+        ...         return self.reducer(edge.score, src.x)
+        >>> graph = tg.Graph.from_coo([0, 1], [1, 1], num_dst=2)
+        >>> x, score = torch.tensor([1.0, 3.0]), torch.tensor([0.0, 0.0])
+        >>> Attend()(graph=graph, src={"x": x}, edge={"score": score})
+        tensor([0., 2.])
     """
 
     arguments = 2

@@ -83,6 +83,13 @@ def load(path: Any, *, device: Any = None, verify: bool = True) -> Any:
         FileNotFoundError: there is no file.
         InvalidFile: it was cut, altered, not written by Tiga, or by a newer version; at the first
             use of a tensor: its bytes were altered.
+
+    Example:
+        >>> import tempfile, tiga as tg
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = tg.save(tg.ones(3), folder + "/ones.tiga")
+        ...     tg.load(path).tolist()
+        [1.0, 1.0, 1.0]
     """
     target = check_device(device)
     container = Container(path)
