@@ -128,3 +128,17 @@ def test_calls_over_graphs_keep_nothing(requires_grad: bool) -> None:
     del out
     gc.collect()
     assert [r() is None for r in alive] == [True, True, True]
+
+
+def test_a_refusal_keeps_no_operand_alive() -> None:
+    gc.disable()
+    try:
+        with tg.execution(memory={"host": "1MiB", "nvme": "4KiB"}):
+            x = tg.ones(2**17).realize()
+            kept = ref(x._array)
+            with pytest.raises(MemoryError):
+                tg.concat([x] * 8).realize()
+            del x
+            assert kept() is None
+    finally:
+        gc.enable()

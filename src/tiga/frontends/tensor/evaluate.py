@@ -191,10 +191,11 @@ def realize_all(tensors: Sequence[Tensor]) -> None:
     try:
         with working(tensors):
             _realize_all(tensors)
-    except OutOfBudget as error:
+    except OutOfBudget:
         from tiga.frontends.tensor.tiling import realize_each_in_tiles
 
-        realize_each_in_tiles(tensors, error)
+        if not realize_each_in_tiles(tensors):
+            raise
 
 
 def _realize_all(tensors: Sequence[Tensor]) -> None:

@@ -341,12 +341,8 @@ def _rows_of(cell: Cell, low: int, high: int) -> np.ndarray:
     return cell.array[low:high]
 
 
-def realize_each_in_tiles(tensors: Sequence[Tensor], error: OutOfBudget) -> None:
-    """Compute by tiles what does not fit otherwise.
-
-    Raises:
-        OutOfBudget: the error that was met before, if that is not possible.
-    """
+def realize_each_in_tiles(tensors: Sequence[Tensor]) -> bool:
+    """Compute by tiles what does not fit otherwise; whether all of it fits so."""
     for tensor in tensors:
         if tensor._array is not None:
             continue
@@ -355,4 +351,5 @@ def realize_each_in_tiles(tensors: Sequence[Tensor], error: OutOfBudget) -> None
         except OutOfBudget:
             done = False
         if not done:
-            raise error
+            return False
+    return True
