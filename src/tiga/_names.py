@@ -158,16 +158,13 @@ FUNCTIONS = {
         "nll_loss",
         "norm",
     ),
+    "tiga.frontends.tensor.along": ("cumsum", "cumulative_prod", "cumulative_sum", "diff"),
     "tiga.frontends.tensor.reductions": (
         "all",
         "amax",
         "amin",
         "any",
         "count_nonzero",
-        "cumsum",
-        "cumulative_prod",
-        "cumulative_sum",
-        "diff",
         "log_softmax",
     ),
     "tiga.frontends.tensor.sorting": (

@@ -5,6 +5,7 @@ from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor import (
+    along,
     copies,
     indexing,
     inplace,
@@ -110,7 +111,7 @@ ARRAY_API = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 _REDUCTIONS = (
     r.sum, r.mean, r.var, r.std, r.prod, r.max, r.min, r.argmax, r.argmin, r.all, r.any,
-    r.logsumexp, r.softmax, r.log_softmax, r.cumulative_sum, r.cumulative_prod, r.count_nonzero,
+    r.logsumexp, r.softmax, r.log_softmax, along.cumulative_sum, along.cumulative_prod, r.count_nonzero,
     sorting.sort, sorting.argsort,
 )  # fmt: skip
 _PLAIN = (
@@ -122,8 +123,8 @@ _PLAIN = (
     linear.matmul, losses.norm, indexing.gather, indexing.masked_fill, indexing.segment_sum,
     indexing.take, views.broadcast_to, views.expand_dims, views.flatten, pieces.flip, pieces.narrow,
     views.permute_dims, views.ravel, views.reshape, pieces.roll, views.squeeze, pieces.unstack,
-    pieces.tile, pieces.repeat, r.cumsum, sorting.topk, inplace.add_, inplace.sub_, inplace.mul_,
-    inplace.div_, inplace.copy_, inplace.fill_, inplace.zero_,
+    pieces.tile, pieces.repeat, along.cumsum, sorting.topk, inplace.add_, inplace.sub_,
+    inplace.mul_, inplace.div_, inplace.copy_, inplace.fill_, inplace.zero_,
 )  # fmt: skip
 _NAMED: dict[str, Any] = {
     "permute": _permute, "transpose": _swap, "swapaxes": _swap, "expand": views.broadcast_to,

@@ -19,20 +19,16 @@ from tiga.frontends.tensor.build import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_INT, as_float, check_dtype
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.record import recorded
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_reduce as r
-from tiga.ops import tensor_scan as scans
 from tiga.ops.base import Op
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import ones_like, stop_gradient, zeros_like
 from tiga.ops.tensor_complex import conj, real
-from tiga.ops.tensor_functions import bitwise_xor
-from tiga.ops.tensor_views import join, slice_
 from tiga.trace.node import Node
-from tiga.types import DType, Shape, bool_
+from tiga.types import DType, Shape
 
 
 def _kept(node: Node, x: Node, axes: Shape, keep: bool) -> Node:
@@ -40,7 +36,7 @@ def _kept(node: Node, x: Node, axes: Shape, keep: bool) -> Node:
     return reshape(node, r.kept_shape(x.type.shape, axes)) if keep else node
 
 
-def _sum_dtype(dtype: DType, wanted: Any) -> DType:
+def sum_dtype(dtype: DType, wanted: Any) -> DType:
     if wanted is not None:
         return check_dtype(wanted)
     return dtype if dtype.kind in "fc" else DEFAULT_INT
@@ -70,7 +66,7 @@ def sum(
     Integers and truth values sum in int64 unless `dtype` says otherwise; 16-bit floats in float32.
     """
     tensor, node, axes = _prepare(x, axis, dim)
-    wide = convert(node, _sum_dtype(tensor.dtype, dtype))
+    wide = convert(node, sum_dtype(tensor.dtype, dtype))
     return result(_kept(_sum_node(wide, axes), node, axes, keepdims or keepdim), tensor)
 
 
@@ -123,7 +119,13 @@ def var(
     x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False,
     dim: Any = None, keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The variance over axes; `correction` is subtracted from the count (1: of a sample)."""
+    """The variance over axes; `correction` is subtracted from the count (1: of a sample).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.var(tg.tensor([1.0, 3.0]), correction=1).item()
+        2.0
+    """
     tensor, node, axes = _prepare(x, axis, dim)
     node = convert(node, as_float(tensor.dtype))
     value = _variance(node, axes, correction)
@@ -137,7 +139,13 @@ def std(
     x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False,
     dim: Any = None, keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The standard deviation over axes; its derivative where it is 0 is 0."""
+    """The standard deviation over axes; its derivative where it is 0 is 0.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.std(tg.tensor([1.0, 3.0])).item()
+        1.0
+    """
     tensor, node, axes = _prepare(x, axis, dim)
     node = convert(node, as_float(tensor.dtype))
     value = _variance(node, axes, correction)
@@ -196,7 +204,13 @@ def argmax(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
     """The position of the maximum along an axis (of the flattened tensor by default): the first
-    of ties, or of NaNs."""
+    of ties, or of NaNs.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.argmax(tg.tensor([3, 7, 7])).item()
+        1
+    """
     return _along(r.ArgMax, "argmax", x, axis, dim, keepdims or keepdim)
 
 
@@ -204,7 +218,13 @@ def argmin(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
     """The position of the minimum along an axis (of the flattened tensor by default): the first
-    of ties, or of NaNs."""
+    of ties, or of NaNs.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.argmin(tg.tensor([3, 1, 1])).item()
+        1
+    """
     return _along(r.ArgMin, "argmin", x, axis, dim, keepdims or keepdim)
 
 
@@ -217,21 +237,39 @@ def _quantifier(op: Any, x: Any, axis: Any, dim: Any, keep: bool) -> Tensor:
 def all(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
-    """Whether every element over axes is true (not 0)."""
+    """Whether every element over axes is true (not 0).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.all(tg.tensor([[True, False], [True, True]]), axis=1).tolist()
+        [False, True]
+    """
     return _quantifier(r.AllTrue, x, axis, dim, keepdims or keepdim)
 
 
 def any(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
-    """Whether some element over axes is true (not 0)."""
+    """Whether some element over axes is true (not 0).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.any(tg.tensor([[True, False], [False, False]]), axis=1).tolist()
+        [True, False]
+    """
     return _quantifier(r.AnyTrue, x, axis, dim, keepdims or keepdim)
 
 
 def count_nonzero(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
-    """How many elements over axes are not 0."""
+    """How many elements over axes are not 0.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.count_nonzero(tg.tensor([0, 5, 7])).item()
+        2
+    """
     tensor = as_tensor(x)
     flags = result(truth(tensor._node), tensor)
     return sum(flags, axis=axis, dim=dim, keepdims=keepdims, keepdim=keepdim)
@@ -253,7 +291,7 @@ def prod(
 ) -> Tensor:  # fmt: skip
     """The product over axes (all by default); its derivatives are exact with zeros among x."""
     tensor, node, axes = _prepare(x, axis, dim)
-    target = _sum_dtype(tensor.dtype, dtype)
+    target = sum_dtype(tensor.dtype, dtype)
     node = convert(node, target.compute)
     left = tuple(extent for axis_, extent in enumerate(tensor.shape) if axis_ not in axes)
     if _count(tensor.shape, axes) == 0:
@@ -262,53 +300,6 @@ def prod(
         value = reshape(_product(node, axes), left)
     value = _kept(convert(value, target), tensor._node, axes, keepdims or keepdim)
     return result(value, tensor)
-
-
-def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False,
-    reverse: bool = False, dim: int | None = None,
-) -> Tensor:  # fmt: skip
-    """Inclusive sums along an axis, from its start or (`reverse`) its end."""
-    tensor, axis = _one_axis(x, axis, dim)
-    node = convert(tensor._node, _sum_dtype(tensor.dtype, dtype))
-    total = apply(scans.CumSum(axis, int(reverse)), node)
-    return result(_with_initial(total, axis, include_initial, 0), tensor)
-
-
-def cumsum(
-    x: Any, dim: int | None = None, *, axis: int | None = None, reverse: bool = False
-) -> Any:
-    """`cumulative_sum`, as torch calls it."""
-    return cumulative_sum(x, axis=axis, dim=dim, reverse=reverse)
-
-
-def _one_axis(x: Any, axis: Any, dim: Any) -> tuple[Tensor, int]:
-    tensor = as_tensor(x)
-    axis = axis if dim is None else dim
-    if axis is None:
-        if tensor.ndim != 1:
-            raise InvalidValue(f"axis= is needed for {tensor.ndim} axes ({here()}).")
-        axis = 0
-    return tensor, normalize_axis(axis, tensor.ndim)
-
-
-def _with_initial(x: Node, axis: int, include: bool, value: int) -> Node:
-    if not include:
-        return x
-    shape = (*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])
-    return join(axis, number(value, x.type.with_shape(shape)), x)
-
-
-def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False,
-    dim: int | None = None,
-) -> Tensor:  # fmt: skip
-    """Inclusive products along an axis, as a scan: derivatives are exact with zeros among x."""
-    tensor, axis = _one_axis(x, axis, dim)
-    node = convert(tensor._node, _sum_dtype(tensor.dtype, dtype))
-    wide = convert(node, node.type.dtype.compute)
-    total = convert(apply(scans.CumProd(axis), wide), node.type.dtype)
-    return result(_with_initial(total, axis, include_initial, 1), tensor)
 
 
 def _shifted_exp(node: Node, axes: Shape) -> tuple[Node, Node]:
@@ -351,7 +342,13 @@ def softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
 
 @recorded
 def log_softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
-    """log(softmax(x)) along an axis, accurate where the softmax is tiny."""
+    """log(softmax(x)) along an axis, accurate where the softmax is tiny.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.log_softmax(tg.tensor([1000.0, 0.0])).tolist()
+        [0.0, -1000.0]
+    """
     tensor, node, axes = _prepare(x, axis if dim is None else dim, None)
     wide = convert(node, as_float(tensor.dtype).compute)
     weights, shift = _shifted_exp(wide, axes)
@@ -361,33 +358,7 @@ def log_softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
     return result(convert(value, as_float(tensor.dtype)), tensor)
 
 
-def diff(
-    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
-) -> Tensor:
-    """Differences of neighbours along an axis, `n` times; of what is joined before and after `x`
-    too, if it is given.
-
-    Example:
-        >>> import tiga as tg
-        >>> x = tg.tensor([1, 4, 9])
-        >>> tg.diff(x).tolist(), tg.diff(x, prepend=tg.tensor([0])).tolist()
-        ([3, 5], [1, 3, 5])
-    """
-    given = [part for part in (prepend, x, append) if part is not None]
-    tensor = as_tensor(x) if len(given) == 1 else concat(given, axis=axis)
-    axis = normalize_axis(axis, tensor.ndim)
-    node: Node = tensor._node
-    for _ in range(n):
-        count = node.type.shape[axis] - 1
-        if count < 0:
-            raise InvalidValue(f"diff: too few elements along axis {axis} ({here()}).")
-        later, earlier = slice_(node, axis, 1, count), slice_(node, axis, 0, count)
-        node = bitwise_xor(later, earlier) if node.type.dtype == bool_ else p.sub(later, earlier)
-    return result(node, tensor)
-
-
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cumsum", "cumulative_prod",
-    "cumulative_sum", "diff", "log_softmax", "logsumexp", "max", "mean", "min", "prod", "softmax",
-    "std", "sum", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "log_softmax", "logsumexp",
+    "max", "mean", "min", "prod", "softmax", "std", "sum", "var",
 ]  # fmt: skip
