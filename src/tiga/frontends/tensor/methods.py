@@ -111,7 +111,8 @@ ARRAY_API = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 _REDUCTIONS = (
     r.sum, r.mean, r.var, r.std, r.prod, r.max, r.min, r.argmax, r.argmin, r.all, r.any,
-    r.logsumexp, r.softmax, r.log_softmax, along.cumulative_sum, along.cumulative_prod, r.count_nonzero,
+    r.logsumexp, r.softmax, r.log_softmax, r.count_nonzero, along.cumulative_sum,
+    along.cumulative_prod,
     sorting.sort, sorting.argsort,
 )  # fmt: skip
 _PLAIN = (
