@@ -18,6 +18,7 @@ NEEDS = {"torch": "torch", "sklearn": "scikit-learn", "rich": "rich"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `python -m tiga demo`."""
     parser.add_argument("--epochs", type=int, default=150, help="training steps (default 150)")
     parser.add_argument(
         "--copies", type=int, default=32, help="copies of the graph in the comparison (default 32)"

@@ -46,6 +46,7 @@ def encode_space(space: Space) -> ir.Attribute | None:
 
 
 def decode_space(encoding: ir.Attribute | None) -> Space:
+    """The space that the encoding of a tensor type names."""
     if encoding is None or isinstance(encoding, ir.UnitAttr):
         return GLOBAL
     kind = "edge" if isinstance(encoding, ir.FlatSymbolRefAttr) else "node"
@@ -53,6 +54,7 @@ def decode_space(encoding: ir.Attribute | None) -> Space:
 
 
 def encode_dtype(dtype: DType) -> ir.Type:
+    """The element type of a dtype."""
     return ir.Type.parse(dtype.mlir)
 
 
@@ -110,6 +112,7 @@ def _decode_relation(attribute: ir.Attribute, relations: Relations) -> Relation:
 
 
 def encode_texts(texts: Iterable[str]) -> ir.Attribute:
+    """An array attribute of strings."""
     return ir.ArrayAttr.get([ir.StringAttr.get(text) for text in texts])
 
 

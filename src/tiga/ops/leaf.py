@@ -78,10 +78,12 @@ def constant(value: float | int | bool | complex, type: Type) -> Node:
 
 
 def zeros_like(node: Node) -> Node:
+    """A zero of the type of a node."""
     return constant(0, node.type)
 
 
 def ones_like(node: Node) -> Node:
+    """A one of the type of a node."""
     return constant(1, node.type)
 
 

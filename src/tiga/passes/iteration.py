@@ -59,6 +59,7 @@ def walk_of(operation: ir.Operation) -> ir.Operation:
 
 
 def slot_of(operation: ir.Operation) -> int:
+    """The number of what a loop stores or carries."""
     return operation.attributes["slot"].value
 
 

@@ -44,6 +44,7 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 
 def is_of_nodes(x: Node) -> bool:
+    """Whether a value is one of nodes."""
     return x.type.space != GLOBAL and x.type.space.kind != "edge"
 
 
@@ -137,6 +138,7 @@ def _cuts(x: Node) -> set[int]:
 
 
 def joins(x: Node) -> bool:
+    """Whether a value is others after one another along the last axis."""
     return bool(x.op.concatenates) and x.op.axis == len(x.type.shape) - 1
 
 

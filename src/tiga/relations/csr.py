@@ -55,6 +55,7 @@ def count_rows(rows: np.ndarray, num_rows: int) -> np.ndarray:
 
 
 def is_sorted(values: np.ndarray) -> bool:
+    """Whether no value is larger than the next."""
     return bool((values[:-1] <= values[1:]).all())
 
 

@@ -82,6 +82,7 @@ NAN = float("nan")
 
 
 def format_of(x: Lanes) -> Format:
+    """The format of the floats in lanes."""
     return F32 if x.width == 32 else F64
 
 

@@ -54,6 +54,7 @@ def with_element(type_: ir.Type, element: ir.Type) -> ir.Type:
 
 
 def is_float(type_: ir.Type) -> bool:
+    """Whether elements are floats."""
     return isinstance(element_of(type_), ir.FloatType)
 
 
@@ -63,6 +64,7 @@ def width_of(type_: ir.Type) -> int:
 
 
 def integer(width: int) -> ir.Type:
+    """The integer type of so many bits."""
     return ir.IntegerType.get_signless(width)
 
 

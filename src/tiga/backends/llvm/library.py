@@ -16,6 +16,7 @@ Matmul = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
 
 def numpy_matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """numpy's product of matrices, into `out`."""
     np.matmul(a, b, out=out)
 
 

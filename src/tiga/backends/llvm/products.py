@@ -61,6 +61,7 @@ def multiply(node: Node, x: ir.Value, matrix: Array, allocate: Allocate) -> ir.V
 
 
 def few_columns(x: ir.Value, matrix: Array, inner: int, outer: int) -> ir.Value:
+    """A product with a matrix of few columns, each in one register: a sum over lanes per column."""
     whole = matrix.load(i64(0), inner * outer)
     columns = (select_lanes(whole, np.arange(j, inner * outer, outer)) for j in range(outer))
     return join([_sum_lanes(ARITHMETIC.mul(x, column), inner) for column in columns])

@@ -37,6 +37,7 @@ def _kept(node: Node, x: Node, axes: Shape, keep: bool) -> Node:
 
 
 def sum_dtype(dtype: DType, wanted: Any) -> DType:
+    """The dtype of a sum: the one that is wanted, else that of floats, and int64 for all else."""
     if wanted is not None:
         return check_dtype(wanted)
     return dtype if dtype.kind in "fc" else DEFAULT_INT

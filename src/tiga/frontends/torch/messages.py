@@ -40,6 +40,7 @@ def to_entities(recorder: Recorder, value: Any, space: Space, function: str) -> 
 
 
 def as_node(recorder: Recorder, value: Any, function: str) -> Node:
+    """What `edge` gave a function of ours, as a node of its trace."""
     if isinstance(value, Traced):
         recorder.require_own(value)
         assert value.node is not None

@@ -64,6 +64,7 @@ def _mul(call: Call, a: Value, b: Value) -> Node:
 
 
 def quotient_type(call: Call, a: Value, b: Value) -> DType:
+    """The dtype of a quotient: torch's default float for integers."""
     out = promoted(call, a, b)
     return out if out.is_float else default_float()
 

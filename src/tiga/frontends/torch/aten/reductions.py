@@ -69,6 +69,7 @@ def _sum(
 
 
 def mean_over(x: Node, axes: Sequence[int], keep: bool = False) -> Node:
+    """The mean over feature axes."""
     total = fold_axes(x, axes, feature_sum, keep)
     return p.div(total, const(total, _extent(x, axes)))
 
@@ -165,6 +166,7 @@ def _logical_fold(call: Call, x: Node, dim: int | None, keepdim: bool, combine: 
 
 
 def variance(call: Call, x: Node, dim: Dims, correction: float, keepdim: bool) -> Node:
+    """The variance over feature axes; `correction` is subtracted from the count."""
     axes = feature_axes(call, x, dim)
     centred = p.sub(x, _restore(mean_over(x, axes), axes, x))
     squares = fold_axes(p.mul(centred, centred), axes, feature_sum, keepdim)

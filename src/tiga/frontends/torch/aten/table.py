@@ -70,10 +70,12 @@ class Call:
 
 
 def is_number(call: Call, value: Value) -> bool:
+    """Whether a value is a Python number, or was one before it became an operand."""
     return not isinstance(value, Node) or value in call.numbers
 
 
 def number_type(value: Value) -> DType:
+    """The dtype that torch gives a Python number."""
     if isinstance(value, Node):
         return default_float() if value.type.dtype.is_float else value.type.dtype
     if isinstance(value, bool):
