@@ -103,10 +103,46 @@ print("ends")
 """
 
 
+NEVER_CLOSED = """
+from tiga.runtime.crew import Crew
+
+crew = Crew(2, "some")
+print(crew.submit(sum, [1, 2]).result(30))
+"""
+
+
 @pytest.mark.parametrize(
-    ("script", "printed"), [(AFTER_THE_MAIN_THREAD, "3"), (WHILE_A_DAEMON_WORKS, "ends")]
+    ("script", "printed"),
+    [(AFTER_THE_MAIN_THREAD, "3"), (WHILE_A_DAEMON_WORKS, "ends"), (NEVER_CLOSED, "3")],
 )
 def test_a_program_that_ends(script: str, printed: str) -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 2)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, printed, "")
+
+
+def test_threads_end_with_a_crew_that_was_not_closed() -> None:
+    crew = Crew(2, "some")
+    crew.submit(abs, -1).result(PATIENCE)
+    mine = [t for t in threading.enumerate() if t.name.startswith("some-")]
+    assert mine
+    del crew
+    for thread in mine:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_many_submit_at_once_and_no_more_threads_start() -> None:
+    meeting = threading.Barrier(8)
+    with Crew(1, "some") as crew:
+
+        def submit() -> None:
+            meeting.wait(PATIENCE)
+            crew.submit(abs, -1).result(PATIENCE)
+
+        others = [threading.Thread(target=submit) for _ in range(8)]
+        for thread in others:
+            thread.start()
+        for thread in others:
+            thread.join(PATIENCE)
+        assert sum(t.name.startswith("some-") for t in threading.enumerate()) == 1

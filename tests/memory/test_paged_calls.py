@@ -167,3 +167,14 @@ def test_gradients_of_totals(
 
     check(run, both)
     assert bool(pages) == (kernel is not Largest)  # its gradient reads more at that end
+
+
+def test_pages_have_as_few_rows_as_were_asked_for(both: Any) -> None:
+    """Where no sum depends on tasks, pages divide them."""
+    memory, paged = both
+    layer, (x, w) = Weighted(), fields()
+    with tg.execution(page_rows=7):
+        found = layer(graph=paged, ndata={"x": x}, edge={"w": w})
+    assert torch.equal(found, layer(graph=memory, ndata={"x": x}, edge={"w": w}))
+    plans = [part.cpu().executable.pages for _, part in layer._inspected().parts()]
+    assert any(plan is not None and plan.pages >= NODES / 7 for plan in plans)

@@ -75,3 +75,14 @@ def test_nobody_waits_for_a_thread_that_comes_too_late():
         other.result(PATIENCE)
     assert {name for name, _, _ in recorder.calls} == {threading.current_thread().name}
     assert np.array_equal(recorder.tasks, np.arange(10))
+
+
+def test_without_threads_the_caller_does_it_all(monkeypatch):
+    def starts(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    recorder = Recorder()
+    with Team(4) as team:
+        team.run([Launch(recorder.address, 0, 10)])
+    assert recorder.tasks == list(range(10))

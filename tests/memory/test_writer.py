@@ -99,6 +99,7 @@ def test_progress_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ([([0], [1]), ([0], [1], {"w": [1.0]})], InvalidValue, "first chunk"),
         ([([0.5], [1])], InvalidType, "integers"),
         ([[0]], InvalidType, "chunk 0"),
+        (3, InvalidType, "iterable of chunks"),
         ([([0], [1], {"src": [1.0]})], InvalidValue, "called"),
         ([3], InvalidType, "chunk 0"),
     ],

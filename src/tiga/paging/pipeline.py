@@ -183,5 +183,7 @@ class Helpers:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.readers.close()
-        self.writers.close()
+        try:
+            self.readers.close()
+        finally:
+            self.writers.close()

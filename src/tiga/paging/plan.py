@@ -179,9 +179,9 @@ class Planner:
         return self.cut(span.first, span.last, span.nbytes, span.nbytes, sure=True)
 
     def _fits(self, span: Span, limit: int) -> bool:
-        rows = span.rows[1] - span.rows[0]
-        too_long = span.last - span.first > 1 and rows > (self.limits.page_rows or rows)
-        return span.nbytes <= limit and not too_long
+        rows, most = span.rows[1] - span.rows[0], self.limits.page_rows
+        divides = span.last - span.first > 1 or self.division.splits
+        return span.nbytes <= limit and not (divides and rows > (most or rows))
 
     def _span(self, first: int, last: int, reach: Reach, sure: bool) -> Span:
         rows = self.tasks[first][0], self.tasks[last][0]
@@ -218,7 +218,7 @@ class Planner:
     ) -> Iterator[Span | LongRow]:
         edges = int(pointers[0]), int(pointers[-1])
         span = self._priced_within(self._leading(Span(task, task + 1, (low, high), (edges,))))
-        if span.nbytes <= limit:
+        if self._fits(span, limit):
             yield span
         elif high - low > 1:
             middle = (low + high) // 2

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidValue
+from tiga.errors import InvalidType, InvalidValue
 from tiga.relations.csr import stable_order
 from tiga.relations.indices import as_count, index_dtype
 from tiga.relations.spool import Column, ColumnFile, Spool
@@ -266,6 +266,11 @@ def write_graph(
 ) -> Path:  # fmt: skip
     """Write a graph from chunks of edges; see `Graph.write_csr`."""
     path, budget = Path(path), parse_size(memory)
+    if not isinstance(edges, Iterable):
+        raise InvalidType(
+            "Graph.write_csr: `edges` expected an iterable of chunks (src, dst) or (src, dst, "
+            f"fields), got {type(edges).__name__}."
+        )
     num_nodes, num_src, num_dst = map(as_count, ("num_nodes", "num_src", "num_dst"), counts)
     if (num_nodes is None) == (num_src is None or num_dst is None):
         raise InvalidValue("Graph.write_csr: pass `num_nodes`, or both `num_src` and `num_dst`.")

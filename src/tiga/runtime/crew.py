@@ -1,6 +1,7 @@
 """Threads that share work."""
 
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -11,8 +12,8 @@ class Crew:
     """Up to `count` threads that take what is submitted in its order; they start with the first.
 
     An executor of the standard library takes no work once the main thread has ended, where other
-    threads of a program may go on; this one does. Its threads are daemons where the one that
-    submits is, so that a program may end while such a one computes.
+    threads of a program may go on; this one does. Its threads are daemons, and end with it when it
+    was not closed, as where a program is interrupted on the way there: no program waits for them.
 
     Example:
         >>> with Crew(2, "adder") as crew:
@@ -25,6 +26,7 @@ class Crew:
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()
+        weakref.finalize(self, _end, self._work, self._threads).atexit = False
 
     def submit(self, function: Callable[..., Any], *given: Any) -> "Future[Any]":
         """What a call of `function` gives, or raises; cancelled, it is not made.
@@ -43,28 +45,36 @@ class Crew:
         if len(self._threads) >= self.count:
             return  # another thread has started the last
         name = f"{self.name}-{len(self._threads)}"
-        thread = threading.Thread(target=_serve, args=(self._work,), name=name)
+        thread = threading.Thread(target=_serve, args=(self._work,), name=name, daemon=True)
+        self._threads.append(thread)  # first: an interrupt may come when it has started
         try:
             thread.start()
         except RuntimeError:
+            self._threads.remove(thread)
             if not self._threads:
                 raise
-            return  # those that are there do it
-        self._threads.append(thread)
+            # else those that are there do it
 
     def close(self) -> None:
         """Finish what was submitted and end the threads."""
-        for _ in self._threads:
-            self._work.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads = []
+        threads = list(self._threads)
+        _end(self._work, self._threads)
+        for thread in threads:
+            if thread.is_alive():
+                thread.join()
 
     def __enter__(self) -> "Crew":
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+def _end(work: "SimpleQueue[Any]", threads: list[threading.Thread]) -> None:
+    """Let so many threads end, once."""
+    while threads:
+        threads.pop()
+        work.put(None)
 
 
 def _serve(work: "SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]") -> None:

@@ -1,8 +1,10 @@
 """Threads that compute pages."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import Any
 
 from tiga.backends.llvm.launcher import Launch, SharedLoop, launch
 from tiga.runtime.crew import Crew
@@ -45,7 +47,9 @@ class Team:
             launch(one.kernel, one.args, one.num_tasks, 1)
             return
         loop = SharedLoop(one)
-        helped = [self._others.submit(loop.work) for _ in range(helpers)]
+        helped: list[Future[Any]] = []
+        with suppress(RuntimeError):  # the system gives no thread: this one does it
+            helped += (self._others.submit(loop.work) for _ in range(helpers))
         loop.work()
         for part in helped:
             if not part.cancel():  # who comes too late has nothing left to take
