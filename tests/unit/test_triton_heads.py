@@ -41,9 +41,10 @@ def test_loops_that_gather_several_wide_values_are_steps_ahead():
 
 
 def test_walks_are_cut_where_halves_of_what_they_gather_fit_the_cache():
-    """The walk to the sources gathers numbers of heads as well, which halves would gather twice."""
     assert [choose(walk.program, NEAR).slices for walk in walks()] == [1, 1, 1]
-    assert [choose(walk.program, FAR).slices for walk in walks()] == [2, 2, 1]
+    assert [choose(walk.program, FAR).slices for walk in walks()] == [2, 2, 2]
+    near, far = (choose(walks()[0].program, degrees).rows for degrees in (NEAR, FAR))
+    assert far == 2 * near
     huge = replace(FAR, far=1 << 24)
     assert [choose(walk.program, huge).slices for walk in walks()] == [1, 1, 1]
 

@@ -88,7 +88,7 @@ def otherwise(program: RowProgram, chosen: Tile) -> Iterator[Tile]:
     if not program.scans:
         yield replace(chosen, ahead=0 if chosen.ahead else AHEAD)
     if not chosen.is_flat and chosen.slices == 1 and may_slice(program, 2):
-        yield replace(chosen, slices=2)
+        yield replace(chosen, slices=2, rows=2 * chosen.rows)
 
 
 def tune(

@@ -65,7 +65,8 @@ def choose(program: RowProgram, degrees: Degrees) -> Tile:
         return scan_tile(program)
     tile = choose_tile(program, degrees.typical)
     if degrees != NO_EDGES and not tile.is_flat:
-        tile = replace(tile, slices=slices(program, degrees.far))
+        parts = slices(program, degrees.far)
+        tile = replace(tile, slices=parts, rows=parts * tile.rows)
     if degrees == NO_EDGES or not fits(program):
         return tile
     found = cost(program, degrees)
