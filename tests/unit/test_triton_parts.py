@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("triton")
 
 from tests.gpu.harness import DST
+from tests.interpreted import run_interpreted
 from tests.unit.test_triton_scans import walks
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.equal_parts import part_size
@@ -28,6 +29,10 @@ def test_parts_are_of_one_size_and_lie_at_its_multiples():
     assert part_size(put(z, 0, tuple(range(4, 8)), 12)) == 4
     assert part_size(put(z, 0, tuple(range(6, 10)), 12)) == 0
     assert part_size(concat(0, value("a", 2, 4), value("b", 2, 4))) == 0
+
+
+def test_the_interpreter_agrees_with_the_oracle():
+    run_interpreted("tests/gpu/test_parts.py", "-k", "float32")
 
 
 def test_states_of_two_components_stay_in_their_threads():

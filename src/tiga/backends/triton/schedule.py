@@ -57,9 +57,9 @@ AHEAD = 3
 them: in shared memory. With fewer or more, the walks of TransformerConv took 2 to 8% longer."""
 
 BESIDE = 3
-"""Reductions of a loop beside which registers hold so few loads. Of walks that gather one array, the
-forward walk of four reducers took 23% less on an H200 with its steps ahead, those of PNA 10%; that
-of one reducer took 20% longer."""
+"""Reductions of a loop beside which registers hold so few loads. Of walks that gather one array,
+the forward walk of four reducers took 23% less on an H200 with its steps ahead, those of PNA 10%;
+that of one reducer took 20% longer."""
 
 FEW = 3
 """Wide values, read or summed, beside which a thread has registers for twice as many edges where
