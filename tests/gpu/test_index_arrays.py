@@ -117,6 +117,7 @@ def test_sorts_by_bits(dtype: Any, bits: int) -> None:
     items = rng.integers(0, 2**20, 9000)
     _, moved = radix_sort.sorted_by(gpu.sent(host), bits, gpu.sent(items), 20)
     agree(moved, items[order])
+    agree(radix_sort.sorted_order(gpu.sent(host), bits), order)
 
 
 def test_sorts_with_wide_counts(monkeypatch: pytest.MonkeyPatch) -> None:

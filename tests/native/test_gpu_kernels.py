@@ -126,8 +126,8 @@ def test_standing_kernels_compile(source: KernelSource) -> None:
 
 SWEEPS = [
     Sweep(Digits(8, 4, False), "i32", first=True, last=False, counted=True),
-    Sweep(Digits(9, 2, True), "i64", first=False, last=True, counted=False),
-    Sweep(Digits(8, 3, False), "i64", first=True, last=True, counted=False),
+    Sweep(Digits(9, 2, True), "i64", first=False, last=True),
+    Sweep(Digits(8, 1, False), "i64", first=True, last=True, keyed=True),
 ]
 
 

@@ -221,7 +221,9 @@ class NativeArrays:
         return sorted_by(keys, (count - 1).bit_length())
 
     def order(self, keys: IndexArray, count: int) -> IndexArray:
-        return self.sort(keys, count)[1]
+        from tiga.backends.triton.radix_sort import sorted_order
+
+        return sorted_order(keys, (count - 1).bit_length())
 
     def rows(self, starts: IndexArray, total: int) -> IndexArray:
         out = empty(starts.machine, total)

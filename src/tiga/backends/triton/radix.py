@@ -27,10 +27,6 @@ LOOK = 4
 """How many tiles a program looks back at, at once."""
 
 
-_PLACES = "tl.max_contiguous(tile * {} + i, [1])"
-"""Told nothing of neighbours, the compiler gives all steps one layout."""
-
-
 @dataclass(frozen=True)
 class Digits:
     """How keys are taken apart: `passes` digits of `bits` bits; `wide` if counts need 64 bits."""
@@ -72,9 +68,7 @@ def count_digits(digits: Digits, key: str) -> KernelSource:
         f"number = tl.arange(0, {digits.count})",
         *(f"{name} = tl.zeros([{digits.count}], {digits.dtype})" for name in sums),
         "for tile in range(tl.program_id(0).to(tl.int64), tiles, programs):",
-        f"    i = tl.arange(0, {TILE.edges})",
-        f"    at = {_PLACES}".format(TILE.edges),
-        "    inside = at < count",
+        *(f"    {line}" for line in _elements()),
         f"    key = {KEY}",
     ]
     for p, name in enumerate(sums):
@@ -93,13 +87,15 @@ def count_digits(digits: Digits, key: str) -> KernelSource:
 @dataclass(frozen=True)
 class Sweep:
     """One pass over numbers of 64 bits: an item in the `low` lowest ones, its key above. The
-    `first` pass packs them, the `last` one takes them apart. Where `counted` items are 0, 1, ..."""
+    `first` pass packs them; where `counted`, items are 0, 1, 2, ... The `last` one takes them
+    apart; where `keyed`, it writes keys as well as items."""
 
     digits: Digits
     key: str
     first: bool
     last: bool
-    counted: bool
+    counted: bool = False
+    keyed: bool = False
 
     def sources(self) -> dict[str, str]:
         """The arrays that it reads."""
@@ -109,7 +105,9 @@ class Sweep:
 
     def targets(self) -> dict[str, str]:
         """The arrays that it writes."""
-        return {"keys_out": self.key, "items_out": "i64"} if self.last else {"values_out": "i64"}
+        if not self.last:
+            return {"values_out": "i64"}
+        return {"items_out": "i64"} | ({"keys_out": self.key} if self.keyed else {})
 
     def read(self) -> list[str]:
         """`value` at `at`."""
@@ -123,10 +121,9 @@ class Sweep:
         if not self.last:
             return ["tl.store(values_out + to, value, mask=inside)"]
         item = "value & ((tl.full([1], 1, tl.int64) << low) - 1)"
-        return [
-            "tl.store(keys_out + to, (value >> low) & mask, mask=inside)",
-            f"tl.store(items_out + to, {item}, mask=inside)",
-        ]
+        items = f"tl.store(items_out + to, {item}, mask=inside)"
+        keys = "tl.store(keys_out + to, (value >> low) & mask, mask=inside)"
+        return [items, keys] if self.keyed else [items]
 
 
 @lru_cache(maxsize=256)
@@ -136,9 +133,7 @@ def sweep(of: Sweep) -> KernelSource:
     most = digits.count - 1
     body = [
         "tile = tl.atomic_add(ticket, 1, sem='relaxed').to(tl.int64)",
-        f"i = tl.arange(0, {TILE.edges})",
-        f"at = {_PLACES}".format(TILE.edges),
-        "inside = at < count",
+        *_elements(),
         *of.read(),
         f"digit = tl.where(inside, {DIGIT} & {most}, {digits.count}).to(tl.int32)",
         f"number = tl.arange(0, {digits.count})",
@@ -170,6 +165,16 @@ def _kernel(
 ) -> KernelSource:
     told = digest(TILE.edges // (WARP * TILE.warps), digits.bits, TILE.warps)
     return source(name, pointers, numbers, [f"# order within a tile: {told}", *body], TILE)
+
+
+def _elements() -> list[str]:
+    """Element `i` of a tile is number `at` of all, if there are so many."""
+    return [
+        f"i = tl.arange(0, {TILE.edges})",
+        # Told nothing of neighbours, the compiler gives all steps one layout.
+        f"at = tl.max_contiguous(tile * {TILE.edges} + i, [1])",
+        "inside = at < count",
+    ]
 
 
 def _counts(digits: Digits) -> str:

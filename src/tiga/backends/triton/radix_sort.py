@@ -34,23 +34,38 @@ def sorted_by(
     """Keys sorted by their `bits` lowest bits, equal ones in their order, and what goes with them:
     int64 `items`, not negative and of at most `item_bits` bits, or their places. Bits above those
     are not kept."""
-    if keys.size < 2 or not bits:
-        return keys, positions(keys.machine, keys.size) if items is None else items
-    place_bits = (keys.size - 1).bit_length()
-    low = place_bits if items is None else item_bits
-    if bits + low <= _WORD:
-        return _packed(keys, 0, bits, items, low)
-    # The lowest bits first, then the others in the order that these gave.
-    half = bits // 2
-    order = _packed(keys, 0, half, None, place_bits)[1]
-    _, order = _packed(keys[order], half, bits - half, order, place_bits)
+    low = _place_bits(keys) if items is None else item_bits
+    if keys.size > 1 and bits and bits + low <= _WORD:
+        order, ordered = _packed(keys, 0, bits, items, low, keyed=True)
+        return ordered, order
+    order = sorted_order(keys, bits)
     return keys[order], order if items is None else items[order]
 
 
+def sorted_order(
+    keys: IndexArray, bits: int, items: IndexArray | None = None, item_bits: int = 0
+) -> IndexArray:
+    """The items of `sorted_by`."""
+    if keys.size < 2 or not bits:
+        return positions(keys.machine, keys.size) if items is None else items
+    low = _place_bits(keys) if items is None else item_bits
+    if bits + low <= _WORD:
+        return _packed(keys, 0, bits, items, low)[0]
+    # The lowest bits first, then the others in the order that these gave.
+    half, low = bits // 2, _place_bits(keys)
+    order = _packed(keys, 0, half, None, low)[0]
+    order = _packed(keys[order], half, bits - half, order, low)[0]
+    return order if items is None else items[order]
+
+
+def _place_bits(keys: IndexArray) -> int:
+    return max(keys.size - 1, 0).bit_length()
+
+
 def _packed(
-    keys: IndexArray, drop: int, bits: int, items: IndexArray | None, low: int
-) -> tuple[IndexArray, IndexArray]:  # fmt: skip
-    """Bits of keys from `drop` on, sorted, and their items, of `low` bits."""
+    keys: IndexArray, drop: int, bits: int, items: IndexArray | None, low: int, keyed: bool = False
+) -> list[IndexArray]:
+    """Items, of `low` bits, in the order of keys' bits from `drop` on; where `keyed`, these too."""
     machine, count = keys.machine, keys.size
     passes = -(-bits // MOST_BITS)
     digits = Digits(max(-(-bits // passes), LEAST_BITS), passes, count >= NARROW)
@@ -60,13 +75,13 @@ def _packed(
     now = [keys] if items is None else [keys, items]
     for p in range(passes):
         first, last = p == 0, p == passes - 1
-        key = type_name(keys) if first or last else "i64"
-        of = Sweep(digits, key, first, last, counted=first and items is None)
+        key = type_name(keys) if first or (last and keyed) else "i64"
+        of = Sweep(digits, key, first, last, first and items is None, last and keyed)
         targets = [empty(machine, count, _dtype(kind)) for kind in of.targets().values()]
         numbers = [mask, drop, low, p * digits.bits]
         launch(radix.sweep(of), count, [*now, *targets, *tables.of(p)], numbers)
         now = targets
-    return now[0], now[1]
+    return now
 
 
 def _dtype(kind: str) -> str:
@@ -105,8 +120,3 @@ class _Tables:
             self._bases,
             self._counts[ticket + p * _APART : ticket + (p + 1) * _APART],
         ]
-
-
-def sorted_order(keys: IndexArray, bits: int) -> IndexArray:
-    """The places that sort keys of so many bits, equal keys in their order."""
-    return sorted_by(keys, bits)[1]

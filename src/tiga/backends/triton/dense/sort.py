@@ -16,7 +16,7 @@ from tiga.backends.triton.index_arrays import (
     launch,
 )
 from tiga.backends.triton.index_kernels import kernel
-from tiga.backends.triton.radix_sort import sorted_by, sorted_order
+from tiga.backends.triton.radix_sort import sorted_order
 from tiga.backends.triton.writer import KernelSource, pointer_type
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import DType, bool_, int64
@@ -95,9 +95,8 @@ def sorted_rows(x: DeviceArray, dtype: DType, descending: bool) -> IndexArray:
     order = sorted_order(*_keys(index_array(x.reshape(x.size)), dtype, descending))
     rows = x.size // columns
     if rows > 1:
-        _, order = sorted_by(
-            order // columns, (rows - 1).bit_length(), order, (x.size - 1).bit_length()
-        )
+        row_bits, place_bits = ((extent - 1).bit_length() for extent in (rows, x.size))
+        order = sorted_order(order // columns, row_bits, order, place_bits)
     return order - (order // columns) * columns
 
 
