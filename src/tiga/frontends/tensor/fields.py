@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidValue
+from tiga.frontends.message_passing import missing_field
 from tiga.frontends.tensor.build import apply
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
@@ -29,11 +30,7 @@ class FieldView:
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._values:
-            there = ", ".join(self._values) or "none"
-            raise InvalidValue(
-                f"field `{self._label}.{name}` is read but was not passed ({here()}); "
-                f"`{self._label}` has: {there}."
-            )
+            raise InvalidValue(f"{here()}: {missing_field(self._label, name, self._values)}")
         return self._values[name]
 
     __getitem__ = __getattr__

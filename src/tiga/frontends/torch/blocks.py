@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tiga.errors import InvalidValue, Unfusable
-from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
+from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge, missing_field
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.capture import RELATION, MissingField
 from tiga.frontends.torch.draws import NodeOrder, require_no_training
@@ -124,11 +124,8 @@ class RowView:
         made = self._made.get(name)
         if made is None:
             if name not in self:
-                there = ", ".join(self._fields.fields.get(self._namespace, {})) or "none"
-                raise MissingField(
-                    f"field `{self._end}.{name}` is read but was not passed; `{self._end}` has: "
-                    f"{there}."
-                )
+                there = self._fields.fields.get(self._namespace, {})
+                raise MissingField(missing_field(self._end, name, there))
             made = self._made[name] = self._fields.read(self._namespace, name, self._rows)
         return made
 

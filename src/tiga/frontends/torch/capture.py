@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
-from tiga.frontends.message_passing import MessagePassing, PerEdge
+from tiga.frontends.message_passing import MessagePassing, PerEdge, missing_field
 from tiga.frontends.torch.bounds import Bound, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
@@ -131,11 +131,7 @@ class FieldView:
         )
 
     def _missing(self, name: str) -> MissingField:
-        there = ", ".join(self._values) or "none"
-        return MissingField(
-            f"{user_line()}: field `{self._label}.{name}` is read but was not passed; "
-            f"`{self._label}` has: {there}."
-        )
+        return MissingField(f"{user_line()}: {missing_field(self._label, name, self._values)}")
 
 
 @dataclass
