@@ -34,6 +34,7 @@ from tiga.passes.near_tables import near_tables
 from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import PAGED, LibraryCall, Plan, RowProgram, Step
 from tiga.passes.sink import sink
+from tiga.passes.small_products import small_products
 from tiga.passes.wide_sums import wide_sums
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
@@ -200,7 +201,7 @@ def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> 
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
     normal = canonicalize(near_tables(hoist(canonicalize(Expand()(DropEmpty()(program))))))
-    normal = fewer_reads(one_pass(inverses(normal)))
+    normal = small_products(fewer_reads(one_pass(inverses(normal))))
     return prepare(form(sink(part_products(wide_sums(normal)))), program.relations, choose)
 
 
