@@ -101,7 +101,7 @@ def _are_native(*fields: Fields | None) -> bool:
 
 def _without_torch() -> bool:
     # Asked first whether torch is loaded: its compiler warns of what is remembered by a function.
-    return "torch" not in sys.modules and not _has_torch()
+    return sys.modules.get("torch") is None and not _has_torch()
 
 
 @cache
