@@ -99,6 +99,23 @@ def test_edges_that_are_written_to():
         torch.testing.assert_close(fused(x, twin), conv(x, twin))
 
 
+def test_an_index_out_of_range_among_other_edges():
+    fused = pyg.compile(gnn.GCNConv(F, 6))
+    fused(nodes(), edges())
+    for wrong in (torch.tensor([[0, N + 4], [1, N + 4]]), torch.tensor([[0, -3], [1, -3]])):
+        with pytest.raises(IndexError, match=str(int(wrong[0, 1]))):
+            fused(nodes(), wrong)
+
+
+def test_a_graph_serves_calls_with_and_without_fields_of_edges():
+    conv, edge_index = gnn.GCNConv(F, 6), one_loop_a_node()
+    fused = check(conv, nodes(), edge_index)
+    check(conv, nodes(), edge_index, weights(edge_index.shape[1]), fused=fused)
+    known = fused.propagate.graphs.known
+    check(conv, nodes(), edge_index, fused=fused)
+    assert fused.propagate.graphs.known == known
+
+
 def test_loops_alone_and_no_edges():
     conv = gnn.GCNConv(F, 6)
     loops = torch.arange(4).expand(2, -1)

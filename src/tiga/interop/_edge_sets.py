@@ -50,9 +50,9 @@ class Derived:
     """A graph whose edges were made of those of a call.
 
     Attributes:
-        graph: the edges, by destination.
-        source: for each of them, the edge of the call whose fields it has; None for the
-            edges of the call as they are.
+        graph: the edges.
+        source: for each of them, the edge of the call whose fields it has; None for the edges of
+            the call as they are, and where these have no fields.
         masks: the fields that tell parts, bool.
     """
 
@@ -79,16 +79,22 @@ class Derived:
 
 
 def derive(
-    src: torch.Tensor, dst: torch.Tensor, num_src: int, num_dst: int, edges: EdgeSet
-) -> Derived:
+    src: torch.Tensor, dst: torch.Tensor, num_src: int, num_dst: int, edges: EdgeSet,
+    has_fields: bool = True,
+) -> Derived:  # fmt: skip
     """The graph of a set of edges, of the edges of a call.
 
     Args:
         src, dst: both ends of every edge of the call, `[E]`, integers.
+        has_fields: whether edges have fields, which then are moved at every call: in the order of
+            the walks at once.
     """
     if edges == GIVEN:
         return Derived(Graph.from_coo(src, dst, num_src=num_src, num_dst=num_dst), None, {})
     loop = src == dst
+    if bool((loop & ((src < 0) | (src >= min(num_src, num_dst)))).any()):
+        # A loop that is dropped names a node even so: the graph says what is wrong with it.
+        Graph.from_coo(src, dst, num_src=num_src, num_dst=num_dst).snapshot()
     kept = ~loop if LOOPS not in edges else loop if OTHERS not in edges else torch.ones_like(loop)
     source = kept.nonzero().view(-1)
     columns = [src[source], dst[source], source, loop[source]]
@@ -97,12 +103,16 @@ def derive(
     if ADDED in edges:
         added = _added(src, loop, min(num_src, num_dst))
         columns = [torch.cat(pair) for pair in zip(columns, added, strict=True)]
-    order = torch.argsort(columns[1], stable=True)
-    src, dst, source, own, new, filled = (column[order] for column in columns)
+    if has_fields:
+        order = torch.argsort(columns[1], stable=True)
+        columns = [column[order] for column in columns]
+    src, dst, source, own, new, filled = columns
     graph = Graph.from_coo(src, dst, num_src=num_src, num_dst=num_dst)
     masks = {OWN_LOOP: own, ADDED_LOOP: new, FILLED_LOOP: filled}
     if ADDED in edges and int(filled.sum()) != int(loop.sum()):
         del masks[FILLED_LOOP]
+    if not has_fields:
+        return Derived(graph, None, masks)
     narrow = len(loop) <= torch.iinfo(torch.int32).max
     return Derived(graph, source.int() if narrow else source, masks)
 

@@ -20,12 +20,15 @@ class Known:
     version: int | None
     key: Key
     edges: EdgeSet
+    has_fields: bool
     derived: Derived
     used: int
 
-    def serves(self, edge_index: torch.Tensor, key: Key, edges: EdgeSet) -> bool:
-        """Whether it is the graph of some edges."""
+    def serves(self, edge_index: torch.Tensor, key: Key, edges: EdgeSet, has_fields: bool) -> bool:
+        """Whether it is the graph of some edges, with fields where these have some."""
         if self.key != key or self.edges != edges or not self._is_current():
+            return False
+        if has_fields and not self.has_fields:
             return False
         return _same_edges(self.edge_index, edge_index)
 
@@ -54,14 +57,18 @@ class Topologies:
         """The graph of an edge index."""
         return self.derived(edge_index, key, GIVEN).graph
 
-    def derived(self, edge_index: torch.Tensor, key: Key, edges: EdgeSet) -> Derived:
-        """The graph of a set of edges made of an edge index."""
+    def derived(
+        self, edge_index: torch.Tensor, key: Key, edges: EdgeSet, has_fields: bool = False
+    ) -> Derived:
+        """The graph of a set of edges made of an edge index; see `derive`."""
+        has_fields = has_fields or edges == GIVEN  # whose edges are as they are
         for known in self.known:
-            if known.serves(edge_index, key, edges):
+            if known.serves(edge_index, key, edges, has_fields):
                 known.used = self.call
                 return known.derived
-        made = derived_of(edge_index, key, edges)
-        newest = Known(edge_index, version_of(edge_index), key, edges, made, self.call)
+        made = derived_of(edge_index, key, edges, has_fields)
+        version = version_of(edge_index)
+        newest = Known(edge_index, version, key, edges, has_fields, made, self.call)
         present = [known for known in self.known if known.used == self.call]
         others = [known for known in self.known if known.used != self.call]
         self.known = (newest, *present, *others[: max(self.SIZE - 1 - len(present), 0)])
@@ -73,14 +80,14 @@ class Topologies:
 
 def graph_of(edge_index: torch.Tensor, key: Key) -> Graph:
     """A graph made anew; see `Topologies.graph`."""
-    return derived_of(edge_index, key, GIVEN).graph
+    return derived_of(edge_index, key, GIVEN, has_fields=True).graph
 
 
-def derived_of(edge_index: torch.Tensor, key: Key, edges: EdgeSet) -> Derived:
+def derived_of(edge_index: torch.Tensor, key: Key, edges: EdgeSet, has_fields: bool) -> Derived:
     """A derived graph made anew; see `Topologies.derived`."""
     backwards, num_src, num_dst = key
     src, dst = (edge_index[1], edge_index[0]) if backwards else (edge_index[0], edge_index[1])
-    return derive(src, dst, num_src, num_dst, edges)
+    return derive(src, dst, num_src, num_dst, edges, has_fields)
 
 
 def version_of(tensor: torch.Tensor) -> int | None:

@@ -215,7 +215,8 @@ class Propagate:
             kernel = self.layer_programs[call.layout] = WholeLayer(self.conv, call.layout, edges)
         backwards = self.conv.flow != "source_to_target"
         key = (backwards, *(call.counts[::-1] if backwards else call.counts))
-        derived = self.graphs.derived(call.edge_index, key, edges)
+        has_fields = bool(call.fields["edge"])
+        derived = self.graphs.derived(call.edge_index, key, edges, has_fields)
         if derived.has_parallel_loops and call.layout in self.keep_one_loop:
             raise ParallelLoops
         fields = dict(call.fields)
