@@ -30,7 +30,8 @@ class IndexArray(DeviceArray):
         if isinstance(index, slice) and index.step is None:
             start, stop, _ = index.indices(self.size)
             place = self.address + start * self.itemsize
-            return IndexArray(self.memory, (max(stop - start, 0),), self.dtype, None, place)
+            count = max(stop - start, 0)
+            return IndexArray(self.memory, (count,), self.dtype, self.strides, place)
         return index_array(super().__getitem__(index))
 
     def __add__(self, other: Any) -> "IndexArray":
@@ -85,8 +86,9 @@ def index_array(array: DeviceArray) -> IndexArray:
 
 def empty(machine: Any, count: int, dtype: Any = np.int64) -> IndexArray:
     """An array whose elements are not set."""
-    nbytes = count * np.dtype(dtype).itemsize
-    return IndexArray(DeviceMemory(machine, nbytes), (count,), dtype)
+    kind = np.dtype(dtype)
+    size = kind.itemsize
+    return IndexArray(DeviceMemory(machine, count * size), (count,), kind, (size,))
 
 
 def launch(
@@ -98,12 +100,15 @@ def launch(
     if not count:
         return
     machine: Any = arrays[-1].machine
-    skips = [array.address % LAUNCH_ALIGNMENT for array in arrays]
-    offsets = [skip // a.itemsize for skip, a in zip(skips, arrays, strict=True)]
-    addresses = [array.address - skip for skip, array in zip(skips, arrays, strict=True)]
-    arguments = [*(None for _ in arrays), *offsets, count, *numbers]
+    addresses: list[int] = []
+    offsets: list[int] = []
+    for array in arrays:
+        skip = array.address % LAUNCH_ALIGNMENT
+        addresses.append(array.address - skip)
+        offsets.append(skip // array.dtype.itemsize)
+    arguments = (*(None,) * len(addresses), *offsets, count, *numbers)
     programs = programs or -(-count // source.tile.edges)
-    _bound(machine, source, programs, tuple(arguments))(addresses)
+    _bound(machine, source, programs, arguments)(addresses)
 
 
 @lru_cache(maxsize=4096)
