@@ -161,7 +161,8 @@ np.savez(sys.argv[3], out=out.cpu().numpy(), gradient=gradient.cpu().numpy())
 def test_without_torch(device: str, stored: Any, tmp_path: Path) -> None:
     path, (src, dst, x, w) = stored
     run = [sys.executable, "-c", ALONE, str(path), device, str(tmp_path / "found.npz")]
-    subprocess.run(run, check=True)
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     found = np.load(tmp_path / "found.npz")
     order = np.argsort(dst, kind="stable")
     sums = np.zeros((NODES, WIDTH))

@@ -16,7 +16,7 @@ pytest.importorskip("torch_mlir")
 import tiga as tg  # noqa: E402
 from tests.gpu import harness  # noqa: E402
 from tests.gpu.paged_harness import same_bits  # noqa: E402
-from tests.properties.test_paged_graphs import KERNELS, WIDTH, results  # noqa: E402
+from tests.properties.test_paged_graphs import KERNELS, WIDTH  # noqa: E402
 from tests.strategies import graphs  # noqa: E402
 from tiga.errors import OutOfBudget  # noqa: E402
 
@@ -27,6 +27,16 @@ pytestmark = [
     pytest.mark.usefixtures("where"),
 ]
 CALM = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+
+
+def results(kernel: Any, graph: Any, fields: list[Any]) -> list[Any]:
+    """What a call gives, and its gradients."""
+    x, y, w = fields
+    out = kernel(graph=graph, src={"x": x}, dst={"x": y}, edge={"w": w})
+    outs = list(out) if isinstance(out, tuple) else [out]
+    weights = [torch.linspace(-1, 1, o.numel()).view(o.shape).to(o.device) for o in outs]
+    loss = sum((o * weight).sum().cpu() for o, weight in zip(outs, weights, strict=True))
+    return [*(o.detach() for o in outs), *torch.autograd.grad(loss, fields)]
 
 
 def check(

@@ -10,6 +10,7 @@ import numpy as np
 
 from tiga.errors import UnsupportedByBackend
 from tiga.runtime.arena import ALIGNMENT, Arena
+from tiga.runtime.floor import off_the_floor
 from tiga.runtime.pages import PIECE, Damaged, Rows, scratch_bytes
 
 STEP = 1 << 16
@@ -118,7 +119,9 @@ class Picks:
 
         used, count = arena.used, CREW if home.in_file and self.count > TILE_ROWS else 1
         room = scratch_bytes(home.row_bytes, out.nbytes)
-        _share(pick_next, [arena.take(room, np.dtype(np.uint8)) for _ in range(count)])
+        scratches = [arena.take(room, np.dtype(np.uint8)) for _ in range(count)]
+        with off_the_floor():
+            _share(pick_next, scratches)
         arena.back_to(used)
 
     def store(self, home: Rows, block: np.ndarray) -> None:

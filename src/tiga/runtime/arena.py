@@ -37,12 +37,8 @@ class Arena:
 
     def __init__(self, nbytes: int, memory: np.ndarray | None = None) -> None:
         self._memory = anonymous(nbytes) if memory is None else memory
+        self.address = self._memory.ctypes.data
         self.nbytes, self.used = nbytes, 0
-
-    @property
-    def address(self) -> int:
-        """That of its first byte."""
-        return self._memory.ctypes.data
 
     def take(self, shape: int | tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """An array whose elements are not set.

@@ -20,6 +20,10 @@ INVALID_CONTEXT = (3, 201)
 
 _CAPABILITY = (75, 76)
 _RELEASE_THRESHOLD, _RESERVED, _USED = 4, 5, 7
+_BRIEF = frozenset(
+    ("cuCtxSetCurrent", "cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuStreamWaitEvent")
+)
+
 _NON_BLOCKING = 1
 _DEVICE_MAP = 2
 _NO_TIMING = 2
@@ -28,8 +32,10 @@ _NO_TIMING = 2
 class Driver:
     """One device. Every call makes its context current on the calling thread first."""
 
-    def __init__(self, library: Any, device: int) -> None:
-        self.library = library
+    def __init__(self, library: Any, device: int, brief: Any = None) -> None:
+        """`brief` is the library for calls of a microsecond, during which Python's lock is kept:
+        another thread that got it would have to be waited for."""
+        self.library, self._brief = library, brief or library
         self.index = device
         self._handle, self._context = ctypes.c_int(), ctypes.c_void_p()
         self._check("cuDeviceGet", ctypes.byref(self._handle), ctypes.c_int(device))
@@ -229,7 +235,8 @@ class Driver:
         self._check(name, *arguments)
 
     def _check(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
+        library = self._brief if name in _BRIEF else self.library
+        code = getattr(library, name)(*arguments)
         if code:
             self.refuse(name, code)
 
@@ -290,7 +297,7 @@ def driver(device: int = 0) -> Driver:
             "device and host-pinned memory need an NVIDIA driver and a GPU, and there is none "
             "here; use the tiers 'host' and 'nvme'."
         )
-    return Driver(_library(), device)
+    return Driver(_library(), device, ctypes.PyDLL(_library()._name))
 
 
 def device_count() -> int:

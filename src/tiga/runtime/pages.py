@@ -12,6 +12,7 @@ import numpy as np
 
 from tiga.runtime.arena import Arena
 from tiga.runtime.direct import BLOCK, LEAST, DirectFile, fits
+from tiga.runtime.floor import off_the_floor
 from tiga.runtime.spill import pread_into, pwrite_all
 
 SPARSE = 8
@@ -119,7 +120,8 @@ class MemoryRows:
         return self.count > 1 and self.array.strides[0] == 0
 
     def read_into(self, low: int, out: np.ndarray) -> None:
-        self._typed(out)[...] = self.array[low : low + len(out)]
+        with off_the_floor():
+            self._typed(out)[...] = self.array[low : low + len(out)]
 
     def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         typed, step = self._typed(out), max(1, len(scratch) // max(1, self.row_bytes))
@@ -274,8 +276,9 @@ class FileRows(ByRanges):
         flat, offset = out.reshape(-1), self.offset + low * self.row_bytes
         direct = fits(out, offset) and self.direct.serves(offset, flat.size)
         try:
-            if not (direct and self.direct.read(flat, offset)):
-                pread_into(self.fd, out, offset)
+            with off_the_floor():
+                if not (direct and self.direct.read(flat, offset)):
+                    pread_into(self.fd, out, offset)
         except EOFError as error:
             raise Damaged(f"{error}: it was cut after it was opened") from None
         self.traffic.count(read=flat.size)

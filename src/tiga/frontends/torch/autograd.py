@@ -6,7 +6,9 @@ outputs too, so that derivatives of every order and mode flow through them.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -26,6 +28,7 @@ from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.unit import Trained, Unit
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
+from tiga.runtime.scope import Scope, active, within
 
 _transforms_active = torch._C._are_functorch_transforms_active
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -45,6 +48,10 @@ class Job:
     """The topology at that version, where it was looked up. An unused graph may free it."""
     of: "Job | None" = None
     """The run on the graph of which this graph holds copies."""
+    scope: Scope | None = None
+    """Over a graph in a file: the budgets in force, which threads of autograd do not see."""
+    thread: int = 0
+    """The one that made the call."""
 
     @property
     def topology(self) -> Snapshot | None:
@@ -108,7 +115,8 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
     derivative = trained.derivative(present)
     values = [known[kind][n] for kind, n in derivative.arguments]
     unneeded = _unneeded(ctx, derivative.arguments)
-    gradients = run(derivative.unit, job.graph, job.token, values, job.topology, unneeded)
+    with within(job.scope) if get_ident() != job.thread and job.scope else nullcontext():
+        gradients = run(derivative.unit, job.graph, job.token, values, job.topology, unneeded)
     for position, found in zip(derivative.wanted, gradients, strict=True):
         # Over a graph in a file, what fits the device lies there, and the rest in files.
         result[1 + position] = _fetched(found, ctx.devices[position]) if job.graph.paged else found
@@ -283,10 +291,12 @@ def run(
         token = graph.token() if topology is None else topology.token
     device = device_of(graph)
     trained = unit.training(wanted, device)
+    scope = None
     if graph.paged:
         trained.require_pages(device, len(unit.program.outputs))
+        scope = active()
     version = None if topology is None else ref(topology)
-    outputs = _apply(Job(trained, graph, token, version), values)
+    outputs = _apply(Job(trained, graph, token, version, scope=scope, thread=get_ident()), values)
     return outputs[: len(unit.program.outputs)]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tiga.runtime.arena import ROOMY, Arena, anonymous
 from tiga.runtime.driver import StreamEvent, driver
+from tiga.runtime.floor import off_the_floor
 from tiga.runtime.platform import Platform
 from tiga.runtime.queue import READY
 
@@ -154,19 +155,21 @@ class PairedArena(Arena):
     def __init__(self, nbytes: int, link: Link, platform: Platform) -> None:
         super().__init__(nbytes, _UNPINNED)
         self.link, self.block = link, platform.arena(max(nbytes, 1))
-        self._device = platform.address(self.block)
+        self._device, self.offset = platform.address(self.block), 0
         self.computed, self.copied = link.mark(), link.mark()
 
     def begin(self) -> None:
         """Wait until what was staged before may be written over."""
-        if self._memory is _UNPINNED:
-            self._memory = self.link.pinned(self.nbytes)
-        self.copied.wait()
+        with off_the_floor():
+            if self._memory is _UNPINNED:
+                self._pin()
+            self.copied.wait()
 
-    @property
-    def offset(self) -> int:
-        """How far behind a byte of pinned memory the device has its copy."""
-        return self._device - self.address
+    def _pin(self) -> None:
+        """Have memory, and know how far behind a byte of it the device has its copy."""
+        self._memory = self.link.pinned(self.nbytes)
+        self.address = self._memory.ctypes.data
+        self.offset = self._device - self.address
 
     def send(self, but: Sequence[np.ndarray]) -> Mark:
         """Copy what is staged to the device, once its kernels are done with what was there; `but`

@@ -42,7 +42,7 @@ PAGES_SHARE = 4
 FAR = 64
 """Numbers of a task lead far where they span one part in so many of an array."""
 
-READERS, WRITERS = 6, 3
+READERS, WRITERS = 4, 2
 """Pages that are read, and written, at a time: the bus takes what several threads move."""
 
 UNBOUNDED = 2**34

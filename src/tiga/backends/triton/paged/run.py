@@ -5,7 +5,7 @@ in order; results that do not stay on the device are copied back and written beh
 gives depends on its own edges alone, so the results have the same bits as in memory.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from tiga.paging.plan import Limits
 from tiga.paging.span import PagePlan, Span, Spans, step_name
 from tiga.paging.stage import WORD, PagedGraph, Stage
 from tiga.passes.rows import LibraryCall
+from tiga.runtime.floor import Floor
 from tiga.runtime.pages import Rows, copy_rows
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
@@ -60,6 +61,7 @@ class PagedRun:
     pipeline: Pipeline
     charge: Callable[[int], Callable[[], None]]
     plan: PagePlan
+    floor: Floor = field(default_factory=Floor)
 
     def execute(self, step: RowStep | LibraryCall) -> None:
         if isinstance(step, LibraryCall):
@@ -86,7 +88,7 @@ class PagedRun:
             scratch.add(kernels.kept_states())
             with _summing(kernels, spans, memory) as launcher:
                 pages = WalkPages(planner, kernels, self.link, scratch, launcher)
-                self.pipeline.run(pages.jobs(spans.pages))
+                self.pipeline.run(self._in_turn(pages.jobs(spans.pages)))
 
     def _rows(self, step: RowStep) -> None:
         kernels, stage, spans = self.steps.rows(step)
@@ -96,7 +98,18 @@ class PagedRun:
             _summing(kernels, spans, memory) as launcher,
         ):
             pages = RowPages(stage, kernels, self.link, launcher)
-            self.pipeline.run(map(pages.job, spans.pages))
+            self.pipeline.run(self._in_turn(map(pages.job, spans.pages)))
+
+    def _in_turn(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Jobs of which one at a time has the floor."""
+
+        def held(work: Callable[[Any], Any], given: Any) -> Any:
+            with self.floor.held():
+                return work(given)
+
+        for job in jobs:
+            smaller = partial(lambda job: self._in_turn(job.smaller()), job)
+            yield Job(partial(held, job.read), partial(held, job.run), smaller)
 
     @contextmanager
     def _memory(self, what: str, spans: Spans) -> Iterator[StepMemory]:
