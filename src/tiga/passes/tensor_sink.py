@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 
 from tiga.ops.base import Op, Pointwise
-from tiga.ops.feature import Broadcast, broadcast
+from tiga.ops.feature import Broadcast, Movement, broadcast
 from tiga.ops.leaf import Constant, constant
 from tiga.ops.pointwise import ge, logical_and, lt, where
 from tiga.ops.tensor_scan import Positions
 from tiga.ops.tensor_views import Join, Slice, Unslice, unslice
+from tiga.passes.tensor_fusable import is_pointwise, is_reduction, is_scan
 from tiga.trace.node import Node, users
 from tiga.trace.program import Program
 
@@ -43,9 +44,20 @@ def sink_moves(program: Program, native: bool) -> Program:
             return None
         if isinstance(node.op, Slice) and not _only_sliced(node.inputs[0], readers, outputs):
             return None
+        if isinstance(node.op, Join) and not _is_computed_with(node, readers):
+            return None
         return maker(node, inputs)
 
     return program.rewritten(rule)
+
+
+def _is_computed_with(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a kernel computes something of what is joined, or what is joined: numpy joins what
+    is in memory, for memory, as fast."""
+    return any(
+        isinstance(n.op, Movement) or is_pointwise(n) or is_reduction(n) or is_scan(n)
+        for n in readers[node]
+    ) or any(_is_cheap(x) for x in node.inputs)
 
 
 def _only_sliced(

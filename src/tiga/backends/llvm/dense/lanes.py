@@ -62,6 +62,8 @@ class Lanes:
             return _MAKERS[one.opcode](self, i)
         if i in kernel.scratch and self._kept(i):
             return self._scratch(i, one)
+        if (mask := places.compared(self, one)) is not None:
+            return mask
         args = [self.value(j) for j in one.inputs]
         made = dv.apply(one.op, one.dtype, kernel.dtypes(one), args)
         if i in kernel.scratch:

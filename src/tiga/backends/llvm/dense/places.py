@@ -12,9 +12,10 @@ from torch_mlir.dialects import arith, llvm, scf, vector
 
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
-from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.memory import element_pointer, i64, splat
-from tiga.passes.tensor_spec import FULL, Instruction
+from tiga.ops.pointwise import Ge, Lt
+from tiga.passes.tensor_spec import FULL, SCALAR, Instruction
 
 if TYPE_CHECKING:
     from tiga.backends.llvm.dense.lanes import Lanes, Row
@@ -38,6 +39,22 @@ def lane_columns(column: ir.Value, lanes: int) -> ir.Value:
     type_ = ir.VectorType.get([lanes], integer(64))
     numbers = ir.DenseElementsAttr.get(np.arange(lanes, dtype=np.int64), type=type_)
     return arith.addi(splat(column, lanes), arith.constant(type_, numbers))
+
+
+def compared(lanes: "Lanes", one: Instruction) -> Value | None:
+    """Whether columns lie below a number, or not: the mask of the first lanes, or of the rest. None
+    if that is not what is asked."""
+    if not isinstance(one.op, (Lt, Ge)) or lanes.lanes == 1:
+        return None
+    left, right = (lanes.kernel.spec.instructions[i] for i in one.inputs)
+    if left.opcode != "position" or left.kind != FULL or right.kind != SCALAR:
+        return None
+    (number,) = lanes.kernel.scalars[one.inputs[1]]
+    below = dv.first_lanes(arith.subi(number, lanes.column), lanes.lanes)
+    if isinstance(one.op, Lt):
+        return (below,)
+    whole = ir.VectorType.get([lanes.lanes], integer(1))
+    return (arith.xori(below, constant_of(True, whole)),)
 
 
 def _checked(kernel: Any, i: int, position: ir.Value, mask: ir.Value | None) -> ir.Value:

@@ -10,7 +10,7 @@ from tiga.backends.llvm.complex_values import COMPLEX, A, Value
 from tiga.backends.llvm.complex_values import cast as cast_complex
 from tiga.backends.llvm.conversions import round_to
 from tiga.backends.llvm.dense.functions import FUNCTIONS
-from tiga.backends.llvm.lanes import constant_of
+from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import select_lanes
 from tiga.backends.llvm.memory import (
     CACHE_LINE,
@@ -84,11 +84,13 @@ def spread(value: Value, lanes: int) -> Value:
 
 
 def first_lanes(count: ir.Value, lanes: int) -> ir.Value:
-    """The mask of the first `count` lanes."""
-    type_ = ir.VectorType.get([lanes], count.type)
-    numbers = ir.DenseElementsAttr.get(np.arange(lanes, dtype=np.int64), type=type_)
+    """The mask of the first `count` lanes: few bits per lane are compared, as one vector."""
+    limited = arith.minsi(arith.maxsi(count, i64(0)), i64(lanes))
+    byte = integer(8)
+    type_ = ir.VectorType.get([lanes], byte)
+    numbers = ir.DenseElementsAttr.get(np.arange(lanes, dtype=np.int8), type=type_)
     place = arith.constant(type_, numbers)
-    return arith.cmpi(arith.CmpIPredicate.slt, place, splat(count, lanes))
+    return arith.cmpi(arith.CmpIPredicate.slt, place, splat(arith.trunci(byte, limited), lanes))
 
 
 def _double(mask: ir.Value, lanes: int) -> ir.Value:

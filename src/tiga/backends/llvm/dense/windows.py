@@ -6,7 +6,6 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from tiga.backends.llvm.dense import values as dv
-from tiga.backends.llvm.dense.places import lane_columns
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
 from tiga.passes.tensor_spec import Instruction
@@ -64,8 +63,10 @@ def _inside(lanes: "Lanes", one: Instruction) -> ir.Value | None:
     _, bounds = _numbers(lanes.kernel, one)
     if not bounds:
         return None
-    low, high = (dv.spread((n,), lanes.lanes)[0] for n in bounds)
-    return _within(lane_columns(lanes.column, lanes.lanes), low, high)
+    if lanes.lanes == 1:
+        return _within(lanes.column, *bounds)
+    before, below = (dv.first_lanes(arith.subi(n, lanes.column), lanes.lanes) for n in bounds)
+    return arith.xori(below, before)
 
 
 def _scalar(lanes: "Lanes", one: Instruction, inside: ir.Value | None) -> Value:
