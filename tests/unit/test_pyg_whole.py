@@ -207,6 +207,27 @@ def test_batch_norm_in_train_mode_and_its_running_statistics(name):
     assert not fused.propagate.kernels
 
 
+class NormalisesFirst(gnn.MessagePassing):
+    """Takes statistics of its edges before it adds loops to them."""
+
+    def __init__(self):
+        super().__init__(aggr="sum")
+        self.norm = torch.nn.BatchNorm1d(1)
+
+    def forward(self, x, edge_index, weight):
+        weight = self.norm(weight.view(-1, 1)).view(-1)
+        edge_index, weight = add_self_loops(edge_index, weight, 1.0, num_nodes=x.size(0))
+        return self.propagate(edge_index, x=x, weight=weight)
+
+    def message(self, x_j, weight):
+        return x_j * weight.view(-1, 1)
+
+
+def test_a_batch_norm_over_a_part_of_the_edges():
+    fused = check(NormalisesFirst(), nodes(), edges(), weights())
+    assert fused.propagate.kernels  # a program ranges over the loops as well
+
+
 def test_second_derivatives_of_a_batch_norm():
     hidden = torch.nn.BatchNorm1d(4)
     conv = gnn.GINConv(torch.nn.Sequential(torch.nn.Linear(3, 4), hidden, torch.nn.Tanh()))

@@ -49,8 +49,8 @@ class Parts:
     masks: Any = None
     found: EdgeSet = frozenset()
     is_complete: bool = True
-    is_all: bool = True
-    """Whether traced code handles all the edges that the trace ranges over."""
+    at: EdgeSet | None = None
+    """The edges along which messages go that are being traced; None elsewhere."""
     written: dict[int, tuple[Traced, Node, Node]] = field(default_factory=dict)
     """Values of nodes into which values of loops were written, by the identity of the first."""
 
@@ -69,6 +69,11 @@ class Parts:
         if wanted == self.edges or self.masks is None:
             raise Unfusable(f"{user_line()}: messages along all edges and along a part of them.")
         raise AlongOther(wanted)
+
+    @property
+    def are_all(self) -> bool:
+        """Whether values of edges that are made now are those of all that the trace ranges over."""
+        return self.edges in (GIVEN, self.at)
 
     def keep(self, edges: EdgeSet) -> Node | None:
         """Which edges belong to a set; None for all."""

@@ -2,7 +2,8 @@
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -167,10 +168,9 @@ class LayerTrace:
     def propagate(self, edge_index: Any, size: Any = None, **given: Any) -> Any:
         """The layer's `propagate`, traced."""
         edges = self._edges_of(edge_index)
-        self.recorder.space = self.relation.edge
-        message = self._stage("message", edges, given)
-        out = self._stage("aggregate", edges, given, message)
-        self.recorder.space = self.relation.dst
+        with self._at_edges(edges):
+            message = self._stage("message", edges, given)
+            out = self._stage("aggregate", edges, given, message)
         update = self.layer.inspector.get_params("update")
         named = {p.name: self._argument(p, edges, given) for p in update}
         return self.layer.update(out, **named)
@@ -178,10 +178,15 @@ class LayerTrace:
     def edge_updater(self, edge_index: Any, size: Any = None, **given: Any) -> Any:
         """The layer's `edge_updater`, traced."""
         edges = self._edges_of(edge_index)
-        self.recorder.space = self.relation.edge
-        result = self._stage("edge_update", edges, given)
-        self.recorder.space = self.relation.dst
-        return result
+        with self._at_edges(edges):
+            return self._stage("edge_update", edges, given)
+
+    @contextmanager
+    def _at_edges(self, edges: EdgeSet) -> Iterator[None]:
+        """Trace what a layer does at some edges."""
+        self.recorder.space, self.parts.at = self.relation.edge, edges
+        yield
+        self.recorder.space, self.parts.at = self.relation.dst, None
 
     def _stage(self, function: str, edges: EdgeSet, given: Mapping[str, Any], *before: Any) -> Any:
         parameters = self.layer.inspector.get_params(function)
@@ -222,7 +227,6 @@ class LayerTrace:
         if edge_index.sides != (self._side(0), self._side(1)):
             raise Unfusable("messages against the direction of the edges")
         self.parts.require(edge_index.edges)
-        self.parts.is_all = edge_index.edges == self.edges
         return edge_index.edges
 
     # what no program can hold

@@ -115,7 +115,7 @@ class ScatterMode(TorchFunctionMode):
         if not arguments.arguments["training"]:
             return nnf.batch_norm(*args, **kwargs)
         x, *rest = arguments.args
-        if isinstance(x, Traced) and _space(x) == self.relation.edge and not self.parts.is_all:
+        if isinstance(x, Traced) and _space(x) == self.relation.edge and not self.parts.are_all:
             raise Unfusable(f"{user_line()}: a BatchNorm over a part of the edges.")
         return self.statistics.record(x, *rest)
 
