@@ -1,6 +1,7 @@
 """What surrounds a call in torch, over a graph in a file: compilers, transforms, 16-bit fields."""
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -178,3 +179,26 @@ def test_pages_have_as_few_rows_as_were_asked_for(both: Any) -> None:
     assert torch.equal(found, layer(graph=memory, ndata={"x": x}, edge={"w": w}))
     plans = [part.cpu().executable.pages for _, part in layer._inspected().parts()]
     assert any(plan is not None and plan.pages >= NODES / 7 for plan in plans)
+
+
+def test_a_backward_in_another_thread_is_within_the_budgets_of_its_forward(both: Any) -> None:
+    """Threads of autograd's own, which a GPU has, do not see the scope of the call."""
+    memory, paged = both
+    layer, found = Weighted(), list[torch.Tensor]()
+    x, w = (field.requires_grad_() for field in fields())
+    budget = 96 * 1024
+    with tg.execution(memory={"host": budget}) as run:
+        out = layer(graph=paged, ndata={"x": x}, edge={"w": w})
+        before = run.memory_report()["peak_bytes"]
+        loss = out.sum()
+        thread = Thread(target=lambda: found.extend(torch.autograd.grad(loss, [x, w])))
+        thread.start()
+        thread.join()
+        after = run.memory_report()["peak_bytes"]
+    assert after != before
+    assert after["host"] <= budget
+    x2, w2 = (field.requires_grad_() for field in fields())
+    expected = torch.autograd.grad(
+        layer(graph=memory, ndata={"x": x2}, edge={"w": w2}).sum(), [x2, w2]
+    )
+    assert all(map(torch.equal, found, expected))
