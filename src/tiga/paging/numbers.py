@@ -22,7 +22,7 @@ SPREAD = 4
 CREW = 4
 """Threads that pick rows for one page: a disk answers several requests at a time."""
 
-MANY = 1 << 20
+MANY = 1 << 22
 """Beyond so many numbers of a page several threads go through them: it is as large as a budget."""
 
 TILE_ROWS = 1 << 13

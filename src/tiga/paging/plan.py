@@ -261,7 +261,25 @@ class Planner:
         return span
 
 
-def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner, Spans]:
+@dataclass(frozen=True)
+class Way:
+    """The cheapest way through a walk: its pages, whether these leave values stored by number to be
+    put in order after the walk (`collects`), and whether arrays that they would read again and
+    again are read whole before (`holds`)."""
+
+    spans: Spans
+    collects: bool
+    holds: bool
+
+    def planner(self, stage: Stage, limits: Limits, division: Division) -> Planner:
+        """What cut the pages, for a walk whose arrays lie in the same kinds of places."""
+        if self.holds:
+            limits = replace(limits, nbytes=limits.nbytes - _scattered_bytes(stage))
+            stage = stage.holding(stage.scattered)
+        return Planner(stage, limits, division, self.collects)
+
+
+def plan_walk(stage: Stage, limits: Limits, division: Division) -> Way:
     """The cheapest way through a walk. Arrays that pages would read again and again, as numbers
     lead everywhere, are read whole before, where they fit.
 
@@ -272,15 +290,18 @@ def plan_walk(stage: Stage, limits: Limits, division: Division) -> tuple[Planner
     spans = planner.plan()
     if stage.collectable and spans.cost > WORTH * planner.least_cost:
         planner, spans = _collecting(planner, spans)
-    whole = sum(stage.homes[n].count * stage.homes[n].row_bytes for n in stage.scattered)
-    left = limits.nbytes - whole
-    if not whole or spans.cost <= WORTH * planner.least_cost or left < TARGET:
-        return planner, spans
-    held = replace(
-        planner, stage=stage.holding(stage.scattered), limits=replace(limits, nbytes=left)
-    )
-    found = replace(held.plan(), whole=whole, kept=spans.kept, ordered=spans.ordered)
-    return (held, found) if WORTH * found.cost < spans.cost else (planner, spans)
+    found, whole = Way(spans, planner.collects, holds=False), _scattered_bytes(stage)
+    few = limits.nbytes - whole < TARGET
+    if not whole or few or spans.cost <= WORTH * planner.least_cost:
+        return found
+    held = replace(found, holds=True).planner(stage, limits, division).plan()
+    held = replace(held, whole=whole, kept=spans.kept, ordered=spans.ordered)
+    return replace(found, spans=held, holds=True) if WORTH * held.cost < spans.cost else found
+
+
+def _scattered_bytes(stage: Stage) -> int:
+    """Bytes of the arrays that pages read by number."""
+    return sum(stage.homes[n].count * stage.homes[n].row_bytes for n in stage.scattered)
 
 
 def _collecting(planner: Planner, spans: Spans) -> tuple[Planner, Spans]:

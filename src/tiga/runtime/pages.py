@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiga.runtime.arena import Arena
+from tiga.runtime.crew import Crew
 from tiga.runtime.direct import BLOCK, LEAST, DirectFile, fits
 from tiga.runtime.floor import off_the_floor
 from tiga.runtime.spill import pread_into, pwrite_all
@@ -27,6 +28,9 @@ FEW_RUNS = 4
 
 PIECE = 2**21
 """Bytes that picking rows reads at a time, at most."""
+
+LOADED_BYTES = 2**24
+"""Bytes that a thread reads at a time of an array that is read whole."""
 
 PLACES = 8
 """Places of an array that are looked at to tell whether it is in the page cache."""
@@ -266,10 +270,15 @@ class FileRows(ByRanges):
                     self.fd, self.offset + low * self.row_bytes, nbytes, os.POSIX_FADV_WILLNEED
                 )
 
-    def loaded(self) -> MemoryRows:
-        """The same rows in memory."""
+    def loaded(self, threads: int = 1) -> MemoryRows:
+        """The same rows in memory, read by so many threads."""
         block = Arena(self.count * self.row_bytes + BLOCK).rows(self.count, self.row_bytes)
-        self.read_into(0, block)
+        step = max(1, LOADED_BYTES // max(1, self.row_bytes))
+        with Crew(threads, "tiga-load") as crew:
+            lows = range(0, self.count, step)
+            parts = [crew.submit(self.read_into, low, block[low : low + step]) for low in lows]
+            for part in parts:
+                part.result()
         return MemoryRows(block)
 
     def read_into(self, low: int, out: np.ndarray) -> None:

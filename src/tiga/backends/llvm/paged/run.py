@@ -170,7 +170,8 @@ class PagedRun:
     def _held(self, stage: Stage) -> dict[Node, Any]:
         """Arrays in files that the plan has in memory, read."""
         homes = ((n, home) for n, home in self.homes.items() if isinstance(home, FileRows))
-        return {n: home.loaded() for n, home in homes if not stage.homes[n].in_file}
+        threads = self.team.threads
+        return {n: home.loaded(threads) for n, home in homes if not stage.homes[n].in_file}
 
     @contextmanager
     def _charged(self, nbytes: int) -> Iterator[None]:

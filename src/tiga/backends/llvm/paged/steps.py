@@ -24,6 +24,9 @@ from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
 from tiga.types import Relation, Space
 
+MOST_PLANS = 8
+"""Plans of a walk that a graph keeps, for budgets that leave different amounts of memory."""
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -45,13 +48,30 @@ class Steps:
         graph = self.graphs[program.relation]
         walk = graph.walks[program.side]
         if program.outer_sums:
-            walk = walk.joined(joined_tasks(walk.tasks[:, 0]))
+            whole = walk
+            walk = graph.keep(
+                ("joined walk", program.side), lambda: whole.joined(joined_tasks(whole.tasks[:, 0]))
+            )
         stage = Stage(program, roles_of(program), graph, walk, self.homes)
         sums = sums_bytes(program, stage.others, self.limits.nbytes)
         limits = self.limits.of_cached() if _is_cached(stage) else self.limits
         limits = replace(limits, nbytes=limits.nbytes - sums)
-        planner, spans = plan_walk(stage, limits, division_of(program, len(walk.tasks) - 1))
+        planner, spans = self._planned(stage, limits)
         return planner, replace(spans, beside=sums, stored=stage.file_bytes)
+
+    def _planned(self, stage: Stage, limits: Limits) -> tuple[Planner, Spans]:
+        """The cheapest way through a walk; calls on the same graph with the same memory find it
+        once."""
+        program, homes = stage.program, stage.homes
+        known = stage.graph.keep(("pages", program), dict)
+        places = [(n, homes[n]) for n in (*program.reads, *program.writes) if n in homes]
+        key = limits, *((n, home.in_file, bool(home.address)) for n, home in places)
+        division, way = division_of(program, len(stage.walk.tasks) - 1), known.get(key)
+        if way is None:
+            if len(known) >= MOST_PLANS:
+                known.clear()
+            way = known[key] = plan_walk(stage, limits, division)
+        return way.planner(stage, limits, division), way.spans
 
     def rows(self, program: RowProgram) -> tuple[Stage, np.ndarray, Spans]:
         """Those of rows without edges, and the tasks of which they are made."""
