@@ -1,6 +1,7 @@
 """Kernels in the life of a torch program: export, autocast, checkpoints, threads, copies."""
 
 import copy
+import gc
 import io
 import pickle
 import threading
@@ -209,6 +210,10 @@ def test_replicas_of_data_parallel_training(tmp_path):
         parallel = torch.nn.parallel.DistributedDataParallel(kernel)
         parallel(graph=GRAPH, ndata={"x": X}).sum().backward()
     finally:
+        # First the wrapper: as the last owner of the group it would wait for the group's threads,
+        # and these for the lock of Python, which it holds.
+        parallel = None
+        gc.collect()
         torch.distributed.destroy_process_group()
     found = [p.grad.clone() for p in kernel.parameters()]
     kernel.zero_grad()
