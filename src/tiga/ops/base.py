@@ -26,12 +26,16 @@ class Op:
     cotangent or None per input, made of registered ops; `jvp` agrees with `vjp`. `holomorphic`
     says that on complex operands `vjp` multiplies by a complex derivative (`trace.autodiff`
     conjugates it).
+
+    Facts, held by `tests/conformance/test_facts.py`, are what compilers ask an op; they do not ask
+    which one it is.
     """
 
     name: ClassVar[str]
     arity: ClassVar[int | None] = None
     holomorphic: ClassVar[bool] = True
     origin: ClassVar[Origin] = Origin.OPERANDS
+    """Where its values come from."""
     table: ClassVar[int | None] = None
     """The operand that is a matrix or a table, of which every entity reads what it needs."""
     by_index: ClassVar[bool] = False

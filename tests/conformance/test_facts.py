@@ -1,0 +1,103 @@
+"""What ops declare of themselves holds for their numpy meaning and the types that they infer."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.conformance.samples import EDGES, NAMES, Sample, samples_of
+from tiga.ops import REGISTRY
+from tiga.trace.origin import Origin
+from tiga.types import GLOBAL, Type, float64
+
+SAMPLES = [sample for name in NAMES for sample in samples_of(name)]
+RNG = np.random.default_rng(11)
+
+SPACES = {
+    Origin.END: {EDGES.edge},
+    Origin.POSITION: {EDGES.edge},
+    Origin.CARRY: {EDGES.edge},
+    Origin.DEGREE: {EDGES.src, EDGES.dst},
+    Origin.ROW: {EDGES.src, EDGES.dst},
+    Origin.TOTAL: {GLOBAL},
+    Origin.OUTER: {GLOBAL},
+}
+"""Where the values of an origin are."""
+
+
+def declares(fact: str) -> list[Sample]:
+    found = [s for s in SAMPLES if getattr(s.op, fact) not in ((), None, False)]
+    assert found, f"no op declares {fact}"
+    return found
+
+
+def names(samples: list[Sample]) -> list[str]:
+    return [sample.label for sample in samples]
+
+
+def types_of(sample: Sample) -> list[Type]:
+    dtype = float64 if float64 in sample.dtypes else sample.dtypes[-1]
+    return [operand.type(dtype, EDGES.edge) for operand in sample.operands]
+
+
+def numbers(sample: Sample, count: int = 4) -> list[np.ndarray]:
+    """Random operands for so many entities, one where an operand is global."""
+    return [
+        RNG.uniform(0.5, 2.0, (1 if t.space == GLOBAL else count, *t.shape)).astype(t.dtype.numpy)
+        for t in types_of(sample)
+    ]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
+def test_values_are_where_their_origin_says(sample: Sample) -> None:
+    given = types_of(sample)
+    made = sample.op.infer(*given)
+    if sample.op.origin in SPACES:
+        assert made.space in SPACES[sample.op.origin]
+    elif sample.op.origin is Origin.OPERANDS:
+        spaces = {t.space for t in given} - {GLOBAL}
+        assert {made.space} - {GLOBAL} <= spaces
+
+
+@pytest.mark.parametrize("sample", declares("signs"), ids=names(declares("signs")))
+def test_sums_have_these_signs(sample: Sample) -> None:
+    given = numbers(sample)
+    want = sum(sign * x for sign, x in zip(sample.op.signs, given, strict=True))
+    np.testing.assert_array_equal(sample.op.reference(*given), want)
+
+
+@pytest.mark.parametrize("sample", declares("trends"), ids=names(declares("trends")))
+def test_results_follow_their_operands(sample: Sample) -> None:
+    given = numbers(sample)
+    for place, trend in enumerate(sample.op.trends):
+        more = [x + (i == place) * 0.5 for i, x in enumerate(given)]
+        change = sample.op.reference(*more) - sample.op.reference(*given)
+        assert (trend * change >= 0).all()
+
+
+@pytest.mark.parametrize("sample", declares("exchanges"), ids=names(declares("exchanges")))
+def test_exchanged_operands_transpose(sample: Sample) -> None:
+    first, second = numbers(sample)
+    want = sample.op.reference(first, second)
+    np.testing.assert_allclose(sample.op.reference(second, first), want.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("sample", declares("concatenates"), ids=names(declares("concatenates")))
+def test_joined_values_hold_all_elements(sample: Sample) -> None:
+    given = numbers(sample)
+    joined = np.concatenate([x.reshape(len(x), -1) for x in given], axis=1)
+    made = sample.op.reference(*given).reshape(len(given[0]), -1)
+    np.testing.assert_array_equal(np.sort(made, axis=1), np.sort(joined, axis=1))
+
+
+def test_tables_are_global_operands() -> None:
+    for sample in declares("table"):
+        assert types_of(sample)[sample.op.table].space == GLOBAL
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_fields_that_number_axes(name: str) -> None:
+    """`vmap` moves them one further, where a fact is all that it knows of an op."""
+    op = REGISTRY[name]
+    fields = {field.name for field in dataclasses.fields(op)}
+    assert set(op.axis_fields) <= fields
