@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tiga.backends.llvm.paged.steps import MOST_PLANS
+from tiga.paging.plan import plan_walk
 from tiga.paging.stage import Stage
 
 torch = pytest.importorskip("torch")
@@ -202,3 +204,27 @@ def test_a_backward_in_another_thread_is_within_the_budgets_of_its_forward(both:
         layer(graph=memory, ndata={"x": x2}, edge={"w": w2}).sum(), [x2, w2]
     )
     assert all(map(torch.equal, found, expected))
+
+
+def test_pages_are_planned_once_for_the_same_memory(
+    both: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+
+    def counted(*given: Any) -> Any:
+        planned.append(given[1].nbytes)
+        return plan_walk(*given)
+
+    monkeypatch.setattr("tiga.backends.llvm.paged.steps.plan_walk", counted)
+    memory, paged = both[0], tg.Graph.open(both[1].path)
+    layer, (x, w) = Weighted(), fields()
+    expected = layer(graph=memory, ndata={"x": x}, edge={"w": w})
+    for budget in ("1MiB", "1MiB", "2MiB", "1MiB"):
+        with tg.execution(memory={"host": budget}):
+            assert torch.equal(layer(graph=paged, ndata={"x": x}, edge={"w": w}), expected)
+    assert len(planned) == 2
+    for i in range(20):  # and the graph does not remember every budget that there ever was
+        with tg.execution(memory={"host": 2**20 + 2**12 * i}):
+            layer(graph=paged, ndata={"x": x}, edge={"w": w})
+    kept = [found for key, found in paged._kept.items() if key[0] == "pages"]
+    assert all(len(found) <= MOST_PLANS for found in kept)
