@@ -55,7 +55,7 @@ def _is_computed_with(node: Node, readers: Mapping[Node, Sequence[Node]]) -> boo
     """Whether a kernel computes something of what is joined, or what is joined: numpy joins what
     is in memory, for memory, as fast."""
     return any(
-        isinstance(n.op, Movement) or is_pointwise(n) or is_reduction(n) or is_scan(n)
+        isinstance(n.op, (Movement, Join)) or is_pointwise(n) or is_reduction(n) or is_scan(n)
         for n in readers[node]
     ) or any(_is_cheap(x) for x in node.inputs)
 
@@ -77,7 +77,9 @@ def _is_narrow(node: Node) -> bool:
 
 def _choice(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     parts = [x for x in inputs if x.type.size]
-    if not 2 <= len(parts) <= JOINED or _is_narrow(node):
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) > JOINED or _is_narrow(node):
         return None
     shape, axis = node.type.shape, node.op.axis
     places = Positions(axis, shape)()
@@ -136,7 +138,7 @@ def _below(
         if axis < lead or source.type.shape[axis - lead] == 1:
             return broadcast(source, shape)
     if isinstance(x.op, Pointwise) and x.op.cost <= budget:
-        left = budget - x.op.cost
+        left = budget - max(x.op.cost, 1)
         return x.op(*(_below(c, axis, extent, move, left) for c in x.inputs), where=x.where)
     return move(x)
 

@@ -248,6 +248,8 @@ def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tens
     node: Node = x._node
     for axis, (before, after) in enumerate(widths):
         shape = node.type.shape
+        if before == after == 0:
+            continue
         if value == 0:
             node = unslice(node, axis, before, 1, before + shape[axis] + after)
             continue
