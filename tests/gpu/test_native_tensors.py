@@ -1,5 +1,6 @@
 """Native tensors on a GPU as objects: memory, writes, derivatives, sharing, refusals; no torch."""
 
+import copy
 import os
 import pickle
 from typing import Any
@@ -91,10 +92,18 @@ def test_refusals_name_the_line() -> None:
     with pytest.raises(errors.InvalidValue, match=r"on cpu and cuda \(built at .*test_native"):
         (x + tg.ones(3)).realize()
     with pytest.raises(errors.InvalidType, match=r"not pickled .*x\.cpu"):
-        pickle.dumps(x)
+        pickle.dumps(x._array)
     with pytest.raises(errors.InvalidIndex, match=r"out of range for extent 3 .*test_native"):
         tg.take(x, tg.tensor([0, 3], device="cuda"), axis=0).realize()
     assert (x + 1.0).tolist() == [4.0, 2.0, 3.0]
+
+
+def test_copies_and_pickles_stay_on_the_gpu() -> None:
+    x = tg.tensor([3.0, 1.0, 2.0], device="cuda", requires_grad=True)
+    for made in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert made.device == "cuda"
+        assert made.requires_grad
+        assert made.tolist() == [3.0, 1.0, 2.0]
 
 
 def test_scalars_of_the_cpu_go_with_a_gpu() -> None:
