@@ -23,7 +23,7 @@ Together = Callable[..., Node]
 
 
 @dataclass(frozen=True)
-class Scan(Dense):
+class AxisScan(Dense):
     """Something carried along an axis, from its start or (`reverse`) its end."""
 
     combine: ClassVar[str | None] = None
@@ -44,7 +44,7 @@ class Scan(Dense):
 
 
 @dataclass(frozen=True)
-class CumSum(Scan, name="cumsum"):
+class CumSum(AxisScan, name="cumsum"):
     """Inclusive sums along an axis."""
 
     combine = "add"
@@ -63,7 +63,7 @@ class CumSum(Scan, name="cumsum"):
 
 
 @dataclass(frozen=True)
-class CumProd(Scan, name="cumprod"):
+class CumProd(AxisScan, name="cumprod"):
     """Products along an axis of what is up to each element, itself included."""
 
     combine = "mul"
@@ -88,7 +88,7 @@ class CumProd(Scan, name="cumprod"):
 
 
 @dataclass(frozen=True)
-class Recurrence(Scan, name="linear_recurrence"):
+class Recurrence(AxisScan, name="linear_recurrence"):
     """y = a y + b along an axis, where the y on the right is the one before (0 at first)."""
 
     arity = 2

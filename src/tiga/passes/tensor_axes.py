@@ -7,7 +7,7 @@ from tiga.ops.feature import Reshape, permute
 from tiga.ops.leaf import Input, constant
 from tiga.ops.pointwise import cast, eq, logical_or, ne, where
 from tiga.ops.tensor_reduce import ArgExtremum, Min, Quantifier, Reduction, expand, runs
-from tiga.ops.tensor_scan import Positions, Scan
+from tiga.ops.tensor_scan import AxisScan, Positions
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Shape, bool_, int8, int32, int64
@@ -38,7 +38,7 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         return cast(whole, bool_)
     if isinstance(node.op, ArgExtremum):
         return None if is_position_of_all(node) else _position(node, inputs[0])
-    if isinstance(node.op, Scan):
+    if isinstance(node.op, AxisScan):
         return _along_last(node, inputs)
     if not isinstance(node.op, Reduction) or len(runs(inputs[0].type.shape, node.op.axes)) < 2:
         return None

@@ -11,7 +11,7 @@ from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_complex import Part
 from tiga.ops.tensor_index import Pick
 from tiga.ops.tensor_reduce import Extremum, Reduction
-from tiga.ops.tensor_scan import Scan
+from tiga.ops.tensor_scan import AxisScan
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import DType, Shape
@@ -97,7 +97,7 @@ def is_gather(node: Node, target: Target = CPU) -> bool:
 
 def is_scan(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can carry this scan along rows: it goes along the last axis."""
-    if not (target.scans and isinstance(node.op, Scan)) or node.type.dtype.kind == "b":
+    if not (target.scans and isinstance(node.op, AxisScan)) or node.type.dtype.kind == "b":
         return False
     return math.prod(node.type.shape[node.op.axis + 1 :]) == 1
 

@@ -17,14 +17,14 @@ from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, evalu
 from tiga.backends.llvm.memory import Array, i64, load_word, splat
 from tiga.backends.llvm.products import Allocate, look_up, multiply
 from tiga.passes.rows import RowProgram
-from tiga.trace.evaluation import Evaluation
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
+from tiga.trace.scope import ValueScope
 from tiga.types import int64
 
 
 @dataclass
-class KernelScope(Evaluation[Any]):
+class KernelScope(ValueScope[Any]):
     """Values that are the same for the whole kernel, and the arrays that it is given.
 
     `window` is the first feature of the current window; None where values are taken whole.
@@ -44,7 +44,7 @@ class KernelScope(Evaluation[Any]):
             return self.load(node, i64(0))
         return evaluate_op(self.layout, node, [self.value(n) for n in node.inputs])
 
-    def within_entity(self, scope: Evaluation[ir.Value], node: Node) -> ir.Value:
+    def within_entity(self, scope: ValueScope[ir.Value], node: Node) -> ir.Value:
         """An op on values of one entity, and on the table that it shares with the others."""
         op = node.op
         if op.table is None:
@@ -86,7 +86,7 @@ class KernelScope(Evaluation[Any]):
 
 
 @dataclass
-class RowScope(Evaluation[ir.Value]):
+class RowScope(ValueScope[ir.Value]):
     """Values of one entity: the row of the walk, or the entity at the other end of an edge."""
 
     kernel: KernelScope
@@ -106,7 +106,7 @@ class RowScope(Evaluation[ir.Value]):
 
 
 @dataclass
-class EdgeScope(Evaluation[ir.Value]):
+class EdgeScope(ValueScope[ir.Value]):
     """Values of one edge, features across lanes."""
 
     row: RowScope
@@ -135,7 +135,7 @@ class EdgeScope(Evaluation[ir.Value]):
 
 
 @dataclass
-class EdgeLanesScope(Evaluation[tuple[ir.Value, ...]]):
+class EdgeLanesScope(ValueScope[tuple[ir.Value, ...]]):
     """Values of a run of edges, one edge per lane.
 
     `others` and `edge_ids` are lanes of entities; without `edge_ids`, edge values lie in a run from

@@ -30,9 +30,9 @@ from tiga.ops.pointwise import LogicalAnd, Where
 from tiga.ops.winners import Winner
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
-from tiga.trace.evaluation import Evaluation
 from tiga.trace.node import Node, users
 from tiga.trace.origin import Origin
+from tiga.trace.scope import ValueScope
 from tiga.types import DType, Type, int64
 
 
@@ -52,7 +52,7 @@ class Entity:
 
 
 @dataclass
-class KernelScope(Evaluation[Value]):
+class KernelScope(ValueScope[Value]):
     """Values that are the same for the whole kernel, and the arrays that it is given."""
 
     program: RowProgram
@@ -230,7 +230,7 @@ def loaded(address: str, mask: str, dtype: DType) -> str:
 
 
 @dataclass
-class RowScope(Evaluation[Value]):
+class RowScope(ValueScope[Value]):
     """Values of one entity per row: the row of the walk, or the entity at an edge's other end."""
 
     kernel: KernelScope
@@ -257,7 +257,7 @@ class RowScope(Evaluation[Value]):
 
 
 @dataclass
-class EdgeScope(Evaluation[Value]):
+class EdgeScope(ValueScope[Value]):
     """Values of the edges of a tile."""
 
     row: RowScope

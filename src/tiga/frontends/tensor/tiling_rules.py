@@ -20,7 +20,7 @@ from tiga.ops.tensor_reduce import (
     Reduction,
     Sum,
 )
-from tiga.ops.tensor_scan import Scan
+from tiga.ops.tensor_scan import AxisScan
 from tiga.ops.tensor_views import Slice
 from tiga.trace.node import Node
 
@@ -30,7 +30,7 @@ FOLDS: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 """How the reductions of tiles are joined."""
 
-ALONG_AN_AXIS = (ArgExtremum, ArgSort, Concat, Scan, Slice, TakeAlong)
+ALONG_AN_AXIS = (ArgExtremum, ArgSort, Concat, AxisScan, Slice, TakeAlong)
 """Ops on lines along their `axis`: of the same rows, unless that is the first."""
 
 

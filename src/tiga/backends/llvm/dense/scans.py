@@ -14,7 +14,7 @@ from tiga.backends.llvm.complex_values import COMPLEX, A, cast
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
-from tiga.ops.tensor_scan import Scan
+from tiga.ops.tensor_scan import AxisScan
 from tiga.passes.tensor_spec import Instruction, Spec
 from tiga.types import DType, complex64, complex128, float32, float64
 
@@ -38,8 +38,8 @@ def first_state(spec: Spec, i: int) -> Value:
     )
 
 
-def _scan(one: Instruction) -> Scan:
-    assert isinstance(one.op, Scan), f"{one} carries nothing"
+def _scan(one: Instruction) -> AxisScan:
+    assert isinstance(one.op, AxisScan), f"{one} carries nothing"
     return one.op
 
 

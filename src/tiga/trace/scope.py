@@ -8,7 +8,7 @@ from tiga.trace.node import Node
 Value = TypeVar("Value")
 
 
-class Evaluation(ABC, Generic[Value]):
+class ValueScope(ABC, Generic[Value]):
     """A place where nodes have values: `values` holds those that are known there."""
 
     values: dict[Node, Value]
