@@ -25,7 +25,8 @@ in its caches when it computes. More threads have longer pages, as pages are beg
 another; two threads' worth at least."""
 
 TASKS_PER_THREAD = 4
-"""Tasks that a page has at least for each thread, where the budget allows and they are fixed."""
+"""Tasks that a page has at least for each thread that computes it, where the budget allows and they
+are fixed."""
 
 FEW = 4
 """Where more pages at a time are too small to hold what they must, so many are tried, then one."""
@@ -137,24 +138,25 @@ class Planner:
 
     def _try(self, arenas: int, limit: int, target: int) -> Spans | None:
         try:
-            pages = self._pages(limit, target)
+            pages = self._pages(limit, target, arenas == 1)
         except OutOfBudget:
             return None
         return Spans(pages, max(1, min(arenas, len(pages))))
 
-    def _pages(self, limit: int, target: int) -> tuple[Span | LongRow, ...]:
-        """Those of all tasks."""
+    def _pages(self, limit: int, target: int, alone: bool = True) -> tuple[Span | LongRow, ...]:
+        """Those of all tasks; `alone` where one is in memory at a time."""
         return tuple(
             page
             for low, high in pairwise(self.division.bounds)
-            for page in self.cut(low, high, limit, target)
+            for page in self.cut(low, high, limit, target, alone=alone)
         )
 
     def cut(
-        self, first: int, last: int, limit: int, target: int, sure: bool = False
+        self, first: int, last: int, limit: int, target: int, sure: bool = False, alone: bool = True
     ) -> Iterator[Span | LongRow]:
         """Pages over tasks [first, last); `sure` where rows are picked that may all be distinct."""
-        least = 1 if self.division.splits else TASKS_PER_THREAD * self.limits.threads
+        threads = self.limits.threads if alone else 1
+        least = 1 if self.division.splits else TASKS_PER_THREAD * threads
         while first < last:
             end, span = first, None
             reach = Reach()
