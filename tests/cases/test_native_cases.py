@@ -254,5 +254,5 @@ def test_offsets_are_computed_in_64_bits() -> None:
         assert pointers
         steps = [line.rsplit(", ", 1)[-1] for line in pointers if "%" in line.rsplit(", ", 1)[-1]]
         assert all(re.match(r"i64 |<\d+ x i64> ", step) for step in steps), steps
-        assert " sext i32" not in text
-        assert "trunc i64" not in text
+        # Nothing shorter becomes a step again: what is cut off (columns, for masks) stays so.
+        assert not re.search(r"\b[sz]ext (<\d+ x )?i\d+", text)
