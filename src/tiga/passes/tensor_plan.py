@@ -28,7 +28,7 @@ from tiga.passes.tensor_group import Group
 from tiga.passes.tensor_places import columns_of, columns_of_positions
 from tiga.passes.tensor_schedule import close
 from tiga.passes.tensor_spec import FULL, LibraryStep, TensorStep
-from tiga.passes.tensor_windows import Window, columns_of_window, window_of
+from tiga.passes.tensor_windows import Window, window_of
 from tiga.trace.node import Node, users
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -64,7 +64,7 @@ def _votes(nodes: Sequence[Node], size: int, target: Target, windows: Windows) -
 def _window_wishes(node: Node, size: int, windows: Windows) -> list[int]:
     """The numbers of columns that windows and positions of a size, which a node reads, ask for."""
     whole = [c for c in node.inputs if c.type.size == size]
-    asked = [columns_of_window(windows[c]) for c in whole if c in windows]
+    asked = [windows[c].columns for c in whole if c in windows]
     asked += [columns_of_positions(c.op) for c in whole if isinstance(c.op, Positions)]
     return [columns for columns in asked if columns is not None]
 
@@ -90,9 +90,8 @@ def _asked(node: Node, target: Target) -> int | None:
     return columns_of(node) if known else None
 
 
-def _open(node: Node, waiting: Sequence[Node], target: Target, windows: Windows) -> Group:
-    size = math.prod(_domain(node, target))
-    votes = _votes(waiting, size, target, windows)
+def _open(size: int, votes: Counter, target: Target, windows: Windows) -> Group:
+    """The kernel on a domain of this size that most of the nodes there ask for."""
     usable = {c: n for c, n in votes.items() if 0 < c < size or (c == size and len(votes) == 1)}
     if not usable:
         return Group(1, size, True, target, windows=windows)
@@ -153,6 +152,7 @@ class _Planner:
         self.outputs = set(program.outputs)
         self.steps: list[TensorStep] = []
         self.windows: dict[Node, Window] = {}
+        self.votes: dict[int, Counter] = {}  # of what waits at the present step, by size
 
     def _ready(self, node: Node) -> bool:
         return all(child in self.done for child in node.inputs)
@@ -161,6 +161,7 @@ class _Planner:
         """One more library call or kernel."""
         if self.target.windows:
             self._set_aside()
+        self.votes.clear()
         for node in self.waiting:
             if self._ready(node) and not self._starts(node):
                 self._alone(node)
@@ -206,7 +207,10 @@ class _Planner:
 
     def _group(self, node: Node) -> Group:
         """The kernel that a node starts; one that takes it, if there is any."""
-        voted = _open(node, self.waiting, self.target, self.windows)
+        size = math.prod(_domain(node, self.target))
+        if size not in self.votes:
+            self.votes[size] = _votes(self.waiting, size, self.target, self.windows)
+        voted = _open(size, self.votes[size], self.target, self.windows)
         voted.ordered = not self.relaxed
         if voted.accepts(node):
             return voted

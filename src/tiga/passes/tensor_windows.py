@@ -7,6 +7,7 @@ them there: nothing is moved. Outside of its bounds a window has zeros.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tiga.ops.feature import Broadcast, Permute, Reshape
@@ -43,6 +44,16 @@ class Window:
     start: int
     steps: Shape
     bounds: tuple[Bound, ...] = ()
+
+    @cached_property
+    def columns(self) -> int | None:
+        """The columns that reading it asks for; None if any number will do."""
+        shape = self.shape
+        if reading(self, math.prod(shape), True) is not None:
+            return None
+        widths = [math.prod(shape[place:]) for place in range(1, len(shape))]
+        fitting = (w for w in widths if w > 1 and reading(self, w, False) is not None)
+        return next(fitting, None)
 
 
 @dataclass(frozen=True)
@@ -207,18 +218,6 @@ def reading(window: Window, columns: int, flat: bool) -> Reading | None:
     )  # fmt: skip
     column = (limits[0].low, limits[0].high) if limits else None
     return Reading(joined(rows), step, bounds, column)
-
-
-def columns_of_window(window: Window) -> int | None:
-    """The columns that reading a window asks for; None if any number will do."""
-    shape = window.shape
-    if reading(window, math.prod(shape), True) is not None:
-        return None
-    for place in range(1, len(shape)):
-        columns = math.prod(shape[place:])
-        if columns > 1 and reading(window, columns, False) is not None:
-            return columns
-    return None
 
 
 def load_window(group: "Group", node: Node) -> int:
