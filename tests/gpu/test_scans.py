@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -143,6 +144,29 @@ def test_programs_that_take_several_tiles(rng, name):
     found = harness.run(back, arrays, where, few)
     for got, want in zip(found, harness.oracle(back, arrays, where), strict=True):
         harness.assert_close(got, want, float64, name)
+
+
+@pytest.mark.parametrize("name", ["decay", "affine"])
+def test_edges_that_are_asked_for_at_once(rng, name):
+    """However many: the bits are those of one after another."""
+    made, where = case(name, (), float64), GRAPHS["middle"]
+    full = training(made.program, made.wanted, harness.RULES)
+    back = gradient(full, made.wanted, [0], harness.RULES).program
+    arrays = harness.fields(rng, where, back.inputs)
+    results = []
+    for ahead in (1, 8):
+        tiles = partial(lambda n, p, d: replace(choose(p, d), ahead=n * bool(p.scans)), ahead)
+        found = harness.run(back, arrays, where, compile_program(back, tiles))
+        results.append([array.tobytes() for array in found])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("name", ["decay", "affine"])
+def test_offsets_of_64_bits(rng, name, monkeypatch):
+    monkeypatch.setattr("tiga.backends.triton.launch.LIMIT", 1)
+    made, where = case(name, (3,), float64), GRAPHS["short"]
+    arrays = harness.fields(rng, where, made.program.inputs)
+    harness.check(made.program, arrays, where, made.wanted, order=1)
 
 
 def fewer(tile):

@@ -18,6 +18,8 @@ from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import DType
 
+WIDENED = "edge = position.to(tl.int64)"
+
 
 def neutral(node: Node) -> Term:
     """The identity of a reduction, in its compute dtype."""
@@ -135,9 +137,9 @@ class EdgeLoop:
         if self.program.side == "src" and self._reads_edges:
             place = "edge"
             inner.add(f"edge = {known.get('edge') or self.numbers('edge_id')}")
-        elif self._reads_edges and self.wide:
+        elif self.widens_position:
             place = "edge"
-            inner.add("edge = position.to(tl.int64)")
+            inner.add(WIDENED)
         other = RowScope(self.scope, inner, Entity("other", "live", dims))
         return EdgeScope(row, other, inner, Entity(place, "live", dims))
 
@@ -157,6 +159,11 @@ class EdgeLoop:
         pointer = self.writer.parameter(array, array, pointer_type(self.index))
         wide = ".to(tl.int64)" if self.wide else ""
         return f"tl.load({pointer} + {place}, mask={mask}, other=0){wide}"
+
+    @property
+    def widens_position(self) -> bool:
+        """Whether edges lie at their positions, which need 64 bits."""
+        return self._reads_edges and self.wide and self.program.side != "src"
 
     @property
     def read_numbers(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from tiga.backends.triton.arithmetic import Term, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator
-from tiga.backends.triton.loop import EdgeLoop
+from tiga.backends.triton.loop import WIDENED, EdgeLoop
 from tiga.backends.triton.scatters import MESSAGE, messages
 from tiga.backends.triton.scope import EdgeScope, Entity, RowScope, Scope
 from tiga.backends.triton.writer import Value, at_rank
@@ -100,6 +100,8 @@ class ScanEdgeLoop(EdgeLoop):
             inner.extend(head)
             known = self._ask_for_numbers(before, place)
             edges = self.edges(inner, row, known=known)
+            if self.widens_position:
+                head.add(WIDENED)
             self._keep_numbers(inner, head, known, place)
             asked.append((edges, head))
         for edges, head in asked:
