@@ -42,10 +42,19 @@ def nothing_stays() -> Iterator[None]:
     assert set(threading.enumerate()) == before
 
 
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No cycles are looked for: what an error held is free when the error is."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.mark.parametrize("share", [0.3, 0.9])
 @pytest.mark.parametrize("budget", ["300KiB", "3MiB"])
 def test_a_file_that_was_cut_after_it_was_opened(
-    share: float, budget: str, stored: Path, tmp_path: Path
+    share: float, budget: str, stored: Path, tmp_path: Path, uncollected: None
 ) -> None:
     path = tmp_path / "g"
     path.write_bytes(stored.read_bytes())
@@ -59,7 +68,6 @@ def test_a_file_that_was_cut_after_it_was_opened(
             kernel(graph=paged, src={"x": x}, edge={"w": w})
         with pytest.raises(InvalidFile, match="too early"):
             kernel(graph=other, src=other.fields["src"], edge=other.fields["edge"])
-        gc.collect()  # frames of errors
         assert not any(run.memory_report()["live_bytes"].values())
 
 

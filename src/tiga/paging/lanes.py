@@ -40,8 +40,7 @@ class Lanes:
                 wait([crew.submit(self._serve, left) for _ in range(count)])
             finally:
                 left.end()
-        if left.failed:
-            raise left.failed[0]
+        left.raise_first()
 
     def _serve(self, left: "Left") -> None:
         arena = self.arenas.free.get()
@@ -72,7 +71,7 @@ class Left:
 
     def __init__(self, jobs: Iterator[Job]) -> None:
         self._jobs, self._lock, self._ended = jobs, Lock(), False
-        self.failed: list[BaseException] = []
+        self._failed: list[BaseException] = []
 
     def __iter__(self) -> Iterator[Job]:
         while (job := self._next()) is not None:
@@ -86,4 +85,14 @@ class Left:
         """Let nobody take another."""
         self._ended = True
         if error is not None:
-            self.failed.append(error)
+            self._failed.append(error)
+
+    def raise_first(self) -> None:
+        """Raise what failed first, if something did, and keep none of it: an error holds on to all
+        that the calls on its way did."""
+        failed, self._failed = self._failed, []
+        try:
+            if failed:
+                raise failed[0]
+        finally:
+            del failed

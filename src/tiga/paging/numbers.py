@@ -238,8 +238,11 @@ def _share(work_next: Callable[[Any], bool], given: Sequence[Any]) -> None:
     serve(given[0])
     for one in crew:
         one.join()
-    if failed:
-        raise failed[0]
+    try:
+        if failed:
+            raise failed[0]
+    finally:
+        failed.clear()  # an error holds on to all that the calls on its way did
 
 
 def _started(threads: Iterable[Thread]) -> list[Thread]:

@@ -112,8 +112,7 @@ class Pipeline:
         left = iter(jobs)
         try:
             while self._read_ahead(left):
-                next_ = self.ahead.popleft()
-                self._do(next_.job, next_.arena, next_.page.result())
+                self._do(*self.ahead.popleft().read())
         finally:
             # Their memory may go only then.
             for one in self.ahead:
@@ -170,6 +169,15 @@ class Ahead:
     job: Job
     arena: Arena
     page: "Future[Any]"
+
+    def read(self) -> tuple[Job, Arena, Any]:
+        """The job, and the page when it is there."""
+        job, arena, page = self.job, self.arena, self.page
+        del self  # what reading raises knows this call, and should not be known by it
+        try:
+            return job, arena, page.result()
+        finally:
+            del page
 
 
 class Helpers:

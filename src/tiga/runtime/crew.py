@@ -90,5 +90,6 @@ def _do(future: "Future[Any]", call: Callable[[], Any]) -> None:
         result = call()
     except BaseException as error:  # raised again by whom it works for
         future.set_exception(error)
+        del future  # the error's traceback has this call: the two would hold each other
     else:
         future.set_result(result)
