@@ -274,6 +274,10 @@ def test_policies_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     spilled = ag.grad(deep(tg.tensor(points(-1, 1, (5, 6))), w), w)
     close(spilled, results["auto"], 1e-12)
     assert spilled.execution["checkpoint_plan"]["planned_spilled_bytes"] > 0
+    told = spilled.execution["checkpoint_plan"]
+    assert told["spilled_bytes"] == told["planned_spilled_bytes"]
+    assert {"planning_ms", "saved_compile_ms", "spill_ms"} <= told.keys()
+    assert {"compile_ms", "saved_ms", "materialize_ms"} <= spilled.execution.keys()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])

@@ -13,7 +13,7 @@ import numpy as np
 from tiga import knobs
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.lazy import Cell
-from tiga.frontends.tensor.program import program_of, run_program
+from tiga.frontends.tensor.program import Ran, program_of, run_program
 from tiga.ops.leaf import Input
 from tiga.ops.tensor_markers import Checkpoint, CheckpointCandidate, Marker, Spill
 from tiga.passes.tensor_checkpoints import (
@@ -82,22 +82,23 @@ class GradientPlan:
         saved = self._forward(bundle.program.inputs, bundle.arrays, output, planned)
         forward_done = perf_counter()
         try:
-            arrays, backend = self._backward(planned, bundle.arrays, saved)
+            backward = self._backward(planned, bundle.arrays, saved)
         finally:
             for value in saved.values():
                 if isinstance(value, Spilled):
                     value.path.unlink()
-        self.report = self._report(plan, program)
+        self.report.update(self._report(plan, program))
         self.report["planning_ms"] = (decided - start) * 1e3
         execution = {
-            "backend": backend,
+            "backend": backward.backend,
             "saved_bytes": plan.saved_bytes,
             "checkpoint_plan": self.report,
             "saved_ms": (forward_done - decided) * 1e3,
+            "compile_ms": backward.compile_ms,
             "materialize_ms": (perf_counter() - start) * 1e3,
         }
-        for tensor, array in zip(self.gradients, arrays, strict=True):
-            _give(tensor, array, execution)
+        for tensor, array in zip(self.gradients, backward.outputs, strict=True):
+            _give(tensor, _own(array), execution)
 
     def _forward(
         self, inputs: tuple[Node, ...], arrays: list[np.ndarray], output: Node,
@@ -107,26 +108,33 @@ class GradientPlan:
         marks = [n for n in planned.order if isinstance(n.op, Checkpoint | Spill)]
         below = [_plain(n.inputs[0]) for n in marks]
         program = Program(inputs, (output, *below))
-        (value, *kept), backend = run_program(program, arrays)
+        forward = run_program(program, arrays)
+        value, *kept = forward.outputs
         if self.output._array is None:
-            _give(self.output, _own(value), {"backend": backend})
-        return {
+            told = {"backend": forward.backend, "compile_ms": forward.compile_ms}
+            _give(self.output, _own(value), told)
+        self.report["saved_compile_ms"] = forward.compile_ms
+        start = perf_counter()
+        saved = {
             mark: _spilled(array) if isinstance(mark.op, Spill) else array
             for mark, array in zip(marks, kept, strict=True)
         }
+        spilled = [array for array in saved.values() if isinstance(array, Spilled)]
+        self.report["spilled_bytes"] = sum(one.path.stat().st_size for one in spilled)
+        self.report["spill_ms"] = (perf_counter() - start) * 1e3
+        return saved
 
     def _backward(
         self, planned: TensorProgram, arrays: list[np.ndarray],
         saved: dict[Node, "np.ndarray | Spilled"],
-    ) -> tuple[list[np.ndarray], str]:  # fmt: skip
+    ) -> Ran:  # fmt: skip
         leaves: dict[Node, Node] = {
             mark: Input(f"saved{i}", mark.type)() for i, mark in enumerate(saved)
         }
         outputs = substitute(planned.outputs, leaves)
         values = [_restored(value) for value in saved.values()]
         program = Program((*planned.inputs, *leaves.values()), tuple(outputs))
-        found, backend = run_program(program, [*arrays, *values])
-        return [_own(array) for array in found], backend
+        return run_program(program, [*arrays, *values])
 
     @staticmethod
     def _report(plan: CheckpointPlan, program: TensorProgram) -> dict[str, Any]:

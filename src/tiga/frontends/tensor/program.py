@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,16 +112,26 @@ def _sum(x: Node, axes: Shape, where: str | None) -> Node:
     return Sum(axes)(x, where=where)
 
 
-def _run_on_gpu(program: Program, arrays: Sequence[Any], index: int) -> tuple[list[Any], str]:
+class Ran(NamedTuple):
+    """The outputs of a program, what computed them, and milliseconds spent on compiling."""
+
+    outputs: list[Any]
+    backend: str
+    compile_ms: float
+
+
+def _run_on_gpu(program: Program, arrays: Sequence[Any], index: int) -> Ran:
     from tiga.backends.triton.dense.executable import compile_dense
+    from tiga.backends.triton.machine import machine
     from tiga.frontends.tensor.placement import on_gpu, room
 
-    executable = compile_dense(program)
+    executable, here = compile_dense(program), machine(index)
+    spent = 0.0 if executable.is_compiled(here) else executable.compile(here)
     found = executable.run([on_gpu(array, index) for array in arrays], room(index))
-    return list(found), executable.backend
+    return Ran(list(found), executable.backend, spent)
 
 
-def run_program(program: Program, arrays: Sequence[Any]) -> tuple[list[Any], str]:
+def run_program(program: Program, arrays: Sequence[Any]) -> Ran:
     """The outputs of a program, and what computed them: a GPU where operands are on one, else
     compiled code or numpy as the backend setting and its size say."""
     there = next((a for a in arrays if isinstance(a, DeviceArray)), None)
@@ -134,9 +144,10 @@ def run_program(program: Program, arrays: Sequence[Any]) -> tuple[list[Any], str
     large = max((node.type.size for node in program.order), default=0) >= COMPILE_FROM
     if mode == "native" or (mode == "auto" and large):
         executable = compile_tensors(program, mode == "native")
-        return executable.run(arrays), executable.backend
+        spent = 0.0 if executable.is_compiled else executable.compile()
+        return Ran(executable.run(arrays), executable.backend, spent)
     known = dict(zip(program.inputs, arrays, strict=True))
     for node in program.order:
         if node not in known:
             known[node] = call_library(node, [known[child] for child in node.inputs])
-    return [known[node] for node in program.outputs], "python-oracle"
+    return Ran([known[node] for node in program.outputs], "python-oracle", 0.0)
