@@ -164,3 +164,13 @@ def test_views_of_numbers_and_arrays() -> None:
     assert tg.expand_dims(1.0, axis=0).tolist() == [1.0]
     assert tg.zeros_like(array).dtype == tg.float64
     assert [a.shape for a in tg.broadcast_arrays(array, 1.0)] == [(2, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 0)])
+def test_a_product_of_nothing_has_a_gradient_without_elements(shape: tuple[int, ...]) -> None:
+    x = tg.tensor(np.zeros(shape), requires_grad=True)
+    out = tg.prod(x, axis=-1)
+    assert out.tolist() == np.ones(shape[:-1]).tolist()
+    slope = tg.autograd.grad(out.sum(), x)
+    assert slope is not None
+    assert slope.shape == shape

@@ -296,7 +296,8 @@ def prod(
     node = convert(node, target.compute)
     left = tuple(extent for axis_, extent in enumerate(tensor.shape) if axis_ not in axes)
     if _count(tensor.shape, axes) == 0:
-        value: Node = number(1, node.type.with_shape(left))
+        nothing = reshape(_sum_node(node, axes), left)  # 0, and reached by derivatives
+        value: Node = p.add(nothing, number(1, nothing.type))
     else:
         value = reshape(_product(node, axes), left)
     value = _kept(convert(value, target), tensor._node, axes, keepdims or keepdim)
