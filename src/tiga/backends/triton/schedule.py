@@ -57,9 +57,9 @@ AHEAD = 3
 them: in shared memory. With fewer or more, the walks of TransformerConv took 2 to 8% longer."""
 
 BESIDE = 3
-"""Reductions of a loop beside which registers hold so few loads. Of walks that gather one array,
-the forward walk of four reducers took 23% less on an H200 with its steps ahead, those of PNA 10%;
-that of one reducer took 20% longer."""
+"""Reductions of a loop beside which registers hold so few loads, if it reads one array; else it is
+`MANY`. The forward walk of four reducers took 23% less on an H200 with its steps ahead, two of PNA
+10%; those of a maximum took 7 to 20% longer."""
 
 FEW = 3
 """Wide values, read or summed, beside which a thread has registers for twice as many edges where
@@ -227,8 +227,10 @@ def _gathers_several(known: Facts, width: int) -> bool:
 
 def _ahead(known: Facts, width: int) -> int:
     """The steps of a loop that are ahead: where registers hold few of the loads on their way."""
-    beside = known.whole > 0 and width >= WARP and known.carried >= BESIDE
-    waits = (beside and known.gathered == 1) or _gathers_several(known, width)
+    flat = known.whole > 0 and width >= WARP and known.gathered == 1
+    reads_one = known.held == known.carried + 1
+    beside = flat and known.carried >= (BESIDE if reads_one else MANY)
+    waits = beside or _gathers_several(known, width)
     return AHEAD if waits and not known.has_totals else 0
 
 
