@@ -138,6 +138,20 @@ def test_results_on_the_device(budget: Any, uneven: Any, where: Any) -> None:
     assert report["peak_bytes"]["nvme"] == 0
 
 
+def test_results_are_charged_as_long_as_something_views_them(uneven: Any, where: Any) -> None:
+    opened = uneven[1]
+    x, w = (field.detach() for field in fields(opened, where, torch.float32, in_file=True))
+    with tg.execution(memory={"device": "64MiB"}) as scope:
+        out = Difference()(graph=opened, ndata={"x": x}, edge={"w": w})
+        held = scope.memory_report()["live_bytes"]["device"]
+        view = out[:1]
+        assert held == out.numel() * 4
+        del out
+        assert scope.memory_report()["live_bytes"]["device"] == held
+        del view
+        assert scope.memory_report()["live_bytes"]["device"] == 0
+
+
 @pytest.mark.parametrize("kernel", [Difference, Attention])
 def test_a_row_that_does_not_fit_a_page(kernel: Any, long: Any, where: Any) -> None:
     assert within(check(gradients_of(kernel), long, where, "80KiB"))

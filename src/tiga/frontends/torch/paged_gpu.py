@@ -54,7 +54,8 @@ class TorchArrays:
         except BaseException:
             account.release(ticket)
             raise
-        weakref.finalize(made, account.release, ticket).atexit = False
+        # The memory, not the tensor: others may view it for longer.
+        weakref.finalize(made.untyped_storage(), account.release, ticket).atexit = False
         return made
 
     def block(self, array: torch.Tensor) -> tuple[torch.Tensor, int]:
