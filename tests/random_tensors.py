@@ -102,8 +102,11 @@ def evaluate(tree: Any, leaves: dict[str, Any], side: int) -> Any:
     return function(*parts)
 
 
-def _close(got: tg.Tensor, want: torch.Tensor) -> None:
+def _close(got: tg.Tensor | None, want: torch.Tensor) -> None:
     want = want.detach()
+    if got is None:  # it does not depend on the operand: some versions of torch give zeros then
+        assert not want.any()
+        return
     assert got.dtype == tg.float64
     assert got.shape == tuple(want.shape)
     size = want.norm().item()  # an element may be what is left of larger ones
@@ -128,7 +131,7 @@ def check(tree: Any, rows: int, width: int, seed: int, device: str = "cpu") -> N
     pairs = [(g, s, x) for g, s, x in zip(first, slopes, arrays, strict=True) if s is not None]
     for found, slope, _ in pairs:
         _close(found, slope)
-    curved = [(g, s, np.cos(3 * x)) for g, s, x in pairs if s.requires_grad]
+    curved = [(g, s, np.cos(3 * x)) for g, s, x in pairs if g is not None and s.requires_grad]
     if not curved:
         return
     again = sum((g * tg.tensor(c, device=device)).sum() for g, _, c in curved)
