@@ -74,7 +74,10 @@ def test_every_type(name: str, left: str, values: list[int], right: Any, to: str
         got = getattr(tg, native)(tg.from_torch(x), mine)
     except (RuntimeError, tg.errors.InvalidType, tg.errors.InvalidValue):
         return  # one of the two has no such mix
-    assert str(got.dtype) == str(want.dtype).removeprefix("torch.")
+    # torch has a complex type of two halves, which native tensors lack.
+    assert str(got.dtype) == str(want.dtype).removeprefix("torch.").replace(
+        "complex32", "complex64"
+    )
     _same(got, want)
     if to in ("bool", "float64", "complex128"):  # numbers that are not whole fit no integer
         real = want.real if want.is_complex() and to == "float64" else want
