@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm, scf
+from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.edges import EdgeLoop, TaskState
-from tiga.backends.llvm.lanes import constant_of, integer
+from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import i64, load_word
@@ -20,6 +20,7 @@ from tiga.backends.llvm.scatters import SCATTER_GROUPS, combine_groups, tasks_of
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.split_scans import SplitScans, chunk_edges, hub_chunks
+from tiga.backends.llvm.task_function import task_function
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule, evaluated
@@ -76,18 +77,7 @@ class Kernels:
 
     def _function(self, name: str, body: Task) -> None:
         """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
-        types = [llvm.PointerType.get(), integer(64), integer(64)]
-        function = func.FuncOp(name, (types, []))
-        with ir.InsertionPoint(function.add_entry_block()):
-            table, low, high = function.arguments
-            slots = SlotTable(Slots(self.program), table)
-
-            def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-                body(slots, position)
-                return carried
-
-            loop(low, high, 1, [], task)
-            func.ReturnOp([])
+        task_function(name, lambda table: partial(body, SlotTable(Slots(self.program), table)))
 
     # scopes
 

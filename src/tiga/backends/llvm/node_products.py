@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm
+from torch_mlir.dialects import arith, llvm
 
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.lanes import constant_of, integer
@@ -34,6 +34,7 @@ from tiga.backends.llvm.products import (
     column_blocks,
     few_columns,
 )
+from tiga.backends.llvm.task_function import task_function
 from tiga.ir.kernel_context import kernel_context
 from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node
@@ -258,14 +259,4 @@ class ProductStep:
 
 def _function(name: str, body: Callable[[_Frame, ir.Value], None]) -> None:
     """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
-    types = [llvm.PointerType.get(), integer(64), integer(64)]
-    function = func.FuncOp(name, (types, []))
-    with ir.InsertionPoint(function.add_entry_block()):
-        table, low, high = function.arguments
-
-        def task(position: ir.Value, carried: Any) -> Any:
-            body(_Frame(table), position)
-            return carried
-
-        loop(low, high, 1, [], task)
-        func.ReturnOp([])
+    task_function(name, lambda table: lambda number: body(_Frame(table), number))

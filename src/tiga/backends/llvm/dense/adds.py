@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm, scf
+from torch_mlir.dialects import arith, llvm, scf
 
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
@@ -26,6 +26,7 @@ from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.launcher import launch
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import element_pointer, i64
+from tiga.backends.llvm.task_function import task_function
 from tiga.errors import InvalidIndex
 from tiga.ir.kernel_context import kernel_context
 from tiga.runtime import parallel
@@ -210,18 +211,7 @@ def build_adds(form: Form) -> ir.Module:
     with kernel_context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            types = [llvm.PointerType.get(), integer(64), integer(64)]
-            function = func.FuncOp("kernel", (types, []))
-            with ir.InsertionPoint(function.add_entry_block()):
-                table, low, high = function.arguments
-                adds = _Adds(form, table)
-
-                def task(number: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-                    adds.task(number)
-                    return carried
-
-                loop(low, high, 1, [], task)
-                func.ReturnOp([])
+            task_function("kernel", lambda table: _Adds(form, table).task)
     return module
 
 

@@ -6,7 +6,7 @@ Parts of sums add in double precision where there is one, those of totals in sev
 from collections.abc import Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm, scf
+from torch_mlir.dialects import arith, llvm, scf
 
 from tiga.backends.llvm.complex_values import A, Value
 from tiga.backends.llvm.complex_values import cast as cast_complex
@@ -15,6 +15,7 @@ from tiga.backends.llvm.dense.slots import slot_names
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64
+from tiga.backends.llvm.task_function import task_function
 from tiga.ops.monoid import MONOIDS
 from tiga.passes.tensor_spec import COLUMN, TOTAL, Spec
 from tiga.types import DType, complex64, complex128, float32, float64
@@ -41,18 +42,7 @@ def identity(name: str, dtype: DType, lanes: int) -> Value:
 def add_finish(spec: Spec, name: str = "finish") -> None:
     """Add the function `void finish(ptr table, i64 lo, i64 hi)` to the module at the insertion
     point. Its tasks are ranges of columns, group by group of rows; the first has the totals too."""
-    types = [llvm.PointerType.get(), integer(64), integer(64)]
-    function = func.FuncOp(name, (types, []))
-    with ir.InsertionPoint(function.add_entry_block()):
-        table, low, high = function.arguments
-        finish = _Finish(spec, table)
-
-        def task(number: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            finish.task(number)
-            return carried
-
-        rolled_loop(low, high, 1, [], task)
-        func.ReturnOp([])
+    task_function(name, lambda table: _Finish(spec, table).task, rolled_loop)
 
 
 class _Finish:

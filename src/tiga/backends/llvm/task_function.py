@@ -1,0 +1,32 @@
+"""The functions that launches call: a loop over numbered tasks."""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import func, llvm
+
+from tiga.backends.llvm.lanes import integer
+from tiga.backends.llvm.loops import Step, loop
+
+Task = Callable[[ir.Value], None]
+Loop = Callable[[ir.Value, ir.Value, int, Sequence[ir.Value], Step], list[ir.Value]]
+
+
+def task_function(name: str, prepare: Callable[[ir.Value], Task], over: Loop = loop) -> None:
+    """Add `void name(ptr table, i64 lo, i64 hi)` to the module at the insertion point.
+
+    `prepare` is given the table, before the loop, and gives what is done for each task's number;
+    `over` is the kind of loop.
+    """
+    types = [llvm.PointerType.get(), integer(64), integer(64)]
+    function = func.FuncOp(name, (types, []))
+    with ir.InsertionPoint(function.add_entry_block()):
+        table, low, high = function.arguments
+        task = prepare(table)
+
+        def step(number: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            task(number)
+            return carried
+
+        over(low, high, 1, [], step)
+        func.ReturnOp([])
