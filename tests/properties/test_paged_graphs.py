@@ -3,6 +3,7 @@ that has the figures."""
 
 import re
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,16 @@ def results(kernel: Any, graph: Any, fields: list[Any]) -> list[Any]:
     return [*(o.detach() for o in outs), *torch.autograd.grad(loss, fields)]
 
 
+def found_or_refused(call: Callable[[], list[Any]]) -> list[Any] | None:
+    """What a call gives; None if it is refused, with figures."""
+    try:
+        return call()
+    except OutOfBudget as error:
+        refusal = str(error)
+    assert re.search(r"\d", refusal)
+    return None
+
+
 def check(kernel: Any, coo: Any, budget: int, depth: int, in_file: list[bool], seed: int) -> None:
     src, dst, num_src, num_dst = coo
     order = np.argsort(dst, kind="stable")
@@ -63,15 +74,9 @@ def check(kernel: Any, coo: Any, budget: int, depth: int, in_file: list[bool], s
         pairs = zip(values, mapped, in_file, strict=True)
         fields = [(m if f else v.clone()).requires_grad_() for v, m, f in pairs]
         scope = tg.execution(memory={"host": budget}, prefetch_depth=depth, spill_dir=folder)
-        try:
-            with scope as run:
-                found = results(kernel, paged, fields)
-        except OutOfBudget as error:
-            refusal = str(error)
-        else:
-            refusal = ""
-        if refusal:
-            assert re.search(r"\d", refusal)
+        with scope as run:
+            found = found_or_refused(lambda: results(kernel, paged, fields))
+        if found is None:
             return
         assert run.memory_report()["peak_bytes"]["host"] <= budget
         assert all(map(torch.equal, found, expected))

@@ -1,5 +1,6 @@
 """What the tests of PyG layers share: graphs, fields, and the comparison with the layer itself."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -7,6 +8,14 @@ from tiga.interop import pyg
 
 N, E, F, D = 20, 70, 8, 5
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    torch.manual_seed(3)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 def edges(count=E, nodes=N - 3):

@@ -9,18 +9,20 @@ gnn = pytest.importorskip("torch_geometric.nn")
 
 from torch_geometric.utils import add_self_loops, remove_self_loops, scatter  # noqa: E402
 
-from tests.unit.pyg_checks import D, E, F, N, check, edges, mlp, nodes  # noqa: E402
+from tests.unit.pyg_checks import (  # noqa: E402, F401
+    D,
+    E,
+    F,
+    N,
+    check,
+    edges,
+    in_double,
+    mlp,
+    nodes,
+)
 from tiga.interop import pyg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    torch.manual_seed(3)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def weights(count=E):
