@@ -174,3 +174,28 @@ def test_a_product_of_nothing_has_a_gradient_without_elements(shape: tuple[int, 
     slope = tg.autograd.grad(out.sum(), x)
     assert slope is not None
     assert slope.shape == shape
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_with_an_infinite_maximum_have_no_softmax(dtype: str) -> None:
+    x = tg.tensor([[np.inf, 2.0], [-np.inf, -np.inf], [-np.inf, 0.0]], dtype=dtype)
+    for found, last in ((tg.softmax(x), [0.0, 1.0]), (tg.log_softmax(x), [-np.inf, 0.0])):
+        values = found.numpy().astype(np.float64)
+        assert np.isnan(values[:2]).all()
+        assert values[2].tolist() == last
+    assert tg.logsumexp(x, axis=1).tolist() == [np.inf, -np.inf, 0.0]
+
+
+def test_a_variance_of_fewer_elements_than_the_correction_is_none() -> None:
+    for x in (tg.zeros((0,)), tg.ones((1,)), tg.zeros((0, 2)), tg.ones((1, 2))):
+        assert np.isnan(tg.var(x, axis=0, correction=2).numpy()).all()
+        assert np.isnan(tg.std(x, axis=0, correction=2).numpy()).all()
+
+
+def test_distinct_bfloat16_beside_nan() -> None:
+    x = tg.tensor([3.0, np.nan, 1.0, 3.0, 1.0, np.nan, 3.0], dtype=tg.bfloat16)
+    values, indices, inverse, counts = tg.unique_all(x)
+    assert values.dtype is tg.bfloat16
+    assert counts.tolist() == [2, 3, 1, 1]
+    assert indices.tolist() == [2, 0, 1, 5]
+    assert inverse.tolist() == [1, 2, 0, 1, 0, 3, 1]

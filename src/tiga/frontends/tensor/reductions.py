@@ -112,7 +112,8 @@ def _variance(node: Node, axes: Shape, correction: float) -> Node:
     squares = p.mul(distance, conj(distance))
     squares = real(squares) if squares.type.dtype.is_complex else squares
     total = reshape(_sum_node(squares, axes), r.kept_shape(node.type.shape, axes))
-    return p.div(total, number(_count(node.type.shape, axes) - correction, total.type))
+    count = _count(node.type.shape, axes) - correction
+    return p.div(total, number(count if count > 0 else 0, total.type))
 
 
 @recorded
@@ -304,17 +305,20 @@ def prod(
     return result(value, tensor)
 
 
-def _shifted_exp(node: Node, axes: Shape) -> tuple[Node, Node]:
-    """exp(x - shift), and the shift: the maximum (of real parts) where it is finite, else 0, axes
-    kept."""
+def _peak(node: Node, axes: Shape) -> Node:
+    """The maximum (of real parts), axes kept; 0 over no elements."""
     kept = r.kept_shape(node.type.shape, axes)
-    if _count(node.type.shape, axes) == 0:
-        return f.exp(node), number(0, node.type.with_shape(kept))
     size = real(node) if node.type.dtype.is_complex else node
-    peak = stop_gradient(reshape(apply(r.Max(axes), size), kept))
-    infinite = p.eq(f.abs_(peak), number(float("inf"), peak.type))
-    shift = convert(p.where(infinite, zeros_like(peak), peak), node.type.dtype)
-    return f.exp(p.sub(node, r.broadcast(shift, node.type.shape))), shift
+    if _count(node.type.shape, axes) == 0:
+        return number(0, size.type.with_shape(kept))
+    return stop_gradient(reshape(apply(r.Max(axes), size), kept))
+
+
+def _shifted(node: Node, peak: Node, axes: Shape) -> tuple[Node, Node]:
+    """x - peak, and the sum of its exponentials, axes kept."""
+    shift = convert(peak, node.type.dtype)
+    difference = p.sub(node, r.broadcast(shift, node.type.shape))
+    return difference, reshape(_sum_node(f.exp(difference), axes), shift.type.shape)
 
 
 @recorded
@@ -324,21 +328,22 @@ def logsumexp(
     """log(sum(exp(x))) over axes without overflow; -inf over no elements."""
     tensor, node, axes = _prepare(x, axis, dim)
     wide = convert(node, as_float(tensor.dtype).compute)
-    weights, shift = _shifted_exp(wide, axes)
-    total = reshape(_sum_node(weights, axes), shift.type.shape)
-    value = p.add(f.log(total), shift)
+    peak = _peak(wide, axes)
+    infinite = p.eq(f.abs_(peak), number(float("inf"), peak.type))
+    shift = p.where(infinite, zeros_like(peak), peak)
+    _, total = _shifted(wide, shift, axes)
+    value = p.add(f.log(total), convert(shift, wide.type.dtype))
     value = convert(value, as_float(tensor.dtype))
     return result(_reshaped(value, node, axes, keepdims or keepdim), tensor)
 
 
 @recorded
 def softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis, without overflow."""
+    """exp(x) / sum(exp(x)) along an axis, without overflow; NaN where the maximum is infinite."""
     tensor, node, axes = _prepare(x, axis if dim is None else dim, None)
     wide = convert(node, as_float(tensor.dtype).compute)
-    weights, shift = _shifted_exp(wide, axes)
-    total = reshape(_sum_node(weights, axes), shift.type.shape)
-    share = p.div(weights, r.broadcast(total, weights.type.shape))
+    difference, total = _shifted(wide, _peak(wide, axes), axes)
+    share = p.div(f.exp(difference), r.broadcast(total, wide.type.shape))
     return result(convert(share, as_float(tensor.dtype)), tensor)
 
 
@@ -353,10 +358,8 @@ def log_softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
     """
     tensor, node, axes = _prepare(x, axis if dim is None else dim, None)
     wide = convert(node, as_float(tensor.dtype).compute)
-    weights, shift = _shifted_exp(wide, axes)
-    total = reshape(_sum_node(weights, axes), shift.type.shape)
-    shifted = p.sub(wide, r.broadcast(shift, wide.type.shape))
-    value = p.sub(shifted, r.broadcast(f.log(total), wide.type.shape))
+    difference, total = _shifted(wide, _peak(wide, axes), axes)
+    value = p.sub(difference, r.broadcast(f.log(total), wide.type.shape))
     return result(convert(value, as_float(tensor.dtype)), tensor)
 
 

@@ -13,6 +13,7 @@ from tiga.frontends.tensor.indexing import take_along_axis
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import narrow
 from tiga.ops.tensor_index import ArgSort, SearchSorted
+from tiga.types import bfloat16
 
 
 class TopK(NamedTuple):
@@ -149,10 +150,12 @@ def unique_all(x: Any, /) -> UniqueAll:
 
         return UniqueAll(*distinct(tensor))
     array = tensor.numpy()
+    if tensor.dtype is bfloat16:  # whose NaN numpy sorts anywhere
+        array = array.astype(np.float32)
     found = np.unique_all(array)
     values, first, inverse, counts = (np.asarray(part) for part in found)
     numbers = (from_numpy(part.astype(np.int64)) for part in (first, inverse, counts))
-    return UniqueAll(from_numpy(values), *numbers)
+    return UniqueAll(from_numpy(values.astype(tensor.dtype.numpy)), *numbers)
 
 
 def unique_counts(x: Any, /) -> UniqueCounts:
