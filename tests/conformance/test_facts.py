@@ -90,6 +90,16 @@ def test_joined_values_hold_all_elements(sample: Sample) -> None:
     np.testing.assert_array_equal(np.sort(made, axis=1), np.sort(joined, axis=1))
 
 
+@pytest.mark.parametrize("sample", declares("moves"), ids=names(declares("moves")))
+def test_moved_values_hold_elements_of_their_operands(sample: Sample) -> None:
+    given = numbers(sample)
+    made = sample.op.reference(*given)
+    known = np.concatenate([x.ravel() for x in given])
+    assert np.isin(made, [*known, 0]).all()
+    if sample.op.renames:
+        assert np.isin(known, made).all()
+
+
 def test_tables_are_global_operands() -> None:
     for sample in declares("table"):
         assert types_of(sample)[sample.op.table].space == GLOBAL

@@ -31,7 +31,7 @@ HOOKS = (
 """Tables of a layer whose hooks may see or change the messages of edges."""
 
 
-class Deferred:
+class LazyValues:
     """Values of edges that a walk computes without keeping them: computed when looked at."""
 
     inlined = False
@@ -70,7 +70,7 @@ class Deferred:
         return func(*map(made, args), **{k: made(v) for k, v in (kwargs or {}).items()})
 
 
-class EdgeUpdate(Deferred):
+class EdgeUpdate(LazyValues):
     """What `edge_updater` returned: computed within the walk that reads it, or when looked at."""
 
     def __init__(self, conv: Any, edge_index: Any, size: Any, given: Mapping[str, Any]) -> None:
@@ -80,7 +80,7 @@ class EdgeUpdate(Deferred):
         self.given = given
 
 
-class Kept(Deferred):
+class Kept(LazyValues):
     """What the functions of a walk assign to an attribute of the layer."""
 
     inlined = True
@@ -112,7 +112,7 @@ def _stored(code: CodeType) -> tuple[str, ...]:
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    def method(self: Deferred, *operands: Any) -> Any:
+    def method(self: LazyValues, *operands: Any) -> Any:
         return getattr(self.tensor(), name)(*map(made, operands))
 
     return method
@@ -123,12 +123,12 @@ for _name in (
     "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "neg", "matmul",
     "getitem", "len", "iter", "lt", "le", "gt", "ge",
 ):  # fmt: skip
-    setattr(Deferred, f"__{_name}__", _operator(f"__{_name}__"))
+    setattr(LazyValues, f"__{_name}__", _operator(f"__{_name}__"))
 
 
 def made(value: Any) -> Any:
     """Results without deferred ones."""
-    if isinstance(value, Deferred):
+    if isinstance(value, LazyValues):
         return value.tensor()
     if type(value) in (tuple, list):
         return type(value)(map(made, value))

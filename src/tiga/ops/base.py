@@ -42,6 +42,10 @@ class Op:
     """Whether an operand tells which rows of a table an entity reads, or adds to."""
     axis_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that number axes of the operands."""
+    moves: ClassVar[bool] = False
+    """Whether the value holds elements of the operands, or zeros, at other places of the entity."""
+    renames: ClassVar[bool] = False
+    """Whether it is its one operand under other axes: added, repeated, merged, split, exchanged."""
     concatenates: ClassVar[bool] = False
     """Whether the value is its operands after one another along a feature axis."""
     stands_alone: ClassVar[bool] = False

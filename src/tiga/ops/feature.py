@@ -31,6 +31,7 @@ class Movement(Linear):
     some of them are -1, `keeps_order` that a shape stays as it is.
     """
 
+    moves = True
     fills: ClassVar[bool] = False
 
     def target(self, shape: Shape) -> Shape:
@@ -64,6 +65,7 @@ class Movement(Linear):
 class Broadcast(Movement, name="broadcast"):
     """Repeat along new leading axes and axes of extent 1, as numpy broadcasts."""
 
+    renames = True
     to: Shape
 
     def target(self, shape: Shape) -> Shape:
@@ -96,8 +98,8 @@ def with_axis(shape: Shape, axis: int, extent: int) -> Shape:
 class Reshape(Movement, name="reshape"):
     """The same elements in row-major order under another shape."""
 
+    renames = True
     trends = (1,)
-
     to: Shape
 
     def target(self, shape: Shape) -> Shape:
@@ -123,6 +125,7 @@ class Reshape(Movement, name="reshape"):
 class Permute(Movement, name="permute"):
     """Reorder feature axes."""
 
+    renames = True
     axes: Shape
 
     def fold(self, inputs):
@@ -220,8 +223,8 @@ class Concat(Op, name="concat"):
     """Join operands along one axis."""
 
     axis_fields = ("axis",)
+    moves = True
     concatenates = True
-
     axis: int
 
     def fold(self, inputs):
@@ -256,11 +259,6 @@ class Concat(Op, name="concat"):
             return []
         filled = [zeros_like(x) if t is None else t for t, x in zip(tangents, inputs, strict=True)]
         return [self(*filled)]
-
-
-def is_movement(op: Op) -> bool:
-    """Whether an op only moves elements within an entity."""
-    return isinstance(op, Movement | Concat)
 
 
 def moved_lanes(node: Node) -> np.ndarray:

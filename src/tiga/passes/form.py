@@ -10,7 +10,7 @@ end of its edges, they are rows like those of any space, and need no graph.
 """
 
 from tiga.errors import Unfusable
-from tiga.ops.feature import FeatureReduce, is_movement
+from tiga.ops.feature import FeatureReduce
 from tiga.ops.message import gather
 from tiga.ops.scan import Scan
 from tiga.passes.collect import Collector
@@ -32,7 +32,7 @@ IN_REGISTERS = 64
 def _is_library(node: Node) -> bool:
     if node.op.stands_alone:
         return True
-    rearranges = is_movement(node.op) or isinstance(node.op, FeatureReduce)
+    rearranges = node.op.moves or isinstance(node.op, FeatureReduce)
     sizes = (node.type.size, *(n.type.size for n in node.inputs))
     return node.type.space == GLOBAL and rearranges and max(sizes) > IN_REGISTERS
 

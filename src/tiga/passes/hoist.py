@@ -2,7 +2,7 @@
 
 from tiga.ops.base import Pointwise
 from tiga.ops.contract import Contract
-from tiga.ops.feature import FeatureReduce, Reshape, is_movement, reshape, take
+from tiga.ops.feature import FeatureReduce, Reshape, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import add, neg, sub
@@ -18,7 +18,7 @@ values. Coordinates are narrower: their differences keep what would cancel betwe
 
 def _movable(node: Node) -> bool:
     op = node.op
-    return is_movement(op) or isinstance(op, Pointwise | FeatureReduce | Contract)
+    return op.moves or isinstance(op, Pointwise | FeatureReduce | Contract)
 
 
 def _one_end(inputs: tuple[Node, ...]) -> Node | None:

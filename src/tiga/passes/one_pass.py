@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiga.ops.base import Op
-from tiga.ops.feature import Broadcast, Permute, Reshape, reshape
+from tiga.ops.feature import Reshape, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.message import is_edge_sum
 from tiga.ops.pointwise import (
@@ -33,10 +33,6 @@ from tiga.ops.pointwise import (
 from tiga.trace.node import Node, topological
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
-
-RENAMES = (Broadcast, Reshape, Permute)
-"""Ops that move elements alike, whatever they are."""
-
 
 MOST_CARRIED = 192
 """Elements of the sums that one pass may carry in place of two: with more, a GPU ran slower."""
@@ -153,7 +149,7 @@ class _Split:
         given = [part for part in parts if part is not None]
         if all(part.factor is None for part in given):
             return Parts(node)
-        if isinstance(node.op, RENAMES):
+        if node.op.renames:
             return _each(given[0], node.op, node.op)
         combine = _COMBINE.get(type(node.op))
         return combine(node, *given) if combine else None
@@ -204,7 +200,7 @@ def _quotient(node: Node, x: Parts, y: Parts) -> Parts | None:
 
 
 def _is_one(node: Node) -> bool:
-    while isinstance(node.op, RENAMES):
+    while node.op.renames:
         (node,) = node.inputs
     return node.op.origin is Origin.NUMBER and node.op.value == 1
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, Permute, Reshape
 from tiga.ops.leaf import StopGradient
 from tiga.ops.tensor_markers import Checkpoint, CheckpointCandidate, Spill
 from tiga.ops.tensor_matmul import Matmul
@@ -30,7 +29,7 @@ def work(node: Node) -> float:
     op, size = node.op, max(node.type.size, 1)
     if not node.inputs:
         return 0.0
-    if isinstance(op, Broadcast | Reshape | Permute | StopGradient | CheckpointCandidate):
+    if op.renames or isinstance(op, StopGradient | CheckpointCandidate):
         return 0.01 * size
     if isinstance(op, Matmul):
         return 0.05 * size * node.inputs[0].type.shape[-1]

@@ -17,7 +17,7 @@ from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.memory import lanes_type, register_element, splat
 from tiga.ops.arithmetic import round_to
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import FeatureReduce, is_movement, moved_lanes
+from tiga.ops.feature import FeatureReduce, moved_lanes
 from tiga.ops.pointwise import lower_rounded
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -187,7 +187,7 @@ def evaluate_op(layout: Layout, node: Node, args: Sequence[Any]) -> Any:
         step = _rounded(getattr(ARITHMETIC, op.combine), node)
         total = layout.reduce_axis(args[0], child.type.shape, op.axis, step)
         return _from_zero(total) if op.combine == "add" else total
-    assert is_movement(op), f"{op} does not stay within an entity"
+    assert op.moves, f"{op} does not stay within an entity"
     return layout.move(node.type, moved_lanes(node), args)
 
 

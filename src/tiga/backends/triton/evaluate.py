@@ -26,7 +26,6 @@ from tiga.ops.feature import (
     FeatureReduce,
     Permute,
     Reshape,
-    is_movement,
     moved_lanes,
 )
 from tiga.ops.pointwise import lower_rounded
@@ -85,7 +84,7 @@ class Evaluator:
         elif isinstance(node.op, FeatureReduce):
             value = self._reduce_axis(block, node, args[0])
         else:
-            assert is_movement(node.op), f"{node!r} does not stay within an entity"
+            assert node.op.moves, f"{node!r} does not stay within an entity"
             value = self._move(block, node, args)
         return self.named(block, node, value)
 

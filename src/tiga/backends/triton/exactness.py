@@ -4,7 +4,8 @@ Triton's own sums depend on how a tile lies in registers. That is harmless unles
 compared with one from another walk, as gradients of maxima and minima do.
 """
 
-from tiga.ops.feature import Broadcast, FeatureSum, Reshape
+from tiga.ops.base import Op
+from tiga.ops.feature import FeatureSum
 from tiga.ops.functions import Exp
 from tiga.ops.leaf import StopGradient
 from tiga.ops.message import Gather, Reduce
@@ -16,9 +17,6 @@ from tiga.trace.node import Node, topological, users
 COMPARED = (Eq, Winner)
 """Comparisons that a last bit decides."""
 
-RENAMES = (Gather, Where, Broadcast, Reshape, Cast)
-"""Ops between a maximum and what it shifts."""
-
 
 def _sums_below(node: Node) -> set[Node]:
     return {n for n in topological([node]) if isinstance(n.op, FeatureSum)}
@@ -26,6 +24,11 @@ def _sums_below(node: Node) -> set[Node]:
 
 def _selects(node: Node) -> bool:
     return isinstance(node.op, Reduce) and node.op.monoid.selects
+
+
+def _carries_on(op: Op) -> bool:
+    """Whether an op may stand between a maximum and what it shifts."""
+    return op.renames or isinstance(op, Gather | Where | Cast)
 
 
 def _only_shifts(node: Node, readers: dict[Node, list[Node]]) -> bool:
@@ -38,7 +41,7 @@ def _only_shifts(node: Node, readers: dict[Node, list[Node]]) -> bool:
                 return False
         elif isinstance(reader.op, StopGradient):
             continue  # no gradient compares messages with it
-        elif not isinstance(reader.op, RENAMES) or not _only_shifts(reader, readers):
+        elif not _carries_on(reader.op) or not _only_shifts(reader, readers):
             return False
     return True
 

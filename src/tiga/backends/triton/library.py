@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.ops.feature import is_movement, moved_lanes
+from tiga.ops.feature import moved_lanes
 from tiga.trace.node import Node
 
 BLOCK_ROWS = 1024
@@ -67,7 +67,7 @@ def _index_sum(node: Node, inputs: list[Any], out: Any) -> None:
 def _rearrange(node: Node, inputs: list[Any], out: Any) -> None:
     import torch
 
-    if not is_movement(node.op):
+    if not node.op.moves:
         (x,) = inputs
         source = x.reshape(node.inputs[0].type.shape)
         reduce = {"add": torch.sum, "maximum": torch.amax, "minimum": torch.amin}[node.op.combine]

@@ -12,7 +12,7 @@ from tiga.backends.triton.dense.moves import copy_into
 from tiga.backends.triton.dense.outer import outer_sum
 from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
-from tiga.ops.feature import is_movement, moved_lanes
+from tiga.ops.feature import moved_lanes
 from tiga.ops.leaf import Input
 from tiga.ops.tensor_reduce import Max, Min, Sum
 from tiga.runtime.device_array import DeviceArray
@@ -28,7 +28,7 @@ def call_library(node: Node, inputs: list[DeviceArray], out: DeviceArray) -> Non
         return
     machine: Any = out.machine
     room = Room(machine)
-    if is_movement(node.op):
+    if node.op.moves:
         _move(node, inputs, out, room)
     elif not node.op.stands_alone:
         _reduce(node, inputs[0], out, room)

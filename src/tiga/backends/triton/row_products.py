@@ -14,7 +14,7 @@ from tiga.backends.triton.layout import padded
 from tiga.backends.triton.products import LARGEST_WHOLE, LEAST, MOVES, view_of
 from tiga.backends.triton.row_steps import Cuts, Rows
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import Reshape, is_movement
+from tiga.ops.feature import Reshape
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node
@@ -180,7 +180,7 @@ def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
 
 def _moves(node: Node) -> bool:
     cheap = isinstance(node.op, Pointwise) and node.op.cost <= CHEAP
-    return cheap or is_movement(node.op) or node.op.origin in (Origin.GLOBAL, Origin.DEGREE)
+    return cheap or node.op.moves or node.op.origin in (Origin.GLOBAL, Origin.DEGREE)
 
 
 def _in_order(plan: Plan, keys: dict[Step, Key]) -> list[tuple[Step, Key | None]]:

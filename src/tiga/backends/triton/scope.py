@@ -24,7 +24,6 @@ from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.tables import looked_up
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
-from tiga.ops.feature import Broadcast, Permute, Reshape, is_movement
 from tiga.ops.leaf import is_constant
 from tiga.ops.pointwise import LogicalAnd, Where
 from tiga.ops.winners import Winner
@@ -325,7 +324,7 @@ def within_entity(scope: Scope, node: Node) -> Value:
         return products.multiply(
             kernel.evaluator, scope.block, node, x, kernel.view, kernel.matrices
         )
-    if is_movement(node.op) and not kernel.writer.tile.is_flat:
+    if node.op.moves and not kernel.writer.tile.is_flat:
         return _moved(scope, node)
     return kernel.evaluator.op(scope.block, node, [scope.value(n) for n in node.inputs])
 
@@ -333,9 +332,8 @@ def within_entity(scope: Scope, node: Node) -> Value:
 def _moved(scope: Scope, node: Node) -> Value:
     """A movement: by addresses where its operands are arrays, else in registers."""
     evaluator, reads = scope.kernel.evaluator, scope.kernel.reads
-    if node.op.arity is not None:
-        renames = isinstance(node.op, Broadcast | Reshape | Permute)
-        direct = evaluator.renamed(node, scope.value(node.inputs[0])) if renames else None
+    if node.op.renames:
+        direct = evaluator.renamed(node, scope.value(node.inputs[0]))
         if direct is not None:
             return evaluator.named(scope.block, node, direct)
     if part_size(node) and not any(_base(scope, n, own)[1] in reads for n, own in shares(node)):
@@ -351,7 +349,7 @@ def _base(scope: Scope, child: Node, lanes: np.ndarray) -> tuple[Scope, Node, np
     while child not in scope.values and scope.located(child) is None:
         if child.op.origin is Origin.END:
             scope, child = scope.end(child.op.side), child.inputs[0]  # type: ignore[union-attr]
-        elif is_movement(child.op) and child.op.arity is not None:
+        elif child.op.moves and child.op.arity is not None:
             ((source, inner),) = shares(child)
             lanes = np.where(lanes >= 0, inner.ravel()[np.maximum(lanes, 0)], -1)
             child = source

@@ -16,7 +16,6 @@ from tiga.backends.triton.schedule import (
     is_window_safe,
 )
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import is_movement
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.passes.wide_sums import LARGEST
@@ -149,7 +148,7 @@ def _smallest(node: Node, reads: set[Node]) -> list[Node]:
 
 def _is_within(node: Node) -> bool:
     """Whether a value is made element by element, or moved, within its entity."""
-    return isinstance(node.op, Pointwise) or is_movement(node.op)
+    return isinstance(node.op, Pointwise) or node.op.moves
 
 
 # values of rows that mix features

@@ -20,7 +20,6 @@ from tiga.ops.feature import (
     feature_max,
     feature_min,
     feature_sum,
-    is_movement,
     permute,
     reshape,
 )
@@ -107,7 +106,7 @@ class Entities:
             return spread(broadcast(inner, to[1:]), self.space)
         if isinstance(node.op, Sum):
             return _sums(inputs[0], node.op.axes)
-        if isinstance(node.op, Pointwise) or is_movement(node.op):
+        if isinstance(node.op, Pointwise) or node.op.moves:
             return node.op(*inputs, where=node.where)
         return self.leaf(node)  # computed before the walk, by the program that it is part of
 
