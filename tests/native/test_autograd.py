@@ -216,6 +216,24 @@ def test_complex_cotangents(name: str) -> None:
     close(got, slope[0] + 1j * slope[1])
 
 
+def test_step_functions_have_derivatives_of_zero() -> None:
+    x = tg.tensor([-np.inf, 0.5, np.nan], requires_grad=True)
+    for function in (tg.floor, tg.ceil, tg.round, tg.trunc, tg.sign):
+        assert ag.grad(function(x).sum(), x).tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(errors.InvalidValue, match="does not depend"):
+        ag.grad((x > 0).astype(tg.float32).sum() * 1.0, x)
+
+
+def test_no_dependence_is_zero_beside_infinities() -> None:
+    x, v = tg.tensor([np.inf, np.nan]), tg.ones(2)
+    constant = tg.ones(2)
+    assert ag.value_and_grad(lambda _: constant.sum())(x)[1].tolist() == [0.0, 0.0]
+    assert ag.vjp(lambda _: constant, x)[1](v)[0].tolist() == [0.0, 0.0]
+    assert ag.jvp(lambda _: x + 0, (v,), (v,))[1].tolist() == [0.0, 0.0]
+    assert not ag.jacobian(lambda _: constant, x).numpy().any()
+    assert not ag.hessian(lambda y: y.sum(), x).numpy().any()
+
+
 def test_what_grad_refuses() -> None:
     x, y = tg.ones(2, requires_grad=True), tg.ones(2, requires_grad=True)
     with pytest.raises(errors.InvalidValue, match=r"does not depend.*test_autograd.py:\d+"):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiga.autograd.batching import vmap
-from tiga.autograd.reverse import as_list, check_fresh, gradients, release, tracking
+from tiga.autograd.reverse import as_list, check_fresh, gradients, none_of, release, tracking
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor, helper
@@ -39,7 +39,7 @@ def jvp(
     found = autodiff.jvp([o._node for o in outputs], moving, add)
     check_fresh([node for node in found if node is not None])
     made = [
-        o.detach() * 0 if node is None else result(node, o, *tangents)
+        none_of(o) if node is None else result(node, o, *tangents)
         for o, node in zip(outputs, found, strict=True)
     ]
     release([*outputs, *made], primals, tracked)
@@ -71,7 +71,7 @@ def jacobian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
     def pull(ct: Tensor) -> Tensor:
         (node,) = gradients([value], [ct._node], [tracked])
-        return tracked.detach() * 0 if node is None else result(node, value, ct)
+        return none_of(tracked) if node is None else result(node, value, ct)
 
     found = reshape(vmap(pull)(_units(value)), shape)
     release([found], [x], [tracked])
@@ -99,6 +99,6 @@ def hessian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         if value.shape:
             raise InvalidValue(f"hessian expected a scalar function, got {value.shape} ({here()}).")
         found = grad(value, y, allow_unused=True)
-        return y * 0 if found is None else found
+        return none_of(y) if found is None else found
 
     return jacobian(slope, x)

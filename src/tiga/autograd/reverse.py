@@ -10,7 +10,7 @@ from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place, value_of
-from tiga.ops.leaf import StopGradient, ones_like
+from tiga.ops.leaf import StopGradient, ones_like, zeros_like
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
 from tiga.ops.tensor_transfer import ToDevice
@@ -114,6 +114,28 @@ def follow(node: Node | None, x: Tensor) -> Node | None:
     return LazyNode(op, (node,), node.type, user_place(), 1, LARGE)
 
 
+def none_of(x: Tensor) -> Tensor:
+    """What the derivative by x is of something that does not change with it: zeros."""
+    node = follow(zeros_like(x._node), x)
+    assert node is not None
+    return result(node)
+
+
+def reaches(node: Node, source: Node) -> bool:
+    """Whether `node` is made of `source` by ops that pass derivatives on, be they 0 everywhere."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node is source:
+            return True
+        if id(node) in seen or isinstance(node.op, StopGradient):
+            continue
+        seen.add(id(node))
+        stack += [i for i in node.inputs if i.type.dtype.is_differentiable]
+    return False
+
+
 def grad(
     output: Any,
     inputs: Any,
@@ -185,6 +207,8 @@ def _tensor(
     node: Node | None, position: int, inputs: Sequence[Tensor], sources: Sequence[Tensor],
     allow_unused: bool,
 ) -> Tensor | None:  # fmt: skip
+    if node is None and reaches(sources[0]._node, inputs[position]._node):
+        return none_of(inputs[position])
     if node is None and allow_unused:
         return None
     if node is None:
@@ -211,8 +235,8 @@ def value_and_grad(function: Callable[..., Tensor], *, argnums: Any = 0) -> Call
         value = function(*tracked, **kwargs)
         found = grad(value, [tracked[i] for i in places], allow_unused=True)
         filled = [
-            tracked[i] * 0 if g is None else g for i, g in zip(places, found, strict=True)
-        ]  # fmt: skip
+            none_of(tracked[i]) if g is None else g for i, g in zip(places, found, strict=True)
+        ]
         release([value, *filled], args, tracked)
         return value, filled[0] if isinstance(argnums, int) else tuple(filled)
 
@@ -272,7 +296,7 @@ def vjp(function: Callable[..., Any], *primals: Tensor) -> tuple[Any, Callable[.
         found = gradients(outputs, given, tracked)
         sources = [*outputs, *cotangents]
         made = [
-            x * 0 if node is None else result(node, *sources)
+            none_of(x) if node is None else result(node, *sources)
             for x, node in zip(tracked, found, strict=True)
         ]
         release(made, primals, tracked)
