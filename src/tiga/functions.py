@@ -273,8 +273,3 @@ def _position(name: str, reducer: Any, x: Any, axis: Any, keepdims: bool) -> Any
     from tiga.frontends.tensor import reductions
 
     return getattr(reductions, name)(x, axis=axis, keepdims=keepdims)
-
-
-__all__ = [
-    "argmax", "argmin", "logsumexp", "max", "mean", "min", "prod", "softmax", "std", "sum", "var",
-]  # fmt: skip

@@ -10,7 +10,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class DType:
-    """An element type: its name, its size in bytes and its kind (`f`, `c`, `i`, `u` or `b`)."""
+    """An element type: its name, its size in bytes and its kind (`f`, `c`, `i`, `u` or `b`).
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.tensor([1.0]).dtype is tg.float32, tg.float32.itemsize
+        (True, 4)
+    """
 
     name: str
     itemsize: int

@@ -111,6 +111,3 @@ def diff(
         later, earlier = slice_(node, axis, 1, count), slice_(node, axis, 0, count)
         node = bitwise_xor(later, earlier) if node.type.dtype == bool_ else p.sub(later, earlier)
     return result(node, tensor)
-
-
-__all__ = ["cumsum", "cumulative_prod", "cumulative_sum", "diff"]

@@ -37,7 +37,13 @@ def _serves_torch(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_serves_torch
 def positive(x: Any, /) -> Tensor:
-    """+x."""
+    """+x.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.positive(tg.tensor([1, -2])).tolist()
+        [1, -2]
+    """
     tensor = as_tensor(x)
     if tensor.dtype == bool_:
         raise InvalidType(f"positive expected numbers, got bool ({here()}).")
@@ -291,9 +297,3 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
         [[0.0, 1.0], [0.0, 0.0]]
     """
     return _triangle(x, k, False)
-
-
-__all__ = [
-    "allclose", "array_equal", "diagonal", "dot", "elu", "exp2", "isclose", "isin", "leaky_relu",
-    "lerp", "logsigmoid", "nan_to_num", "one_hot", "positive", "rms_norm", "tril", "triu",
-]  # fmt: skip

@@ -351,7 +351,13 @@ def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -
 def empty_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of `x`'s shape and dtype whose elements are not set."""
+    """A tensor of `x`'s shape and dtype whose elements are not set.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.empty_like(tg.tensor([[1, 2]])).shape
+        (1, 2)
+    """
     kind = x.dtype if dtype is None else dtype
     place = x.device if device is None else device
     return empty(x.shape, dtype=kind, device=place, requires_grad=requires_grad)
@@ -361,7 +367,13 @@ def empty_like(
 def zeros_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of zeros of `x`'s shape and dtype."""
+    """A tensor of zeros of `x`'s shape and dtype.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.zeros_like(tg.tensor([1, 2])).tolist()
+        [0, 0]
+    """
     return _like(x, 0, dtype, device, requires_grad)
 
 
@@ -369,26 +381,26 @@ def zeros_like(
 def ones_like(
     x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of ones of `x`'s shape and dtype."""
+    """A tensor of ones of `x`'s shape and dtype.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.ones_like(tg.tensor([3, 2])).tolist()
+        [1, 1]
+    """
     return _like(x, 1, dtype, device, requires_grad)
 
 
 @takes_tensor
 def full_like(
-    x: Tensor,
-    /,
-    fill_value: Any,
-    *,
-    dtype: Any = None,
-    device: Any = None,
+    x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Tensor:
-    """A tensor of one number, of `x`'s shape and dtype."""
+) -> Tensor:  # fmt: skip
+    """A tensor of one number, of `x`'s shape and dtype.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.full_like(tg.tensor([1, 2]), 7).tolist()
+        [7, 7]
+    """
     return _like(x, fill_value, dtype, device, requires_grad)
-
-
-__all__ = [
-    "asarray", "empty", "empty_like", "from_dlpack", "from_numpy", "from_torch",
-    "full", "full_like", "ones", "ones_like", "tensor", "zeros",
-    "zeros_like",
-]  # fmt: skip

@@ -13,7 +13,8 @@ class Device:
     """Where a tensor's memory is; it compares equal to its name.
 
     Example:
-        >>> Device("cpu") == "cpu"
+        >>> import tiga as tg
+        >>> tg.Device("cpu") == "cpu"
         True
     """
 

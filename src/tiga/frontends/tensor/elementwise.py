@@ -32,10 +32,25 @@ Function = Callable[..., Tensor]
 
 
 def documented(function: Function, name: str, text: str) -> Function:
-    """A function under a name, with a docstring."""
+    """A function under a name, with a docstring; `text` is "What it is. [operands] -> [values]"."""
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
+    law, _, example = text.partition(" [")
+    given, values = example.split(" -> ")
+    first, _, others = given.partition("]")
+    function.__doc__ = _DOC.format(law=law, name=name, first=first, others=others, values=values)
     return function
+
+
+_DOC = """{law}
+
+Element by element. Native tensors, numbers and both mixed give a native tensor; where an operand
+is a torch tensor, torch's function is called.
+
+Example:
+    >>> import tiga as tg
+    >>> tg.{name}(tg.tensor([{first}]){others}).tolist()
+    {values}
+"""
 
 
 def _unary(
@@ -76,54 +91,100 @@ def composed(
     return documented(call, name, text)
 
 
-add = _binary("add", p.add, "x1 + x2.", NUMERIC)
-subtract = _binary("subtract", p.sub, "x1 - x2.", NUMERIC)
-multiply = _binary("multiply", p.mul, "x1 * x2.", NUMERIC)
-equal = _binary("equal", p.eq, "x1 == x2.")
-not_equal = _binary("not_equal", p.ne, "x1 != x2.")
-less = _binary("less", p.lt, "x1 < x2.", REAL + "b")
-less_equal = _binary("less_equal", p.le, "x1 <= x2.", REAL + "b")
-greater = _binary("greater", p.gt, "x1 > x2.", REAL + "b")
-greater_equal = _binary("greater_equal", p.ge, "x1 >= x2.", REAL + "b")
-maximum = _binary("maximum", p.maximum, "The larger operand, NaN if either is.", REAL)
-minimum = _binary("minimum", p.minimum, "The smaller operand, NaN if either is.", REAL)
-floor_divide = _binary("floor_divide", t.floor_divide, "floor(x1 / x2).", REAL)
-remainder = _binary("remainder", t.remainder, "x1 - x2 * floor(x1 / x2), signed as x2.", REAL)
-fmod = _binary("fmod", f.rem, "The remainder of x1 / x2, signed as x1.", "f")
-atan2 = _binary("atan2", t.atan2, "The angle of the point (x2, x1).", "f")
-hypot = _binary("hypot", t.hypot, "sqrt(x1² + x2²) without overflow.", "f")
-logaddexp = _binary("logaddexp", t.logaddexp, "log(exp(x1) + exp(x2)) without overflow.", "f")
-copysign = _binary("copysign", f.copysign, "|x1| with the sign of x2.", "f")
-nextafter = _binary("nextafter", t.nextafter, "The number after x1 towards x2.", "f")
-bitwise_and = _binary("bitwise_and", t.bitwise_and, "x1 & x2.", BITS)
-bitwise_or = _binary("bitwise_or", t.bitwise_or, "x1 | x2.", BITS)
-bitwise_xor = _binary("bitwise_xor", t.bitwise_xor, "x1 ^ x2.", BITS)
-bitwise_left_shift = _binary("bitwise_left_shift", t.shift_left, "x1 << x2.", INTEGER)
-bitwise_right_shift = _binary("bitwise_right_shift", t.shift_right, "x1 >> x2.", INTEGER)
-bitwise_invert = _unary("bitwise_invert", t.bitwise_invert, "~x.", BITS)
+add = _binary("add", p.add, "x1 + x2. [1, 2], 3 -> [4, 5]", NUMERIC)
+subtract = _binary("subtract", p.sub, "x1 - x2. [1, 2], 3 -> [-2, -1]", NUMERIC)
+multiply = _binary("multiply", p.mul, "x1 * x2. [1, 2], 3 -> [3, 6]", NUMERIC)
+equal = _binary("equal", p.eq, "x1 == x2. [1, 2], 2 -> [False, True]")
+not_equal = _binary("not_equal", p.ne, "x1 != x2. [1, 2], 2 -> [True, False]")
+less = _binary("less", p.lt, "x1 < x2. [1, 2, 3], 2 -> [True, False, False]", REAL + "b")
+less_equal = _binary(
+    "less_equal", p.le, "x1 <= x2. [1, 2, 3], 2 -> [True, True, False]", REAL + "b"
+)
+greater = _binary("greater", p.gt, "x1 > x2. [1, 2, 3], 2 -> [False, False, True]", REAL + "b")
+greater_equal = _binary(
+    "greater_equal", p.ge, "x1 >= x2. [1, 2, 3], 2 -> [False, True, True]", REAL + "b"
+)
+maximum = _binary(
+    "maximum", p.maximum, "The larger operand, NaN if either is. [1, 4], 3 -> [3, 4]", REAL
+)
+minimum = _binary(
+    "minimum", p.minimum, "The smaller operand, NaN if either is. [1, 4], 3 -> [1, 3]", REAL
+)
+floor_divide = _binary(
+    "floor_divide", t.floor_divide, "floor(x1 / x2). [7, -7], 2 -> [3, -4]", REAL
+)
+remainder = _binary(
+    "remainder", t.remainder, "x1 - x2 * floor(x1 / x2), signed as x2. [7, -7], 3 -> [1, 2]", REAL
+)
+fmod = _binary(
+    "fmod", f.rem, "The remainder of x1 / x2, signed as x1. [7.0, -7.0], 3.0 -> [1.0, -1.0]", "f"
+)
+atan2 = _binary(
+    "atan2",
+    t.atan2,
+    "The angle of the point (x2, x1). [1.0, -1.0], 1.0 -> [0.7853..., -0.7853...]",
+    "f",
+)
+hypot = _binary(
+    "hypot", t.hypot, "sqrt(x1² + x2²) without overflow. [3.0, 8.0], 4.0 -> [5.0, 8.9442...]", "f"
+)
+logaddexp = _binary(
+    "logaddexp",
+    t.logaddexp,
+    "log(exp(x1) + exp(x2)) without overflow. [0.0, 1000.0], 0.0 -> [0.6931..., 1000.0]",
+    "f",
+)
+copysign = _binary(
+    "copysign", f.copysign, "|x1| with the sign of x2. [1.0, 2.0], -1.0 -> [-1.0, -2.0]", "f"
+)
+nextafter = _binary(
+    "nextafter", t.nextafter, "The number after x1 towards x2. [0.0], 1.0 -> [1.4012...e-45]", "f"
+)
+bitwise_and = _binary("bitwise_and", t.bitwise_and, "x1 & x2. [5, 6], 3 -> [1, 2]", BITS)
+bitwise_or = _binary("bitwise_or", t.bitwise_or, "x1 | x2. [5, 6], 3 -> [7, 7]", BITS)
+bitwise_xor = _binary("bitwise_xor", t.bitwise_xor, "x1 ^ x2. [5, 6], 3 -> [6, 5]", BITS)
+bitwise_left_shift = _binary(
+    "bitwise_left_shift", t.shift_left, "x1 << x2. [1, 3], 2 -> [4, 12]", INTEGER
+)
+bitwise_right_shift = _binary(
+    "bitwise_right_shift", t.shift_right, "x1 >> x2. [4, 13], 2 -> [1, 3]", INTEGER
+)
+bitwise_invert = _unary("bitwise_invert", t.bitwise_invert, "~x. [0, 5] -> [-1, -6]", BITS)
 
-exp = _unary("exp", f.exp, "e to the power x.", floats=True)
-expm1 = _unary("expm1", f.expm1, "exp(x) - 1, accurate near 0.", floats=True)
-log = _unary("log", f.log, "The natural logarithm.", floats=True)
-log1p = _unary("log1p", f.log1p, "log(1 + x), accurate near 0.", floats=True)
-log2 = _unary("log2", t.log2, "The logarithm to base 2.", floats=True)
-log10 = _unary("log10", t.log10, "The logarithm to base 10.", floats=True)
-sqrt = _unary("sqrt", f.sqrt, "The square root.", floats=True)
-sin = _unary("sin", f.sin, "The sine.", floats=True)
-cos = _unary("cos", f.cos, "The cosine.", floats=True)
-tan = _unary("tan", t.tan, "The tangent.", floats=True)
-asin = _unary("asin", t.asin, "The inverse sine.", floats=True)
-acos = _unary("acos", t.acos, "The inverse cosine.", floats=True)
-atan = _unary("atan", t.atan, "The inverse tangent.", floats=True)
-sinh = _unary("sinh", t.sinh, "The hyperbolic sine.", floats=True)
-cosh = _unary("cosh", t.cosh, "The hyperbolic cosine.", floats=True)
-tanh = _unary("tanh", f.tanh, "The hyperbolic tangent.", floats=True)
-asinh = _unary("asinh", t.asinh, "The inverse hyperbolic sine.", floats=True)
-acosh = _unary("acosh", t.acosh, "The inverse hyperbolic cosine.", floats=True)
-atanh = _unary("atanh", t.atanh, "The inverse hyperbolic tangent.", floats=True)
-erf = _unary("erf", f.erf, "The error function.", "f", floats=True)
-sigmoid = _unary("sigmoid", f.sigmoid, "1 / (1 + exp(-x)).", "f", floats=True)
-negative = _unary("negative", p.neg, "-x.", NUMERIC)
+exp = _unary("exp", f.exp, "e to the power x. [0, 1] -> [1.0, 2.7182...]", floats=True)
+expm1 = _unary(
+    "expm1", f.expm1, "exp(x) - 1, accurate near 0. [0, 1] -> [0.0, 1.7182...]", floats=True
+)
+log = _unary("log", f.log, "The natural logarithm. [1, 10] -> [0.0, 2.3025...]", floats=True)
+log1p = _unary(
+    "log1p", f.log1p, "log(1 + x), accurate near 0. [0, 1] -> [0.0, 0.6931...]", floats=True
+)
+log2 = _unary("log2", t.log2, "The logarithm to base 2. [1, 8] -> [0.0, 3.0]", floats=True)
+log10 = _unary("log10", t.log10, "The logarithm to base 10. [1, 10] -> [0.0, 1.0]", floats=True)
+sqrt = _unary("sqrt", f.sqrt, "The square root. [4, 2] -> [2.0, 1.4142...]", floats=True)
+sin = _unary("sin", f.sin, "The sine. [0, 1] -> [0.0, 0.8414...]", floats=True)
+cos = _unary("cos", f.cos, "The cosine. [0, 1] -> [1.0, 0.5403...]", floats=True)
+tan = _unary("tan", t.tan, "The tangent. [0, 1] -> [0.0, 1.5574...]", floats=True)
+asin = _unary("asin", t.asin, "The inverse sine. [0, 1] -> [0.0, 1.5707...]", floats=True)
+acos = _unary("acos", t.acos, "The inverse cosine. [1, 0] -> [0.0, 1.5707...]", floats=True)
+atan = _unary("atan", t.atan, "The inverse tangent. [0, 1] -> [0.0, 0.7853...]", floats=True)
+sinh = _unary("sinh", t.sinh, "The hyperbolic sine. [0, 1] -> [0.0, 1.1752...]", floats=True)
+cosh = _unary("cosh", t.cosh, "The hyperbolic cosine. [0, 1] -> [1.0, 1.5430...]", floats=True)
+tanh = _unary("tanh", f.tanh, "The hyperbolic tangent. [0, 1] -> [0.0, 0.7615...]", floats=True)
+asinh = _unary(
+    "asinh", t.asinh, "The inverse hyperbolic sine. [0, 1] -> [0.0, 0.8813...]", floats=True
+)
+acosh = _unary(
+    "acosh", t.acosh, "The inverse hyperbolic cosine. [1, 2] -> [0.0, 1.3169...]", floats=True
+)
+atanh = _unary(
+    "atanh", t.atanh, "The inverse hyperbolic tangent. [0.0, 0.5] -> [0.0, 0.5493...]", floats=True
+)
+erf = _unary("erf", f.erf, "The error function. [0, 1] -> [0.0, 0.8427...]", "f", floats=True)
+sigmoid = _unary(
+    "sigmoid", f.sigmoid, "1 / (1 + exp(-x)). [0, 1] -> [0.5, 0.7310...]", "f", floats=True
+)
+negative = _unary("negative", p.neg, "-x. [1, -2] -> [-1, 2]", NUMERIC)
 
 
 def _rounding(name: str, op: Op, text: str, kinds: str = "f") -> Function:
@@ -136,10 +197,15 @@ def _rounding(name: str, op: Op, text: str, kinds: str = "f") -> Function:
     return documented(call, name, text)
 
 
-floor = _rounding("floor", f.floor, "The largest integer not above x.")
-ceil = _rounding("ceil", f.ceil, "The smallest integer not below x.")
-trunc = _rounding("trunc", f.trunc, "x without its fraction.")
-round = _rounding("round", f.roundeven, "The nearest integer, ties to even.", "fc")
+floor = _rounding("floor", f.floor, "The largest integer not above x. [1.5, -1.5] -> [1.0, -2.0]")
+ceil = _rounding("ceil", f.ceil, "The smallest integer not below x. [1.5, -1.5] -> [2.0, -1.0]")
+trunc = _rounding("trunc", f.trunc, "x without its fraction. [1.5, -1.5] -> [1.0, -1.0]")
+round = _rounding(
+    "round",
+    f.roundeven,
+    "The nearest integer, ties to even. [0.5, 1.5, 2.6] -> [0.0, 2.0, 3.0]",
+    "fc",
+)
 
 
 def _zero_where(condition: Node, value: Node) -> Node:
@@ -161,16 +227,30 @@ def _softplus(x: Node) -> Node:
     return t.logaddexp(x, zeros(x))
 
 
-square = composed("square", "x * x.", _square, floats=False)
-reciprocal = composed("reciprocal", "1 / x.", lambda x: p.div(ones(x), x))
-rsqrt = composed("rsqrt", "1 / sqrt(x).", lambda x: p.div(ones(x), f.sqrt(x)))
+square = composed("square", "x * x. [3, -4] -> [9, 16]", _square, floats=False)
+reciprocal = composed("reciprocal", "1 / x. [2, 4] -> [0.5, 0.25]", lambda x: p.div(ones(x), x))
+rsqrt = composed(
+    "rsqrt", "1 / sqrt(x). [4.0, 16.0] -> [0.5, 0.25]", lambda x: p.div(ones(x), f.sqrt(x))
+)
 relu = composed(
-    "relu", "max(x, 0), with derivative 0 at 0; NaN stays.",
+    "relu", "max(x, 0), with derivative 0 at 0; NaN stays. [-1, 2] -> [0, 2]",
     lambda x: _zero_where(p.le(x, zeros(x)), x), floats=False, kinds=REAL,
 )  # fmt: skip
-silu = composed("silu", "x * sigmoid(x).", lambda x: p.mul(x, f.sigmoid(x)))
-gelu = composed("gelu", "x times the normal distribution function of x.", _gelu, kinds="f")
-softplus = composed("softplus", "log(1 + exp(x)) without overflow.", _softplus, kinds="f")
+silu = composed(
+    "silu", "x * sigmoid(x). [0, 1] -> [0.0, 0.7310...]", lambda x: p.mul(x, f.sigmoid(x))
+)
+gelu = composed(
+    "gelu",
+    "x times the normal distribution function of x. [0, 1] -> [0.0, 0.8413...]",
+    _gelu,
+    kinds="f",
+)
+softplus = composed(
+    "softplus",
+    "log(1 + exp(x)) without overflow. [0, 1000] -> [0.6931..., 1000.0]",
+    _softplus,
+    kinds="f",
+)
 
 
 def _is_nan(x: Node) -> Node:
@@ -201,9 +281,13 @@ def _is_finite(x: Node) -> Node:
     return p.logical_and(_is_finite(c.real(x)), _is_finite(c.imag(x)))
 
 
-isnan = composed("isnan", "Whether x is not a number.", _is_nan)
-isinf = composed("isinf", "Whether x is infinite.", _is_inf)
-isfinite = composed("isfinite", "Whether x is a finite number.", _is_finite)
+isnan = composed(
+    "isnan", "Whether x is not a number. [1.0, float('nan')] -> [False, True]", _is_nan
+)
+isinf = composed("isinf", "Whether x is infinite. [1.0, float('inf')] -> [False, True]", _is_inf)
+isfinite = composed(
+    "isfinite", "Whether x is a finite number. [1.0, float('inf')] -> [True, False]", _is_finite
+)
 
 
 def _signbit(x: Node) -> Node:
@@ -212,71 +296,8 @@ def _signbit(x: Node) -> Node:
 
 
 signbit = composed(
-    "signbit", "Whether x has a minus sign, that of -0 included.", _signbit, kinds="f"
-)
-
-
-__all__ = [
-    "acos",
-    "acosh",
-    "add",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "ceil",
-    "copysign",
-    "cos",
-    "cosh",
-    "equal",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "floor_divide",
-    "fmod",
-    "gelu",
-    "greater",
-    "greater_equal",
-    "hypot",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "nextafter",
-    "not_equal",
-    "reciprocal",
-    "relu",
-    "remainder",
-    "round",
-    "rsqrt",
-    "sigmoid",
     "signbit",
-    "silu",
-    "sin",
-    "sinh",
-    "softplus",
-    "sqrt",
-    "square",
-    "subtract",
-    "tan",
-    "tanh",
-    "trunc",
-]
+    "Whether x has a minus sign, that of -0 included. [1.0, -0.0] -> [False, True]",
+    _signbit,
+    kinds="f",
+)

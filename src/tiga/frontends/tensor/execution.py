@@ -132,6 +132,3 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
         if path is not None:
             figure.savefig(path)
         return figure
-
-
-__all__ = ["execution"]

@@ -124,6 +124,3 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
         line = reshape(array, tuple(-1 if axis == place else 1 for axis in range(rank)))
         grids.append(broadcast_to(line, tuple(shape)))
     return grids
-
-
-__all__ = ["arange", "eye", "linspace", "meshgrid"]

@@ -331,9 +331,3 @@ def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
         )
     where = expand_to(flags._node, node.type.shape, node.type.space)
     return result(apply(p.where, where, fill, node), *tensors)
-
-
-__all__ = [
-    "gather", "masked_fill", "scatter_add", "scatter_add_along_axis", "segment_sum", "take",
-    "take_along_axis",
-]  # fmt: skip

@@ -262,6 +262,3 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
         [[3, 4], [6, 8]]
     """
     return einsum("i,j->ij", x1, x2)
-
-
-__all__ = ["einsum", "matmul", "outer", "tensordot", "vecdot"]

@@ -176,9 +176,3 @@ def norm(
 
 def _norm_dtype(value: Tensor, dtype: Any) -> Tensor:
     return value if dtype.is_complex else s.astype(value, dtype, copy=False)
-
-
-__all__ = [
-    "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "layer_norm", "mse_loss",
-    "nll_loss", "norm",
-]  # fmt: skip

@@ -259,8 +259,3 @@ def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tens
         ]
         node = join(axis, sides[0], node, sides[1])
     return result(node, x)
-
-
-__all__ = [
-    "concat", "flip", "narrow", "pad", "repeat", "roll", "split", "stack", "tile", "unstack",
-]  # fmt: skip

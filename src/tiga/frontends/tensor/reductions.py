@@ -171,14 +171,30 @@ def _extremum(op: Any, name: str, x: Any, axis: Any, dim: Any, keep: bool) -> Te
 def max(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
-    """The maximum over axes, NaN if there is one; ties share the derivative evenly."""
+    """The maximum over axes, NaN if there is one; ties share the derivative evenly.
+
+    The same as `tg.max` of a tensor; of torch tensors, `torch.amax`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.amax(tg.tensor([1.0, 3.0])).item()
+        3.0
+    """
     return _extremum(r.Max, "max", x, axis, dim, keepdims or keepdim)
 
 
 def min(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool = False
 ) -> Tensor:
-    """The minimum over axes, NaN if there is one; ties share the derivative evenly."""
+    """The minimum over axes, NaN if there is one; ties share the derivative evenly.
+
+    The same as `tg.min` of a tensor; of torch tensors, `torch.amin`.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.amin(tg.tensor([1.0, 3.0])).item()
+        1.0
+    """
     return _extremum(r.Min, "min", x, axis, dim, keepdims or keepdim)
 
 
@@ -361,9 +377,3 @@ def log_softmax(x: Any, /, *, axis: Any = -1, dim: Any = None) -> Tensor:
     difference, total = _shifted(wide, _peak(wide, axes), axes)
     value = p.sub(difference, r.broadcast(f.log(total), wide.type.shape))
     return result(convert(value, as_float(tensor.dtype)), tensor)
-
-
-__all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "log_softmax", "logsumexp",
-    "max", "mean", "min", "prod", "softmax", "std", "sum", "var",
-]  # fmt: skip

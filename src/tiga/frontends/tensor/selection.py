@@ -147,11 +147,24 @@ def _logical(name: str, op: Op, text: str) -> Function:
     return documented(call, name, text)
 
 
-logical_and = _logical("logical_and", p.logical_and, "Whether both operands are true (not 0).")
-logical_or = _logical("logical_or", p.logical_or, "Whether an operand is true (not 0).")
-logical_xor = _logical("logical_xor", t.bitwise_xor, "Whether just one operand is true (not 0).")
+logical_and = _logical(
+    "logical_and",
+    p.logical_and,
+    "Whether both operands are true (not 0). [0, 1, 2], True -> [False, True, True]",
+)
+logical_or = _logical(
+    "logical_or", p.logical_or, "Whether an operand is true (not 0). [0, 1], False -> [False, True]"
+)
+logical_xor = _logical(
+    "logical_xor",
+    t.bitwise_xor,
+    "Whether just one operand is true (not 0). [0, 1], True -> [True, False]",
+)
 logical_not = composed(
-    "logical_not", "Whether x is false (0).", lambda x: p.logical_not(truth(x)), floats=False
+    "logical_not",
+    "Whether x is false (0). [0, 2] -> [True, False]",
+    lambda x: p.logical_not(truth(x)),
+    floats=False,
 )
 
 
@@ -224,7 +237,13 @@ def conj(x: Any, /) -> Any:
 
 
 def real(x: Any, /) -> Any:
-    """The real part; a real x itself."""
+    """The real part; a real x itself.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.real(tg.tensor([1 + 2j])).tolist()
+        [1.0]
+    """
     if x.__class__ is not Tensor and (other := torch_function((x,), "real")):
         return other(x)
     tensor = as_tensor(x)
@@ -232,7 +251,13 @@ def real(x: Any, /) -> Any:
 
 
 def imag(x: Any, /) -> Any:
-    """The imaginary part; zeros of a real x."""
+    """The imaginary part; zeros of a real x.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.imag(tg.tensor([1 + 2j])).tolist()
+        [2.0]
+    """
     if x.__class__ is not Tensor and (other := torch_function((x,), "imag")):
         return other(x)
     tensor = as_tensor(x)
@@ -242,7 +267,13 @@ def imag(x: Any, /) -> Any:
 
 
 def angle(x: Any, /) -> Any:
-    """The angle of a complex number; 0 or π of a real one."""
+    """The angle of a complex number; 0 or π of a real one.
+
+    Example:
+        >>> import tiga as tg
+        >>> tg.angle(tg.tensor([1j, -1.0])).tolist()
+        [1.5707..., 3.1415...]
+    """
     if x.__class__ is not Tensor and (other := torch_function((x,), "angle")):
         return other(x)
     return atan2(imag(x), real(x))
@@ -283,23 +314,3 @@ def detach(x: Tensor, /) -> Tensor:
     made = view(x, apply(stop_gradient, x._node), lambda array: array)
     made._grad, made._apart = False, object()
     return made
-
-
-__all__ = [
-    "abs",
-    "angle",
-    "astype",
-    "clip",
-    "conj",
-    "detach",
-    "divide",
-    "imag",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "pow",
-    "real",
-    "sign",
-    "where",
-]

@@ -162,6 +162,3 @@ def _attach(container: Container, entry: Entry, verify: bool) -> Tensor:
     strides = tuple(step * dtype.itemsize for step in contiguous_strides(entry.shape))
     buffer.absent.add(tensor, Layout(0, entry.shape, strides, dtype))
     return tensor
-
-
-__all__ = ["load", "save"]

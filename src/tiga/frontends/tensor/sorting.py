@@ -194,8 +194,3 @@ def unique_values(x: Any, /) -> Tensor:
 
 
 unique = unique_values
-
-__all__ = [
-    "argsort", "nonzero", "searchsorted", "sort", "topk", "unique", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values",
-]  # fmt: skip

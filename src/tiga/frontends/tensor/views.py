@@ -238,9 +238,3 @@ def ravel(x: Tensor) -> Tensor:
         [1, 2, 3, 4]
     """
     return reshape(x, (x.size,))
-
-
-__all__ = [
-    "broadcast_arrays", "broadcast_to", "expand", "expand_dims", "flatten", "matrix_transpose",
-    "moveaxis", "permute_dims", "ravel", "reshape", "squeeze", "transpose", "unsqueeze",
-]  # fmt: skip
