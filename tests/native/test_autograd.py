@@ -360,3 +360,36 @@ def test_every_tensor_op_has_both_derivatives_or_none() -> None:
             defined = [m for c in op_class.__mro__ for m in vars(c) if m in ("vjp", "jvp")]
             assert "vjp" in defined
             assert "jvp" in defined
+
+
+SINGULAR = {
+    "logaddexp": (np.logaddexp, [(np.inf, 0.0), (0.0, np.inf)], [(1.0, 0.0), (0.0, 1.0)]),
+    "atan2": (np.arctan2, [(0.0, 0.0), (0.0, 1.0)], [(0.0, 0.0), (1.0, 0.0)]),
+    "remainder": (np.remainder, [(0.7, 0.1), (-0.7, 0.1)], [(1.0, -6.0), (1.0, 7.0)]),
+    "fmod": (np.fmod, [(0.7, 0.1), (-0.7, 0.1)], [(1.0, -6.0), (1.0, 6.0)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_derivatives_of_two_operands_where_formulas_fail(name: str) -> None:
+    of_numpy, points, slopes = SINGULAR[name]
+    a, b = (tg.tensor(np.array(side), requires_grad=True) for side in zip(*points, strict=True))
+    out = getattr(tg, name)(a, b)
+    np.testing.assert_allclose(out.numpy(), of_numpy(a.numpy(), b.numpy()))
+    for found, expected in zip(ag.grad(out.sum(), (a, b)), zip(*slopes, strict=True), strict=True):
+        assert found.tolist() == list(expected)
+
+
+def test_derivatives_keep_their_digits() -> None:
+    x = tg.tensor(np.array([-30.0, -12.0], np.float32), requires_grad=True)
+    for function in (tg.elu, tg.expm1):
+        slope = ag.grad(function(x).sum(), x)
+        np.testing.assert_allclose(slope.numpy(), np.exp(x.numpy()), rtol=1e-5)
+    x = tg.tensor(np.array([1e-6, -1e-4, 0.4, 0.6], np.float32), requires_grad=True)
+    values = x.numpy().astype(np.float64)
+    for function, power in ((tg.asin, 1.5), (tg.atanh, 2.0)):
+        bend = ag.grad(ag.grad(function(x).sum(), x).sum(), x)
+        factor = 1 if function is tg.asin else 2
+        np.testing.assert_allclose(
+            bend.numpy(), factor * values / (1 - values**2) ** power, rtol=2e-6
+        )

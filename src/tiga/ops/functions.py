@@ -1,6 +1,7 @@
 """Elementary functions, element by element."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from tiga.ops import series
 from tiga.ops.base import Pointwise
 from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.ops.pointwise import Binary, add, div, eq, ge, mul, neg, sub, where
+from tiga.trace.node import Node
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Expm1(Unary, name="expm1"):
         return np.expm1(x)
 
     def vjp(self, ct, out, x):
-        return (mul(ct, add(out, ones_like(out))),)
+        return (mul(ct, exp(x)),)  # not out + 1, of which nothing is left far below 0
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,12 @@ class Erfc(Unary, name="erfc"):
         return (mul(ct, mul(scale, exp(neg(mul(x, x))))),)
 
 
+def quotient(a: Node, b: Node, remainder: Node, cut: Callable[[Node], Node]) -> Node:
+    """The integer (a - remainder) / b: where a / b rounds up to one, cutting it gives the next."""
+    exact = roundeven(div(sub(a, remainder), b))
+    return where(eq(exact, exact), exact, cut(div(a, b)))
+
+
 @dataclass(frozen=True)
 class Rem(Binary, name="rem"):
     """The remainder of a / b with the sign of a (C's fmod)."""
@@ -255,7 +263,7 @@ class Rem(Binary, name="rem"):
         return b.rem(x, y)
 
     def vjp(self, ct, out, a, b):
-        return ct, neg(mul(ct, trunc(div(a, b))))
+        return ct, neg(mul(ct, quotient(a, b, out, trunc)))
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 
 from tiga.ops import hyperbolic, series
 from tiga.ops.dense import Scalar
-from tiga.ops.functions import exp, floor, sqrt
+from tiga.ops.functions import floor, quotient, sigmoid, sqrt
 from tiga.ops.leaf import constant, ones_like, zeros_like
-from tiga.ops.pointwise import add, div, eq, mul, neg, sub, where
+from tiga.ops.pointwise import add, div, eq, lt, mul, neg, sub, where
 from tiga.trace.node import Node
 
 
@@ -34,8 +34,12 @@ class NumpyUnary(Scalar):
 
 
 def _one_minus_square(x: Node) -> Node:
-    one = ones_like(x)
-    return mul(sub(one, x), add(one, x))
+    """1 - x²: near 1 it must not cancel, near 0 its derivative must not."""
+    one, square = ones_like(x), mul(x, x)
+    product = mul(sub(one, x), add(one, x))
+    if x.type.dtype.is_complex:
+        return product
+    return where(lt(square, constant(0.25, x.type)), sub(one, square), product)
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ class Log10(NumpyUnary, name="log10"):
 
 @dataclass(frozen=True)
 class Atan2(Scalar, name="atan2"):
-    """The angle of the point (b, a)."""
+    """The angle of the point (b, a); derivative 0 at the origin."""
 
     of_floats = True
     arity = 2
@@ -198,6 +202,8 @@ class Atan2(Scalar, name="atan2"):
 
     def vjp(self, ct, out, a, b):
         square = add(mul(a, a), mul(b, b))
+        origin = eq(square, zeros_like(square))
+        square, ct = where(origin, ones_like(square), square), where(origin, zeros_like(ct), ct)
         return div(mul(ct, b), square), neg(div(mul(ct, a), square))
 
 
@@ -233,7 +239,7 @@ class Logaddexp(Scalar, name="logaddexp"):
         return hyperbolic.logaddexp(b, x, y)
 
     def vjp(self, ct, out, a, b):
-        return mul(ct, exp(sub(a, out))), mul(ct, exp(sub(b, out)))
+        return mul(ct, sigmoid(sub(a, b))), mul(ct, sigmoid(sub(b, a)))
 
 
 @dataclass(frozen=True)
@@ -277,7 +283,7 @@ class Remainder(Scalar, name="remainder"):
         return np.remainder(a, b)
 
     def vjp(self, ct, out, a, b):
-        return ct, neg(mul(ct, floor(div(a, b))))
+        return ct, neg(mul(ct, quotient(a, b, out, floor)))
 
 
 @dataclass(frozen=True)
