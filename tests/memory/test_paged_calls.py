@@ -157,9 +157,9 @@ def test_gradients_of_totals(
     pages: list[Any] = []
     uniform = Stage._others_uniform
 
-    def counted(stage: Stage, page: Any, arena: Any) -> None:
+    def counted(stage: Stage, page: Any) -> None:
         pages.append(page)
-        uniform(stage, page, arena)
+        uniform(stage, page)
 
     monkeypatch.setattr(Stage, "_others_uniform", counted)
 

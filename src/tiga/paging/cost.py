@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from tiga.paging.numbers import SPREAD, crew_bytes
+from tiga.paging.page import WORD
 from tiga.paging.span import Span
-from tiga.paging.stage import WORD, Stage
+from tiga.paging.stage import Stage
 from tiga.relations.spread import NOWHERE, Core, distinct
 from tiga.runtime.arena import ALIGNMENT, slack
 from tiga.runtime.pages import Rows, picking, putting

@@ -9,9 +9,10 @@ import numpy as np
 
 from tiga.errors import OutOfBudget
 from tiga.paging.cost import SLACK, Prices, Reach, bytes_in_files, bytes_staged
+from tiga.paging.page import WORD
 from tiga.paging.pipeline import READERS, WRITERS
 from tiga.paging.span import SEEK_COST, LongRow, Span, Spans
-from tiga.paging.stage import WORD, Stage
+from tiga.paging.stage import Stage
 from tiga.runtime.arena import slack
 from tiga.runtime.tiers import size_text
 

@@ -1,13 +1,14 @@
 """One page of a walk: which rows and edges, the arrays that its kernel reads and writes."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from tiga.paging.numbers import STEP, Marks, Picks, Window, bounds_of, pick
+from tiga.paging.page import WORD, Page, Piece, read_range, write_range
 from tiga.paging.planned import PlannedRows
 from tiga.paging.pointers import close_up, places, require_rising
 from tiga.paging.span import Span
@@ -15,11 +16,9 @@ from tiga.passes.roles import Roles
 from tiga.passes.rows import RowProgram
 from tiga.relations.spread import Core
 from tiga.runtime.arena import Arena
-from tiga.runtime.pages import MemoryRows, Rows, scratch_bytes
+from tiga.runtime.pages import FileRows, MemoryRows, Rows, scratch_bytes
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation
-
-WORD = 8
 
 
 class PagedWalk(Protocol):
@@ -50,34 +49,6 @@ class PagedGraph(Protocol):
     walks: Mapping[str, PagedWalk]
 
     def keep(self, key: Any, make: Callable[[], Any]) -> Any: ...
-
-
-@dataclass
-class Page:
-    """A span with everything its kernel needs.
-
-    Rows keep their numbers: the addresses of arrays over rows lie as far before the staged rows as
-    the first row is from 0. Edges are numbered from the page's first on. `addresses` are those of
-    the arrays that were staged: an array may start at each. `finish` writes back `results`.
-    """
-
-    span: Span
-    row_ptr: np.ndarray
-    index: np.ndarray
-    edge_id: np.ndarray | None = None
-    max_degree: int = 0
-    addresses: dict[Node, int] = field(default_factory=dict)
-    degrees: dict[tuple[Relation, str], int] = field(default_factory=dict)
-    finish: list[Callable[[], None]] = field(default_factory=list)
-    results: list[np.ndarray] = field(default_factory=list)
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        return self.span.rows
-
-    @property
-    def row_ptr_address(self) -> int:
-        return self.row_ptr.ctypes.data - self.rows[0] * WORD
 
 
 @dataclass(frozen=True)
@@ -173,6 +144,14 @@ class Stage:
         """How many entities there are at the other end."""
         return self.graph.num_src if self.walk.side == "dst" else self.graph.num_dst
 
+    @cached_property
+    def lasting(self) -> frozenset[Node]:
+        """Arrays of the graph's own file, which are the same in every call."""
+        own = self.walk.row_ptr.fd if self.walk is not None else None
+        return frozenset(
+            n for n, home in self.homes.items() if isinstance(home, FileRows) and home.fd == own
+        )
+
     def read(self, span: Span, arena: Arena) -> Page:
         """A page, read from the files.
 
@@ -180,17 +159,33 @@ class Stage:
             ArenaFull: it names more distinct rows than was planned for.
             Damaged: the file holds what cannot be.
         """
+        page = self.begun(span, arena)
+        page.inputs(self.homes, arena)
+        page.outputs(self.homes, arena)
+        return page
+
+    def begun(self, span: Span, arena: Arena) -> Page:
+        """A page as far as it is the same in every call."""
         page = self._topology(span, arena)
         self._edges(page, arena)
         self._others(page, arena)
-        self.rows(page, arena)
+        self._rows(page, arena)
         return page
 
     def without_edges(self, span: Span, arena: Arena) -> Page:
         """A page of rows without their edges."""
         page = Page(span, np.zeros(2, np.int64), np.zeros(1, np.int64))
-        self.rows(page, arena)
+        self._rows(page, arena)
+        page.inputs(self.homes, arena)
+        page.outputs(self.homes, arena)
         return page
+
+    def _put(self, page: Page, piece: Piece, arena: Arena) -> None:
+        """Stage a piece now, if it is the same in every call."""
+        if piece.node in self.lasting:
+            piece.place(page, self.homes[piece.node], arena)
+        else:
+            page.later[piece.node] = piece
 
     def _topology(self, span: Span, arena: Arena) -> Page:
         low, high = span.rows
@@ -203,14 +198,9 @@ class Stage:
         return Page(span, pointers, index.view(self.walk.dtype).reshape(-1), max_degree=degree)
 
     def _by_parts(self, span: Span, home: Rows, arena: Arena) -> np.ndarray:
-        """Rows over the span's edges, uint8; what is in gaps is one of them, or zero."""
+        """Rows over the span's edges, uint8."""
         block = arena.rows(span.edges, home.row_bytes, span.parts[0][0])
-        some = np.zeros(1, np.uint8)
-        for at, low, high in places(span):
-            home.read_into(low, block[at : at + high - low])
-            some = block[at] if high > low else some
-        for at, low, high in places(span) if span.gap else ():
-            block[at + high - low : at + high - low + span.gap] = some
+        _fill_parts(span, home, block, arena)
         return block
 
     # edges
@@ -238,42 +228,31 @@ class Stage:
             self._edge_numbers(page, node, chosen, arena)
 
     def _edge_range(self, page: Page, node: Node, arena: Arena) -> None:
-        home, span = self.homes[node], page.span
-        if home.address and len(span.parts) == 1:
-            page.addresses[node] = home.address + span.parts[0][0] * home.row_bytes
-        elif node in self.edge_stores:
-            block = arena.rows(span.edges, home.row_bytes, span.parts[0][0])
-            page.addresses[node] = block.ctypes.data
-            page.results.append(block)
-            page.finish += [
-                partial(home.write, low, block[at : at + high - low])
-                for at, low, high in places(span)
-            ]
-        else:
-            page.addresses[node] = self._by_parts(span, home, arena).ctypes.data
+        span, first = page.span, page.span.parts[0][0]
+        shift = first if len(span.parts) == 1 else None
+        piece = Piece(node, span.edges, first, 0, partial(_fill_parts, span), shift=shift)
+        if node in self.edge_stores:
+            stores = tuple(partial(_write_part, *place) for place in places(span))
+            piece = replace(piece, fill=None, stores=stores)
+        self._put(page, piece, arena)
 
     def _edge_numbers(self, page: Page, node: Node, chosen: Window | Picks, arena: Arena) -> None:
-        home = self.homes[node]
-        if home.address and isinstance(chosen, Window):
-            page.addresses[node] = home.address
-            return
-        block = arena.rows(chosen.count, home.row_bytes, chosen.origin)
+        shift = 0 if isinstance(chosen, Window) else None
+        origin = chosen.origin
+        piece = Piece(node, chosen.count, origin, origin, chosen.fill, shift=shift)
         if node in self.edge_stores:
-            page.results.append(block)
-            page.finish.append(partial(chosen.store, home, block))
-        else:
-            chosen.fill(home, block, arena)
-        page.addresses[node] = block.ctypes.data - chosen.origin * home.row_bytes
+            piece = replace(piece, fill=None, stores=(chosen.store,))
+        self._put(page, piece, arena)
 
     # the other ends
 
     def _others(self, page: Page, arena: Arena) -> None:
         low, high = bounds_of(page.index, self.others)
         if not self.remaps:
-            page.addresses.update((n, self.homes[n].address) for n in self.roles.others)
+            page.later.update((n, Piece.in_place(n)) for n in self.roles.others)
             return
         if self.is_uniform:
-            self._others_uniform(page, arena)
+            self._others_uniform(page)
             return
         if page.span.others_whole:
             window = self._window(page.rows, low, high)
@@ -296,12 +275,10 @@ class Stage:
         counted = self.roles.other_degrees or self.program.scatters or self.shares_ends
         return bool(others) and same and not counted
 
-    def _others_uniform(self, page: Page, arena: Arena) -> None:
+    def _others_uniform(self, page: Page) -> None:
         """One row, which all indices name."""
         for node in self.roles.others:
-            block = arena.rows(1, self.homes[node].row_bytes)
-            self.homes[node].read_into(0, block)
-            page.addresses[node] = block.ctypes.data
+            page.later[node] = Piece(node, 1, 0, 0, partial(read_range, 0))
         page.index[:] = 0
 
     def _window(self, rows: tuple[int, int], low: int, high: int) -> Window:
@@ -317,27 +294,19 @@ class Stage:
         return bool(shared or self.roles.other_degrees & self.roles.row_degrees)
 
     def _others_window(self, page: Page, window: Window, arena: Arena) -> None:
+        low, count = window.low, window.count
         for node in self.roles.others:
-            home = self.homes[node]
-            if home.address:
-                page.addresses[node] = home.address
-                continue
-            block = arena.rows(window.count, home.row_bytes, window.low)
-            window.fill(home, block, arena)
-            page.addresses[node] = block.ctypes.data - window.low * home.row_bytes
+            self._put(page, Piece(node, count, low, low, window.fill, shift=0), arena)
         for key in self.roles.other_degrees:
             block = arena.rows(window.count + 1, WORD, window.low)
             self.graph.walks[key[1]].row_ptr.read_into(window.low, block)
             page.degrees[key] = block.ctypes.data - window.low * WORD
 
     def _others_picked(self, page: Page, node: Node, picks: Picks, arena: Arena) -> None:
-        home = self.homes[node]
         first = page.rows[0] if node in self.roles.rows else page.rows[1]
         rows = page.rows[1] - first
-        block = arena.rows(rows + picks.count, home.row_bytes, first)
-        home.read_into(first, block[:rows])
-        picks.fill(home, block[rows:], arena)
-        page.addresses[node] = block.ctypes.data - first * home.row_bytes
+        fill = partial(_fill_picked, first, rows, picks)
+        self._put(page, Piece(node, rows + picks.count, first, first, fill), arena)
 
     def _degrees_picked(
         self, page: Page, relation: Relation, side: str, picks: Picks, arena: Arena
@@ -363,34 +332,41 @@ class Stage:
 
     # rows
 
-    def rows(self, page: Page, arena: Arena) -> None:
-        """Stage the values of the page's rows."""
+    def _rows(self, page: Page, arena: Arena) -> None:
+        """The values of the page's rows."""
         low, high = page.rows
-        for node in self.roles.rows.difference(page.addresses):
-            home = self.homes[node]
-            page.addresses[node] = home.address
-            if not home.address:
-                block = arena.rows(high - low, home.row_bytes, low)
-                home.read_into(low, block)
-                page.addresses[node] = block.ctypes.data - low * home.row_bytes
-        for node in self.program.stores:
-            self._row_store(page, node, arena)
+        for node in (n for n in self.roles.rows if not page.has(n)):
+            piece = Piece(node, high - low, low, low, partial(read_range, low), shift=0)
+            self._put(page, piece, arena)
+        for node in (n for n in self.program.stores if n.type.space != GLOBAL):
+            store = partial(write_range, low)
+            page.later[node] = Piece(node, high - low, low, low, stores=(store,), shift=0)
         for key in self.roles.row_degrees.difference(page.degrees):
             block = arena.rows(high - low + 1, WORD, low)
             self.graph.walks[key[1]].row_ptr.read_into(low, block)
             page.degrees[key] = block.ctypes.data - low * WORD
 
-    def _row_store(self, page: Page, node: Node, arena: Arena) -> None:
-        if node.type.space == GLOBAL:
-            return
-        home, (low, high) = self.homes[node], page.rows
-        page.addresses[node] = home.address
-        if home.address:
-            return
-        block = arena.rows(high - low, home.row_bytes, low)
-        page.addresses[node] = block.ctypes.data - low * home.row_bytes
-        page.results.append(block)
-        page.finish.append(partial(home.write, low, block))
+
+def _fill_parts(span: Span, home: Rows, block: np.ndarray, arena: Arena) -> None:
+    """Read rows over the span's edges; what is in gaps is one of them, or zero."""
+    some = np.zeros(1, np.uint8)
+    for at, low, high in places(span):
+        home.read_into(low, block[at : at + high - low])
+        some = block[at] if high > low else some
+    for at, low, high in places(span) if span.gap else ():
+        block[at + high - low : at + high - low + span.gap] = some
+
+
+def _write_part(at: int, low: int, high: int, home: Rows, block: np.ndarray) -> None:
+    home.write(low, block[at : at + high - low])
+
+
+def _fill_picked(
+    first: int, rows: int, picks: Picks, home: Rows, block: np.ndarray, arena: Arena
+) -> None:
+    """Read some rows, and those that were picked after them."""
+    home.read_into(first, block[:rows])
+    picks.fill(home, block[rows:], arena)
 
 
 def _rows_of(words: np.ndarray) -> np.ndarray:

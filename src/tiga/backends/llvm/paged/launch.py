@@ -16,8 +16,8 @@ from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.scatters import SCATTER_GROUPS
 from tiga.backends.llvm.steps import Variant
 from tiga.errors import UnsupportedByBackend
+from tiga.paging.page import Page
 from tiga.paging.span import LongRow
-from tiga.paging.stage import Page
 from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE, plan_rows
 from tiga.trace.node import Node
 

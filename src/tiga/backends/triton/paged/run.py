@@ -22,10 +22,11 @@ from tiga.backends.triton.paged.steps import Steps
 from tiga.backends.triton.paged.sums import Launcher, Sums
 from tiga.backends.triton.paged.walk import Loaded, Scratch, WalkPages
 from tiga.backends.triton.record import library_of
+from tiga.paging.page import WORD
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits
 from tiga.paging.span import PagePlan, Span, Spans, step_name
-from tiga.paging.stage import WORD, PagedGraph, Stage
+from tiga.paging.stage import PagedGraph, Stage
 from tiga.passes.rows import LibraryCall
 from tiga.runtime.floor import Floor
 from tiga.runtime.pages import Rows, copy_rows

@@ -15,10 +15,10 @@ from tiga.backends.triton.paged.lists import WorkList, chunk_list, work_list
 from tiga.backends.triton.paged.sums import Launcher
 from tiga.backends.triton.scans import BLOCK
 from tiga.backends.triton.topology import CHUNK
+from tiga.paging.page import WORD, Page
 from tiga.paging.pipeline import Job, never
 from tiga.paging.plan import Division
 from tiga.paging.span import LongRow, Span
-from tiga.paging.stage import WORD, Page
 from tiga.paging.walk import WalkJobs
 from tiga.passes.carries import kept_scans
 from tiga.trace.node import Node
