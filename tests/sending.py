@@ -13,6 +13,13 @@ class Send(tg.MessagePassing):
         return src.x
 
 
+class SendWeighted(Send):
+    """The source's x times the edge's w, by any reducer."""
+
+    def edge(self, src, dst, edge):
+        return edge.w * src.x
+
+
 class SendEdge(Send):
     """The edge's m, by any reducer."""
 

@@ -13,9 +13,6 @@ from tests.sending import Send, SendEdge
 from tiga import autograd as ag
 from tiga import errors
 
-REDUCERS = {"sum": tg.sum, "mean": tg.mean, "max": tg.max, "min": tg.min, "prod": tg.prod}
-EMPTY = {"sum": 0.0, "mean": 0.0, "max": 0.0, "min": 0.0, "prod": 1.0}
-
 
 @pytest.fixture(params=["auto", "native"], autouse=True)
 def _backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,18 +28,6 @@ def leaf(values, dtype=tg.float64) -> tg.Tensor:
     return tg.tensor(values, dtype=dtype, requires_grad=True)
 
 
-@pytest.mark.parametrize("name", REDUCERS)
-def test_a_graph_without_edges(name: str) -> None:
-    """Case 1: no NaN, the identity of empty rows, zero gradients."""
-    graph = tg.Graph.from_coo([], [], num_src=2, num_dst=2)
-    for dtype in (tg.float16, tg.bfloat16, tg.float32, tg.float64):
-        x = leaf(np.arange(1.0, 9).reshape(2, 4)).astype(dtype).detach().requires_grad_()
-        y = Send(REDUCERS[name]())(graph=graph, src={"x": x})
-        assert (y.numpy().astype(float) == EMPTY[name]).all()
-        slope = ag.grad(y.sum(), x)
-        assert (slope.numpy().astype(float) == 0).all()
-
-
 def test_sums_over_nothing() -> None:
     """Case 1 as functions of whole tensors."""
     x = tg.zeros((3, 0), requires_grad=True)
@@ -51,17 +36,6 @@ def test_sums_over_nothing() -> None:
     assert tg.softmax(x, axis=1).shape == (3, 0)
     assert ag.grad((tg.sum(x, axis=1) + tg.prod(x, axis=1)).sum(), x).shape == (3, 0)
     assert tg.scatter_add(tg.zeros(0), tg.zeros(0, dtype=tg.int64), 3).tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize("empty", ["default", "identity"])
-def test_max_of_negative_messages_with_isolated_nodes(empty: str) -> None:
-    """Case 2."""
-    graph = tg.Graph.from_coo([0, 1, 3], [0, 0, 2], num_src=4, num_dst=4)
-    m = leaf([-0.5, -0.25, -3.0])
-    y = SendEdge(tg.max(empty=empty))(graph=graph, edge={"m": m})
-    none = 0.0 if empty == "default" else -math.inf
-    assert y.tolist() == [-0.25, none, -3.0, none]
-    assert ag.grad(y.sum(), m).tolist() == [0, 1, 1]
 
 
 def test_softmax_groups_do_not_influence_each_other() -> None:
@@ -101,19 +75,6 @@ def test_tail_lanes_do_not_add(width: int) -> None:
         assert (x.T + 0.5).sum(1).tolist() == want
         assert tg.cumulative_sum(x.T + 0.5, axis=1)[:, -1].tolist() == want
         assert tg.cumulative_sum(x + 0.5, axis=0, reverse=True)[0].tolist() == want
-
-
-@pytest.mark.parametrize("name", ["max", "min"])
-def test_gradient_of_an_extremum_unique_and_tied(name: str) -> None:
-    """Case 8: the winner takes it all, ties share evenly."""
-    sign = 1 if name == "max" else -1
-    graph = tg.Graph.from_coo([0] * 5, [0] * 5)
-    for messages, want in (([0.1, 0.2, 0.9, 0.3, 0.4], [0, 0, 1, 0, 0]),
-                           ([2.0, 2.0, 1.0, 2.0, 0.0], [1 / 3, 1 / 3, 0, 1 / 3, 0])):  # fmt: skip
-        m = leaf(sign * np.array(messages))
-        y = SendEdge(REDUCERS[name]())(graph=graph, edge={"m": m})
-        np.testing.assert_allclose(ag.grad(y.sum(), m).numpy(), want)
-        np.testing.assert_allclose(ag.grad(getattr(tg, name)(m), m).numpy(), want)
 
 
 def test_standard_deviation_of_constant_groups() -> None:
@@ -204,16 +165,6 @@ def test_sizes_that_include_0_and_1() -> None:
         before = made
 
 
-def test_bipartite_with_isolated_destinations() -> None:
-    """Case 22."""
-    graph = tg.Graph.from_coo([0, 1, 2, 3, 3], [0, 0, 1, 3, 1], num_src=4, num_dst=6)
-    x = leaf([1.0, 2.0, 3.0, 4.0])
-    y = Send(tg.sum())(graph=graph, src={"x": x})
-    assert y.tolist() == [3, 7, 0, 4, 0, 0]
-    weights = tg.arange(1, 7).astype(tg.float64)
-    assert ag.grad((weights * y).sum(), x).tolist() == [1, 1, 2, 6]
-
-
 def test_bad_indices_are_refused() -> None:
     """Case 23: with the position, and the next call works."""
     for edges, text in ((([0, 2], [1, 3]), "1.*3"), (([0], [-1]), "0.*-1")):
@@ -225,23 +176,6 @@ def test_bad_indices_are_refused() -> None:
         with pytest.raises(errors.InvalidIndex, match=r" (3|-4) is out of "):
             tg.take(x, bad, axis=0).realize()
     assert tg.take(x, later - later, axis=0).tolist() == [0, 0]
-
-
-def test_parallel_edges_and_self_loops_are_kept() -> None:
-    """Case 24."""
-    graph = tg.Graph.from_coo([0, 0, 1], [1, 1, 1], num_src=2, num_dst=2)
-    x = tg.tensor([5.0, 7.0], dtype=tg.float64)
-
-    class Weighted(Send):
-        def edge(self, src, dst, edge):
-            return edge.w * src.x
-
-    w = leaf([2.0, 3.0, 1.0])
-    for name, want in (("sum", 32), ("mean", 32 / 3), ("max", 15)):
-        y = Weighted(REDUCERS[name]())(graph=graph, src={"x": x}, edge={"w": w})
-        np.testing.assert_allclose(y.numpy(), [0, want])
-    y = Weighted(tg.sum())(graph=graph, src={"x": x}, edge={"w": w})
-    assert ag.grad(y.sum(), w).tolist() == [5, 5, 7]
 
 
 def test_offsets_are_computed_in_64_bits() -> None:

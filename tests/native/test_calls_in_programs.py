@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tests.sending import SendWeighted
 from tiga import errors
 from tiga.frontends.tensor import compiled
 
@@ -14,12 +15,7 @@ RNG = np.random.default_rng(3)
 NODES, EDGES, WIDTH = 600, 2500, 64
 
 
-class Weighted(tg.MessagePassing):
-    def edge(self, src, dst, edge):
-        return edge.w * src.x
-
-
-kernel = Weighted()
+kernel = SendWeighted(tg.sum())
 
 
 def made(seed: int) -> tuple[tg.Graph, np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tests.sending import SendWeighted
 from tiga import errors
 
 ag = tg.autograd
@@ -17,11 +18,6 @@ GRAPH = tg.Graph.from_coo(tg.tensor(SRC), tg.tensor(DST), num_src=5, num_dst=5)
 X = tg.tensor(RNG.uniform(0.2, 2, (5, 3)))
 W = tg.tensor(RNG.uniform(0.2, 2, (7, 1)))
 M = tg.tensor(RNG.uniform(-1, 1, (3, 2)))
-
-
-class Weighted(tg.MessagePassing):
-    def edge(self, src, dst, edge):
-        return edge.w * src.x
 
 
 class Mean(tg.MessagePassing):
@@ -65,7 +61,7 @@ def scattered(messages: np.ndarray) -> np.ndarray:
 
 def test_values() -> None:
     x, w = X.numpy(), W.numpy()
-    got = Weighted()(graph=GRAPH, src={"x": X}, edge={"w": W})
+    got = SendWeighted(tg.sum())(graph=GRAPH, src={"x": X}, edge={"w": W})
     np.testing.assert_allclose(got.numpy(), scattered(w * x[SRC]))
     count = np.maximum(np.bincount(DST, minlength=5), 1)[:, None]
     want = scattered(np.tanh(x[SRC] - x[DST]) * w) / count + 2 * x
@@ -80,7 +76,7 @@ def test_values() -> None:
 
 
 CALLS = {
-    "weighted": lambda x, w, m: Weighted()(graph=GRAPH, src={"x": x}, edge={"w": w}),
+    "weighted": lambda x, w, m: SendWeighted(tg.sum())(graph=GRAPH, src={"x": x}, edge={"w": w}),
     "mean": lambda x, w, m: Mean()(graph=GRAPH, ndata={"x": x}, edge={"w": w}),
     "attention": lambda x, w, m: Attention()(graph=GRAPH, ndata={"x": x}),
     "learned": lambda x, w, m: Learned(m)(graph=GRAPH, ndata={"x": x}),
@@ -135,7 +131,7 @@ def test_second_derivatives_and_forward_mode() -> None:
 
 
 def test_results_are_tensors_like_others() -> None:
-    out = tg.softmax(Weighted()(graph=GRAPH, src={"x": X}, edge={"w": W}), axis=1)
+    out = tg.softmax(SendWeighted(tg.sum())(graph=GRAPH, src={"x": X}, edge={"w": W}), axis=1)
     np.testing.assert_allclose(out.sum(1).numpy(), 1)
 
 
@@ -153,9 +149,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(errors.InvalidValue, match="has no value yet"):
         Branching()(graph=GRAPH, src={"x": X})
     with pytest.raises(errors.InvalidValue, match="leading extent 5"):
-        Weighted()(graph=GRAPH, src={"x": X[:4]}, edge={"w": W})
+        SendWeighted(tg.sum())(graph=GRAPH, src={"x": X[:4]}, edge={"w": W})
     with pytest.raises(errors.InvalidValue, match=r"edge\.w.*not passed"):
-        Weighted()(graph=GRAPH, src={"x": X})
+        SendWeighted(tg.sum())(graph=GRAPH, src={"x": X})
 
 
 def test_no_torch_is_needed() -> None:
