@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import subprocess
+import sys
 
 import pytest
 from torch_mlir import ir
@@ -96,6 +98,51 @@ def test_dump_receives_every_stage():
 def test_llvm_ir_is_kept_on_request():
     assert library_of(TWO_FUNCTIONS).llvm_ir() is None
     assert "define i64 @plus" in library_of(TWO_FUNCTIONS, keep_llvm_ir=True).llvm_ir()
+
+
+def test_functions_are_compiled_once():
+    """Not again within the entries that the engine adds for them."""
+    text = library_of(TWO_FUNCTIONS, keep_llvm_ir=True).llvm_ir()
+    names = text.split("attributes #")
+    apart = [number for number, body in enumerate(names[1:]) if "noinline" in body]
+    assert len(apart) == 1
+    assert f"@plus(i64 %0, i64 %1) #{apart[0]}" in text
+    assert f"@four_times(i64 %0) #{apart[0]}" in text
+
+
+def test_loops_are_not_unrolled_on_request():
+    text = """
+      func.func @count(%n: i64) -> i64 {
+        %zero = arith.constant 0 : i64
+        %one = arith.constant 1 : i64
+        %sum = scf.for %i = %zero to %n step %one iter_args(%s = %zero) -> (i64) : i64 {
+          %t = arith.xori %s, %i : i64
+          scf.yield %t : i64
+        } ANNOTATION
+        return %sum : i64
+      }"""
+    annotation = "{llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}"
+    plain = library_of(text.replace("ANNOTATION", ""), keep_llvm_ir=True)
+    annotated = library_of(text.replace("ANNOTATION", annotation), keep_llvm_ir=True)
+    assert "llvm.loop.unroll.disable" not in plain.llvm_ir()
+    assert "llvm.loop.unroll.disable" in annotated.llvm_ir()
+    assert UNARY(annotated.address("count"))(4) == 0 ^ 1 ^ 2 ^ 3
+
+
+def test_the_classes_of_the_llvm_dialect_are_not_imported():
+    """There are hundreds; who wants them still gets them."""
+    code = """
+import sys
+import tiga as tg
+assert tg.ones((256, 256)).sum().item() == 65536.0
+assert "tiga.ir.llvm" in sys.modules and "torch_mlir.dialects.llvm" not in sys.modules
+from torch_mlir.dialects import llvm
+from torch_mlir import ir
+with ir.Context() as context:
+    module = ir.Module.parse("llvm.func @f() { llvm.return }")
+    assert isinstance(module.body.operations[0], llvm.LLVMFuncOp)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_every_dialect_of_the_pipeline_lowers():

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
-from torch_mlir.dialects import llvm
 from torch_mlir.execution_engine import ExecutionEngine
 from torch_mlir.passmanager import PassManager
+
+from tiga.ir import llvm
 
 PIPELINE = (
     "convert-vector-to-scf",
@@ -20,6 +21,9 @@ PIPELINE = (
     "reconcile-unrealized-casts",
 )
 """Passes from arith, math, vector, scf, cf and func to the llvm dialect, in order."""
+
+LOOP_ANNOTATION = "llvm.loop_annotation"
+"""The attribute of a loop that tells LLVM what to do with it."""
 
 _ADDRESSES = "tiga_addresses"
 Dump = Callable[[str, str], None]
@@ -94,7 +98,7 @@ def compile_module(
     """
     with module.context, ir.Location.unknown():
         _lower(module, verify, dump)
-        names = _public_functions(module)
+        names = _entries(module)
         _define_addresses(module, names)
         text = None
         if keep_llvm_ir or dump is not None:
@@ -125,19 +129,35 @@ def _run(module: ir.Module, passes: str, verify: bool) -> None:
     manager.run(module.operation)
 
 
-def _public_functions(module: ir.Module) -> tuple[str, ...]:
-    """Names of the defined functions that other modules may see."""
-    functions = [op for op in module.body if isinstance(op, llvm.LLVMFuncOp)]
-    return tuple(op.sym_name.value for op in functions if _is_public(op))
+def _entries(module: ir.Module) -> tuple[str, ...]:
+    """The names of the functions that other modules may see; all are made ready for LLVM."""
+    functions = [op.operation for op in module.body if op.operation.name == "llvm.func"]
+    for function in functions:
+        _annotate_loops(function)
+    public = list(filter(_is_public, functions))
+    for function in public:
+        # The engine adds a packed entry for each: a small one would be compiled again within it.
+        function.attributes["no_inline"] = ir.UnitAttr.get()
+    return tuple(ir.StringAttr(function.attributes["sym_name"]).value for function in public)
 
 
-def _is_public(function: llvm.LLVMFuncOp) -> bool:
+def _annotate_loops(function: ir.Operation) -> None:
+    """Tell LLVM what loops are annotated with: passes carry it along to the branches under a name
+    that means nothing there."""
+    for block in function.regions[0]:
+        branch = ir.InsertionPoint.at_block_terminator(block).ref_operation.operation.attributes
+        if LOOP_ANNOTATION in branch:
+            branch["loop_annotation"] = branch[LOOP_ANNOTATION]
+            del branch[LOOP_ANNOTATION]
+
+
+def _is_public(function: ir.Operation) -> bool:
     linkage = str(function.attributes["linkage"]) if "linkage" in function.attributes else ""
     hidden = any(word in linkage for word in ("private", "internal")) or (
         "sym_visibility" in function.attributes
         and ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
     )
-    return bool(function.body.blocks) and not hidden
+    return bool(function.regions[0].blocks) and not hidden
 
 
 def _define_addresses(module: ir.Module, names: tuple[str, ...]) -> None:
@@ -149,14 +169,11 @@ def _define_addresses(module: ir.Module, names: tuple[str, ...]) -> None:
     pointer = llvm.PointerType.get()
     signature = ir.Type.parse("!llvm.func<void (ptr)>")
     with ir.InsertionPoint(module.body):
-        function = llvm.LLVMFuncOp(_ADDRESSES, ir.TypeAttr.get(signature))
-    block = function.body.blocks.append(pointer)
+        block = llvm.function(_ADDRESSES, signature)
+    into = block.add_argument(pointer, ir.Location.unknown())
     with ir.InsertionPoint(block):
         for i, name in enumerate(names):
-            slot = llvm.getelementptr(
-                pointer, block.arguments[0], [], [i], ir.IntegerType.get_signless(64), None
-            )
-            llvm.store(llvm.mlir_addressof(pointer, name), slot)
+            llvm.store(llvm.address_of(name), llvm.getelementptr(pointer, into, [i], pointer))
         llvm.return_()
 
 

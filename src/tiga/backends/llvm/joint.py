@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm
+from torch_mlir.dialects import arith, func
 
 from tiga.backends.llvm.kernel import Kernels
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word, stored_element
 from tiga.backends.llvm.slots import Slots, SlotTable
+from tiga.ir import llvm
 from tiga.passes.join import BLOCK_BYTES
 from tiga.trace.node import Node
 

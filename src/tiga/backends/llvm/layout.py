@@ -170,8 +170,9 @@ def select_lanes(value: ir.Value, lanes: np.ndarray) -> ir.Value:
     count = source.type.shape[0]
     if wanted == list(range(count)):
         return source
-    zero = constant_of(0, ir.VectorType.get([1], source.type.element_type))
-    picked = vector.shuffle(source, zero, [i if i >= 0 else count for i in wanted])
+    # Of two values of one type, as a shuffle is one instruction then, and else one for each lane.
+    other = constant_of(0, source.type) if -1 in wanted else source
+    picked = vector.shuffle(source, other, [i if i >= 0 else count for i in wanted])
     return picked if len(wanted) > 1 else vector.extract(picked, [], [0])
 
 

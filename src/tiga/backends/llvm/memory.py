@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, vector
+from torch_mlir.dialects import arith, vector
 
 from tiga.backends.llvm.arithmetic import VectorArithmetic
 from tiga.backends.llvm.lanes import constant_of, integer
+from tiga.ir import llvm
 from tiga.types import DType, bool_
 
 CACHE_LINE = 64
-_DYNAMIC = -(2**31)
 _ARITHMETIC = VectorArithmetic()
 
 
@@ -55,7 +55,7 @@ def to_memory(value: ir.Value, dtype: DType) -> ir.Value:
 
 def element_pointer(base: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
     """The address of element number `offset` (i64) after `base`."""
-    return llvm.getelementptr(base.type, base, [offset], [_DYNAMIC], element, None)
+    return llvm.getelementptr(base.type, base, [offset], element)
 
 
 def load_word(base: ir.Value, offset: ir.Value, bits: int = 64) -> ir.Value:
@@ -94,9 +94,7 @@ class Array:
             return self.load(offset, count)
         type_ = ir.VectorType.get([count], stored_element(self.dtype))
         pointer = element_pointer(self.base, offset, stored_element(self.dtype))
-        raw = llvm.intr_masked_load(
-            type_, pointer, mask, self.dtype.itemsize, pass_thru=constant_of(0, type_)
-        )
+        raw = llvm.masked_load(type_, pointer, mask, self.dtype.itemsize, constant_of(0, type_))
         return to_register(raw, self.dtype)
 
     def store_run(self, value: ir.Value, offset: ir.Value, mask: ir.Value | None) -> None:
@@ -105,17 +103,17 @@ class Array:
             self.store(value, offset)
             return
         pointer = element_pointer(self.base, offset, stored_element(self.dtype))
-        llvm.intr_masked_store(to_memory(value, self.dtype), pointer, mask, self.dtype.itemsize)
+        llvm.masked_store(to_memory(value, self.dtype), pointer, mask, self.dtype.itemsize)
 
     def load_lanes(self, entities: ir.Value, mask: ir.Value | None, at: int = 0) -> ir.Value:
         """Element `at` of lanes of entities; zero where masked."""
         type_ = ir.VectorType.get(entities.type.shape, stored_element(self.dtype))
-        raw = llvm.intr_masked_gather(
+        raw = llvm.masked_gather(
             type_,
             self._lane_pointers(entities, at),
             _all_lanes(entities) if mask is None else mask,
-            [constant_of(0, type_)],
             self.dtype.itemsize,
+            constant_of(0, type_),
         )
         return to_register(raw, self.dtype)
 
@@ -123,7 +121,7 @@ class Array:
         self, value: ir.Value, entities: ir.Value, mask: ir.Value | None, at: int = 0
     ) -> None:
         """Store lanes to element `at` of lanes of entities, which are distinct."""
-        llvm.intr_masked_scatter(
+        llvm.masked_scatter(
             to_memory(value, self.dtype),
             self._lane_pointers(entities, at),
             _all_lanes(entities) if mask is None else mask,
@@ -135,14 +133,14 @@ class Array:
         type_ = ir.VectorType.get(entities.type.shape, self.base.type)
         element = stored_element(self.dtype)
         row = ir.Type.parse(f"!llvm.array<{self.row} x {element}>")
-        return llvm.getelementptr(type_, self.base, [entities], [_DYNAMIC, at], row, None)
+        return llvm.getelementptr(type_, self.base, [entities, at], row)
 
     def prefetch(self, offset: ir.Value, count: int) -> None:
         """Ask for the cache lines of `count` elements from element `offset`."""
         for element in range(0, count, CACHE_LINE // self.dtype.itemsize):
             at = arith.addi(offset, i64(element))
             pointer = element_pointer(self.base, at, stored_element(self.dtype))
-            llvm.intr_prefetch(pointer, 0, 3, 1)
+            llvm.prefetch(pointer)
 
 
 def _all_lanes(like: ir.Value) -> ir.Value:

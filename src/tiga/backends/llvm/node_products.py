@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm
+from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.lanes import constant_of, integer
@@ -35,6 +35,7 @@ from tiga.backends.llvm.products import (
     few_columns,
 )
 from tiga.backends.llvm.task_function import task_function
+from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
 from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node

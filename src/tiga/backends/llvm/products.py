@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, scf
+from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import ARITHMETIC, join, select_lanes
 from tiga.backends.llvm.loops import Step, loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, splat
+from tiga.ir import llvm
 from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node
 from tiga.types import DType

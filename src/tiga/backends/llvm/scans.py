@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm
+from torch_mlir.dialects import arith, func
 
 from tiga.backends.llvm.layout import Layout, evaluate_op
 from tiga.backends.llvm.memory import Array, i64, integer
+from tiga.ir import llvm
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch_mlir import ir
-from torch_mlir.dialects import llvm
 
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.memory import Array, element_pointer, i64
+from tiga.ir import llvm
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node

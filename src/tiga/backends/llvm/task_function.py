@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import func, llvm
+from torch_mlir.dialects import func
 
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import Step, loop
+from tiga.ir import llvm
 
 Task = Callable[[ir.Value], None]
 Loop = Callable[[ir.Value, ir.Value, int, Sequence[ir.Value], Step], list[ir.Value]]

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, scf
+from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
@@ -28,6 +28,7 @@ from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import element_pointer, i64
 from tiga.backends.llvm.task_function import task_function
 from tiga.errors import InvalidIndex
+from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address

@@ -6,7 +6,7 @@ Parts of sums add in double precision where there is one, those of totals in sev
 from collections.abc import Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, scf
+from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.complex_values import A, Value
 from tiga.backends.llvm.complex_values import cast as cast_complex
@@ -16,6 +16,7 @@ from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64
 from tiga.backends.llvm.task_function import task_function
+from tiga.ir import llvm
 from tiga.ops.monoid import MONOIDS
 from tiga.passes.tensor_spec import COLUMN, TOTAL, Spec
 from tiga.types import DType, complex64, complex128, float32, float64

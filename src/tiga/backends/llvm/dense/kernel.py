@@ -8,7 +8,7 @@ results of tasks are combined in their order: no result depends on the number of
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func, llvm
+from torch_mlir.dialects import arith, func
 
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.finish import add_finish, identity
@@ -21,6 +21,7 @@ from tiga.backends.llvm.dense.windows import bounded_start
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
+from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
 from tiga.types import DType

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, scf, vector
+from torch_mlir.dialects import arith, scf, vector
 
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.memory import element_pointer, i64, splat
+from tiga.ir import llvm
 from tiga.ops.pointwise import Ge, Lt
 from tiga.passes.tensor_spec import FULL, SCALAR, Instruction
 

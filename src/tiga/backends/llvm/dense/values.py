@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, vector
+from torch_mlir.dialects import arith, vector
 
 from tiga.backends.llvm.complex_values import COMPLEX, A, Value
 from tiga.backends.llvm.complex_values import cast as cast_complex
@@ -23,6 +23,7 @@ from tiga.backends.llvm.memory import (
     stored_element,
     to_memory,
 )
+from tiga.ir import llvm
 from tiga.ops.base import Op, Pointwise
 from tiga.ops.complex_table import IN_DOUBLE
 from tiga.ops.pointwise import Cast
