@@ -68,6 +68,8 @@ __all__ = ["__array_api_version__", "__version__", *_MODULES, *_HOME]
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         module, attribute = _HOME[name]
+        # A package is complete, with the methods of its tensors, when another thread has left it.
+        import_module(module.rpartition(".")[0])
         value = getattr(import_module(module), attribute)
         if name in SERVED:
             value = import_module("tiga.served").serving(name, value)

@@ -23,6 +23,33 @@ def test_nothing_of_torch_is_loaded() -> None:
     assert result.returncode == 0, result.stderr
 
 
+def test_tensors_are_complete_for_a_thread_that_comes_during_the_first_import() -> None:
+    code = """if True:
+        import importlib.abc, sys, threading
+        import tiga as tg
+
+        paused, resume, values = threading.Event(), threading.Event(), []
+
+        class Slow(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == "tiga.frontends.tensor.sorting" and not paused.is_set():
+                    paused.set()
+                    resume.wait(60)
+
+        sys.meta_path.insert(0, Slow())
+        first = threading.Thread(target=lambda: values.append(tg.tensor([1.0]) * 2))
+        second = threading.Thread(target=lambda: values.append(tg.zeros(1) * 2))
+        first.start()
+        assert paused.wait(60)
+        second.start()
+        second.join(0.2)
+        resume.set()
+        first.join(), second.join()
+        assert len(values) == 2
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_functions_with_and_without_a_tensor() -> None:
     assert tg.sum(tg.tensor([[1, 2], [3, 4]]), axis=0).tolist() == [4, 6]
     assert isinstance(tg.sum(), Reducer)
