@@ -15,7 +15,7 @@ from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.trace import autodiff
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 
 CHECKPOINTS = ("auto", "save", "recompute")
 
@@ -66,13 +66,7 @@ def cotangent_of(output: Tensor, grad_output: Any) -> Node:
 
 def check_fresh(nodes: Sequence[Node]) -> None:
     """Refuse derivatives through values that were written in place since they were used."""
-    seen: set[int] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
+    for node in reached(nodes):
         cell = value_of(node)
         if cell is not None and cell.stale:
             raise InvalidValue(
@@ -80,7 +74,6 @@ def check_fresh(nodes: Sequence[Node]) -> None:
                 f"derivative needs its old value ({here()}): make the derivative before the "
                 "change, or change a copy."
             )
-        stack.extend(node.inputs)
 
 
 def gradients(
@@ -123,17 +116,15 @@ def none_of(x: Tensor) -> Tensor:
 
 def reaches(node: Node, source: Node) -> bool:
     """Whether `node` is made of `source` by ops that pass derivatives on, be they 0 everywhere."""
-    seen: set[int] = set()
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if node is source:
-            return True
-        if id(node) in seen or isinstance(node.op, StopGradient):
-            continue
-        seen.add(id(node))
-        stack += [i for i in node.inputs if i.type.dtype.is_differentiable]
-    return False
+
+    def passed_on(node: Node) -> list[Node]:
+        return [i for i in node.inputs if i.type.dtype.is_differentiable]
+
+    return any(n is source for n in reached([node], _stops, passed_on))
+
+
+def _stops(node: Node) -> bool:
+    return isinstance(node.op, StopGradient)
 
 
 def grad(
@@ -262,18 +253,7 @@ def release(results: Sequence[Tensor], given: Sequence[Any], tracked: Sequence[A
 
 def reaches_wanted(node: Node) -> bool:
     """Whether a value depends on one that derivatives can be asked for."""
-    seen: set[int] = set()
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if is_wanted(node):
-            return True
-        if not isinstance(node.op, StopGradient):
-            stack.extend(node.inputs)
-    return False
+    return any(map(is_wanted, reached([node], _stops)))
 
 
 def vjp(function: Callable[..., Any], *primals: Tensor) -> tuple[Any, Callable[..., Any]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tiga.ops.scan import Scan
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 
 
@@ -24,29 +24,16 @@ def kept_scans(program: RowProgram) -> tuple[ScanLoop, ...]:
 
 def reads_carry(values: Iterable[Node], before: Node) -> bool:
     """Whether edge values are made from the carries before each edge of a scan."""
-    stack, seen = list(values), set()
-    while stack:
-        node = stack.pop()
-        if node is before:
-            return True
-        if node not in seen and node.type.space.kind == "edge":
-            seen.add(node)
-            stack.extend(node.inputs)
-    return False
+    return any(n is before for n in reached(values, lambda n: n.type.space.kind != "edge"))
 
 
 def read_results(program: RowProgram) -> frozenset[Node]:
     """What loops leave at the row that values after them, or at edges, are made of."""
     scans = (n for scan in program.scans for n in (scan.initial, *scan.elements))
     edges = (n for phase in program.phases for n in phase.edge_values)
-    stack, seen = [*program.stores, *program.totals, *edges, *scans], set[Node]()
-    reads = set(program.reads)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack.extend(() if node in reads or isinstance(node.op, Scan) else node.inputs)
-    return frozenset(n for n in seen if n.op.origin is Origin.ROW)
+    roots, reads = (*program.stores, *program.totals, *edges, *scans), set(program.reads)
+    found = reached(roots, lambda n: n in reads or isinstance(n.op, Scan))
+    return frozenset(n for n in found if n.op.origin is Origin.ROW)
 
 
 def only_scans(phase: Phase, scans: Sequence[ScanLoop]) -> Phase:

@@ -23,7 +23,7 @@ from tiga.ops.monoid import MONOIDS
 from tiga.ops.pointwise import Mul, add, eq, mul, neg, sub, where
 from tiga.ops.winners import WINS, Winner
 from tiga.passes.hoist import LEAST_SPLIT, hoisted
-from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.node import Node, reached, rewrite, topological
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
@@ -58,18 +58,11 @@ def _bytes_read(message: Node, side: str) -> int:
 
 def _leaves(message: Node) -> list[Node]:
     """The gathers, spreads and edge inputs that a message is made of."""
-    found: dict[Node, None] = {}
-    stack, seen = [message], set[Node]()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op.origin is Origin.END or node.op.is_uniform or not node.inputs:
-            found[node] = None
-        else:
-            stack.extend(node.inputs)
-    return list(found)
+
+    def is_leaf(node: Node) -> bool:
+        return node.op.origin is Origin.END or node.op.is_uniform or not node.inputs
+
+    return list(filter(is_leaf, reached([message], is_leaf)))
 
 
 def _is_end(node: Node, side: str) -> bool:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 
 BLOCK_BYTES = 16384
@@ -126,19 +126,11 @@ def _made(
 ) -> RowProgram | None:
     """A part of a step; None if it needs a reduction of the other part."""
     own = {n for phase in phases for n in phase.reductions}
-    stack = [n for phase in phases for n in phase.edge_values] + list(stores)
-    arrays, seen, read = set(known) - set(stores), set[Node](), set[Node]()
-    while stack:
-        node = stack.pop()
-        if node in seen or node in own:
-            continue
-        seen.add(node)
-        if node in arrays:
-            read.add(node)
-        elif node.op.origin is Origin.ROW:
-            return None
-        else:
-            stack.extend(node.inputs)
-    reads = tuple(n for n in known if n in read)
+    there = own | (set(known) - set(stores))
+    goals = (*(n for phase in phases for n in phase.edge_values), *stores)
+    found = set(reached(goals, lambda n: n in there or n.op.origin is Origin.ROW))
+    if any(n.op.origin is Origin.ROW for n in found - there):
+        return None
+    reads = tuple(n for n in known if n in found and n not in own and n not in stores)
     relation, side = (step.relation, step.side) if phases else (None, "dst")
     return RowProgram(step.space, relation, side, phases, stores, (), reads)

@@ -8,7 +8,7 @@ from tiga.errors import Unfusable
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.passes.rows import RowProgram
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 
 VECTOR_BYTES = 64
@@ -64,19 +64,13 @@ def cone(
     """Every node that the program evaluates or reads, each once; `below` gives the inputs of one
     that are looked at."""
     reads = set(program.reads)
-    seen: dict[Node, None] = {}
-    stack = [n for phase in program.phases for n in (*phase.reductions, *phase.edge_values)]
-    stack += [n for scan in program.scans for n in (scan.before, scan.after)]
-    stack += [*program.stores, *program.totals]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        others = node.op.origin is Origin.TOTAL and node not in program.totals
-        if node not in reads and not others:
-            stack.extend(below(node))
-    return list(seen)
+
+    def is_given(node: Node) -> bool:
+        return node in reads or (node.op.origin is Origin.TOTAL and node not in program.totals)
+
+    roots = [n for phase in program.phases for n in (*phase.reductions, *phase.edge_values)]
+    roots += [n for scan in program.scans for n in (scan.before, scan.after)]
+    return list(reached([*roots, *program.stores, *program.totals], is_given, below))
 
 
 def evaluated(program: RowProgram) -> list[Node]:

@@ -16,7 +16,7 @@ from tiga.ops.tensor_matmul import Matmul
 from tiga.passes.base import Pass
 from tiga.passes.tensor_dialect import TensorProgram
 from tiga.trace.mincut import INFINITE, Network
-from tiga.trace.node import Node, rewrite, topological
+from tiga.trace.node import Node, reached, rewrite, topological
 from tiga.trace.program import Program
 
 UNLIMITED = -1
@@ -101,14 +101,7 @@ def _best(order: Sequence[Node], wanted: Sequence[Node], price: float) -> _Cut:
 
 def _again(kept: set[Node], wanted: Sequence[Node]) -> float:
     """The work of computing `wanted` from inputs and kept values."""
-    total, seen, stack = 0.0, set(kept), list(wanted)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            total += work(node)
-            stack.extend(node.inputs)
-    return total
+    return sum(work(n) for n in reached(wanted, kept.__contains__) if n not in kept)
 
 
 def _all_cuts(order: Sequence[Node], wanted: Sequence[Node]) -> dict[tuple[Node, ...], _Cut]:

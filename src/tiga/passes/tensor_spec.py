@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiga.ops.base import Op
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.types import DType
 
 FULL, ROW, SCALAR, COLUMN, TOTAL = "full", "row", "scalar", "column", "total"
@@ -90,16 +90,14 @@ class Spec:
 
     def read_of_rows(self, wanted: Iterable[int]) -> Iterator[int]:
         """The row values and single ones that values of a phase read, before its loop."""
-        stack, seen = list(wanted), set()
-        while stack:
-            i = stack.pop()
-            if i in seen:
-                continue
-            seen.add(i)
-            if self.instructions[i].kind in (ROW, SCALAR):
-                yield i
-            else:
-                stack.extend(self.instructions[i].inputs)
+
+        def is_of_rows(i: int) -> bool:
+            return self.instructions[i].kind in (ROW, SCALAR)
+
+        return filter(is_of_rows, reached(wanted, is_of_rows, self._inputs))
+
+    def _inputs(self, number: int) -> tuple[int, ...]:
+        return self.instructions[number].inputs
 
     def of(self, opcode: str) -> tuple[int, ...]:
         """The instructions of one kind."""
@@ -107,13 +105,8 @@ class Spec:
 
     def full(self, wanted: Iterable[int]) -> set[int]:
         """The full instructions that values of a phase read, those values among them."""
-        stack, seen = list(wanted), set()
-        while stack:
-            i = stack.pop()
-            if i not in seen and self.instructions[i].kind == FULL:
-                seen.add(i)
-                stack.extend(self.instructions[i].inputs)
-        return seen
+        found = reached(wanted, lambda i: self.instructions[i].kind != FULL, self._inputs)
+        return {i for i in found if self.instructions[i].kind == FULL}
 
     def reached(self, wanted: Iterable[int], opcode: str) -> tuple[int, ...]:
         """Those of one kind, each after those that it reads."""

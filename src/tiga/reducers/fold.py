@@ -10,7 +10,7 @@ from tiga.ops.message import spread
 from tiga.ops.pointwise import cast, ne, where
 from tiga.ops.scan import ScanAfter, inline, region
 from tiga.reducers.base import Messages
-from tiga.trace.node import Node, topological
+from tiga.trace.node import Node, reached, topological
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Type, float64
 
@@ -47,17 +47,13 @@ class Fold:
 
     def closure(self, wanted: Sequence[int]) -> list[int]:
         """The components that a scan of the wanted ones must carry."""
-        needed: set[int] = set()
-        stack = list(wanted)
-        while stack:
-            component = stack.pop()
-            if component in needed:
-                continue
-            needed.add(component)
+
+        def read_by(component: int) -> list[int]:
             read = set(topological([self.combine.outputs[component]]))
             pairs = enumerate(zip(self.left, self.right, strict=True))
-            stack += [i for i, pair in pairs if not read.isdisjoint(pair)]
-        return sorted(needed)
+            return [i for i, pair in pairs if not read.isdisjoint(pair)]
+
+        return sorted(reached(wanted, below=read_by))
 
 
 def element(messages: Messages, rule: Fold, component: int) -> Node:

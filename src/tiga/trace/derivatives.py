@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tiga.trace.autodiff import jvp, vjp
-from tiga.trace.node import Node, rewrite, substitute, topological, users
+from tiga.trace.node import Node, reached, rewrite, substitute, topological, users
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Type
@@ -107,16 +107,7 @@ def _expanded(program: Program) -> list[Node]:
 
 def _reached(outputs: Sequence[Node], roots: dict[Node, frozenset[Node]]) -> list[Node]:
     """The nodes that `outputs` are made of, down to the first that need a walk."""
-    seen: dict[Node, None] = {}
-    stack = list(outputs)
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        if node not in roots:
-            stack.extend(node.inputs)
-    return list(seen)
+    return list(reached(outputs, roots.__contains__))
 
 
 def _is_dear(node: Node, roots: dict[Node, frozenset[Node]]) -> bool:

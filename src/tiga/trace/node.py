@@ -1,7 +1,8 @@
 """The trace: immutable, hash-consed nodes. One node is one op applied to earlier nodes."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from tiga.types import Type
@@ -62,6 +63,28 @@ def topological(outputs: Iterable[Node]) -> list[Node]:
         stack.append((node, True))
         stack.extend((child, False) for child in reversed(node.inputs) if child not in seen)
     return order
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def reached(
+    roots: Iterable[T],
+    until: Callable[[T], bool] = lambda node: False,
+    below: Callable[[T], Iterable[T]] = attrgetter("inputs"),
+) -> Iterator[T]:
+    """The roots and what lies below them, each once, in a fixed order, which is not that of
+    `topological`. Nothing below those for which `until` holds is looked at."""
+    seen: set[T] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if not until(node):
+            stack.extend(below(node))
 
 
 def substitute(outputs: Sequence[Node], replacements: dict[Node, Node]) -> list[Node]:

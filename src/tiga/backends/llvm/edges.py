@@ -25,7 +25,7 @@ from tiga.backends.llvm.scope import EdgeLanesScope, EdgeScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.types import int32, int64
 
@@ -76,15 +76,8 @@ class EdgeLoop:
     @cached_property
     def _edge_nodes(self) -> tuple[Node, ...]:
         """The edge values of the phase."""
-        seen: dict[Node, None] = {}
-        stack = list(self.phase.edge_values)
-        while stack:
-            node = stack.pop()
-            if node in seen or node.type.space.kind != "edge":
-                continue
-            seen[node] = None
-            stack.extend(node.inputs)
-        return tuple(seen)
+        found = reached(self.phase.edge_values, lambda n: n.type.space.kind != "edge")
+        return tuple(n for n in found if n.type.space.kind == "edge")
 
     @property
     def _invariants(self) -> Iterator[Node]:
@@ -98,15 +91,8 @@ class EdgeLoop:
     def _gathered(self) -> tuple[Node, ...]:
         """Arrays that edges read at their other end."""
         side, reads = self.program.side, set(self.program.reads)
-        found: dict[Node, None] = {}
-        stack = [n for n in self._edge_nodes if n.op.origin is Origin.END and n.op.side != side]
-        while stack:
-            node = stack.pop()
-            if node in reads:
-                found[node] = None
-            else:
-                stack.extend(node.inputs)
-        return tuple(found)
+        ends = [n for n in self._edge_nodes if n.op.origin is Origin.END and n.op.side != side]
+        return tuple(n for n in reached(ends, reads.__contains__) if n in reads)
 
     def _identity(self, node: Node, lanes: int) -> ir.Value:
         element = register_element(node.type.dtype)

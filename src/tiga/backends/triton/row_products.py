@@ -17,7 +17,7 @@ from tiga.ops.base import Pointwise
 from tiga.ops.feature import Reshape
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
@@ -165,17 +165,15 @@ def _made_again(plan: Plan, keys: dict[Step, Key]) -> set[Node]:
 
 def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
     """Whether a value is made of arrays, and of single numbers, without work to speak of."""
-    stack = list(node.inputs)
-    if not _moves(node):
-        return False
-    while stack:
-        one = stack.pop()
-        if one in arrays or one.op.origin is Origin.NUMBER:
-            continue
-        if (one.type.size > 1 and not _moves(one)) or one.op.origin is Origin.ROW:
-            return False
-        stack.extend(one.inputs)
-    return True
+
+    def is_known(one: Node) -> bool:
+        return one in arrays or one.op.origin is Origin.NUMBER
+
+    def is_dear(one: Node) -> bool:
+        return (one.type.size > 1 and not _moves(one)) or one.op.origin is Origin.ROW
+
+    below = reached(node.inputs, is_known)
+    return _moves(node) and not any(is_dear(one) for one in below if not is_known(one))
 
 
 def _moves(node: Node) -> bool:

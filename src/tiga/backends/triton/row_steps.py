@@ -9,7 +9,7 @@ from itertools import pairwise
 from tiga.backends.triton.schedule import is_product
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import cone
-from tiga.trace.node import Node, topological
+from tiga.trace.node import Node, reached, topological
 from tiga.types import GLOBAL, Space
 
 KEPT = 3 * 4096
@@ -109,17 +109,10 @@ class Cuts:
     def _cost(self, number: int, stop: int) -> int:
         """The arrays that a step of some products reads, and what it writes for other steps."""
         first, end = self.places[number], self.places[stop]
-        read, seen = set[Node](), set[Node]()
-        stack = list(self.order[first:end])
-        while stack:
-            node = stack.pop()
-            is_array = node in self.rows.arrays or node in self.order[:first]
-            if node in seen or node.type.space == GLOBAL:
-                continue
-            seen.add(node)
-            read.update({node} if is_array else ())
-            stack.extend(() if is_array else node.inputs)
-        made = (n for n in self.order[first:end] if self.last_use.get(n, 0) >= end)
+        arrays = {*self.rows.arrays, *self.order[:first]}
+        nodes = reached(self.order[first:end], lambda n: n in arrays or n.type.space == GLOBAL)
+        read = [n for n in nodes if n in arrays and n.type.space != GLOBAL]
+        made = [n for n in self.order[first:end] if self.last_use.get(n, 0) >= end]
         return len(read) + len([n for n in made if n not in self.goals])
 
     def _elements(self, first: int, stop: int) -> int:

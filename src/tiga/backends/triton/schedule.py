@@ -10,7 +10,7 @@ from tiga.errors import Unfusable
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone, evaluated, is_elementwise
 from tiga.passes.wide_sums import LARGEST
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.types import GLOBAL
 
@@ -154,31 +154,18 @@ def _held(program: RowProgram, widest: int) -> int:
     """How many of the widest values the edges of a phase read or sum, at most."""
     reads, most = set(program.reads), 0
     for phase in program.phases:
-        seen, stack = set[Node](), list(phase.edge_values)
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                own = node in reads or node.op.origin is Origin.ROW
-                stack.extend(() if own else node.inputs)
-        found = (*(n for n in seen if n in reads), *phase.reductions)
+        nodes = reached(phase.edge_values, lambda n: n in reads or n.op.origin is Origin.ROW)
+        found = (*(n for n in nodes if n in reads), *phase.reductions)
         most = max(most, sum(_padded_size(n) == widest for n in found))
     return most
 
 
 def far_reads(program: RowProgram) -> list[Node]:
     """The arrays that edges read at their other ends."""
-    reads, found, seen = set(program.reads), dict[Node, None](), set[Node]()
+    reads = set(program.reads)
     gathers = (n for n in evaluated(program) if n.op.origin is Origin.END)
-    stack = [n.inputs[0] for n in gathers if n.op.side != program.side]
-    while stack:
-        node = stack.pop()
-        if node in reads:
-            found[node] = None
-        elif node not in seen:
-            seen.add(node)
-            stack.extend(node.inputs)
-    return list(found)
+    far = [n.inputs[0] for n in gathers if n.op.side != program.side]
+    return [n for n in reached(far, reads.__contains__) if n in reads]
 
 
 def _padded_size(node: Node) -> int:

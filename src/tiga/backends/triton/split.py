@@ -19,7 +19,7 @@ from tiga.ops.base import Pointwise
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.passes.wide_sums import LARGEST
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
@@ -49,15 +49,8 @@ def _parts(step: Step) -> list[Step]:
 
 def _evaluated(goals: Iterable[Node], reads: set[Node]) -> list[Node]:
     """What goals are made of, down to arrays and to what loops over edges leave at the row."""
-    seen: dict[Node, None] = {}
-    stack = list(goals)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen[node] = None
-            stop = node in reads or node.op.origin in (Origin.ROW, Origin.TOTAL)
-            stack.extend(() if stop else node.inputs)
-    return list(seen)
+    left = (Origin.ROW, Origin.TOTAL)
+    return list(reached(goals, lambda n: n in reads or n.op.origin in left))
 
 
 def _with_reads(program: RowProgram, arrays: Iterable[Node]) -> RowProgram:

@@ -8,27 +8,17 @@ import numpy as np
 
 from tiga.errors import OutOfBudget
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.lazy import Cell, here
+from tiga.frontends.tensor.lazy import Cell, here, value_of
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import Scope, active, block_of
+from tiga.trace.node import reached
 
 
 def cells_below(nodes: Sequence[Any]) -> list[Cell]:
     """The values in memory, or on disk, that computing the nodes reads."""
-    found: dict[int, Cell] = {}
-    seen: set[int] = set()
-    stack = [child for node in nodes if node.cell is None for child in node.inputs]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        cell = getattr(node, "cell", None)
-        if cell is not None:
-            found[id(cell)] = cell
-        else:
-            stack.extend(node.inputs)
-    return list(found.values())
+    roots = [child for node in nodes if node.cell is None for child in node.inputs]
+    cells = (value_of(node) for node in reached(roots, lambda n: value_of(n) is not None))
+    return list({id(cell): cell for cell in cells if cell is not None}.values())
 
 
 @contextmanager
