@@ -185,7 +185,9 @@ def test_a_row_that_does_not_fit_a_page_goes_from_page_to_page(
     graph, paged = stored("hubs")
     expected = results(kernel(), graph, *fields())
     layer = kernel()
-    with tg.execution(memory={"host": "300KiB"}, spill_dir=tmp_path) as run:
+    # `page_rows` asks for pages, where blocks of rows and tiles of their other ends read less.
+    pages: Any = {"memory": {"host": "300KiB"}, "page_rows": NODES}
+    with tg.execution(**pages, spill_dir=tmp_path) as run:
         found = results(layer, paged, *attached(paged, *fields()))
     assert same(found, expected)
     assert "rows in parts" in layer.explain()

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
-from tiga.paging.span import NOTHING_HELD, Held, Spans
+from tiga.paging.span import NOTHING_HELD, Course, Held
 from tiga.runtime.arena import Arena, ArenaFull
 from tiga.runtime.crew import Crew
 
@@ -56,7 +56,7 @@ class Arenas:
     held: Held = NOTHING_HELD
     _uncharge: Callable[[], None] | None = None
 
-    def provide(self, spans: Spans, limit: int) -> None:
+    def provide(self, spans: Course, limit: int) -> None:
         """Have the memory for a step, of which all that there is must be free."""
         needed = self.held.after(spans, limit)
         if needed is self.held:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from tiga.passes.rows import LibraryCall
 from tiga.runtime.tiers import size_text
@@ -87,7 +87,7 @@ class Spans:
     """The pages of a step, of which `arenas` are in memory at a time; `whole` bytes of arrays are
     read whole from their files before, and `beside` bytes hold sums meanwhile. `stored` bytes
     lie in files of what it reads. `kept` bytes are written to a file by pages, read after the last
-    and then stored in order, `ordered` bytes."""
+    and then stored in order, `ordered` bytes. `advice` is told with it."""
 
     pages: tuple[Span | LongRow, ...]
     arenas: int
@@ -96,6 +96,22 @@ class Spans:
     stored: int = 0
     kept: int = 0
     ordered: int = 0
+    advice: str = ""
+
+    @property
+    def count(self) -> int:
+        return len(self.pages)
+
+    @property
+    def told(self) -> str:
+        """What it is cut into, in words."""
+        return f"{self.count} pages"
+
+    @property
+    def remark(self) -> str:
+        """What is told of it beside."""
+        long = sum(isinstance(page, LongRow) for page in self.pages)
+        return (f"; {long} rows in parts" if long else "") + self.advice
 
     @cached_property
     def arena_bytes(self) -> int:
@@ -130,6 +146,40 @@ class Spans:
         return moved + PAGE_COST * len(self.pages) + SEEK_COST * seeks
 
 
+class Course(Protocol):
+    """How a step goes through its rows: `Spans`, or by blocks and tiles."""
+
+    @property
+    def arenas(self) -> int: ...
+
+    @property
+    def arena_bytes(self) -> int: ...
+
+    @property
+    def resident(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def read(self) -> int: ...
+
+    @property
+    def written(self) -> int: ...
+
+    @property
+    def stored(self) -> int: ...
+
+    @property
+    def kept(self) -> int: ...
+
+    @property
+    def told(self) -> str: ...
+
+    @property
+    def remark(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Held:
     """The memory that pages are staged in: so many arenas of so many bytes."""
@@ -137,7 +187,7 @@ class Held:
     count: int = 0
     nbytes: int = 0
 
-    def after(self, spans: Spans, limit: int) -> "Held":
+    def after(self, spans: Course, limit: int) -> "Held":
         """What is held for a step: the same as before, if it serves and leaves the room that the
         step takes beside."""
         serves = spans.arenas == self.count and spans.arena_bytes <= self.nbytes
@@ -171,22 +221,21 @@ class PagePlan:
             self.read += read
             self.lines.append(f"{size_text(nbytes)} to {where} whole, reads {size_text(read)}")
 
-    def add(self, what: str, spans: Spans) -> None:
+    def add(self, what: str, spans: Course) -> None:
         """Count the pages of one step, if it has some."""
-        if not spans.pages:
+        if not spans.count:
             return
         self.held = self.held.after(spans, self.limit)
         arenas = self.held.count * self.held.nbytes
         peak, self.staged = spans.resident + arenas, max(self.staged, arenas)
-        self.pages += len(spans.pages)
+        self.pages += spans.count
         self.peak, self.kept = max(self.peak, peak), max(self.kept, spans.kept)
         self.read, self.written = self.read + spans.read, self.written + spans.written
-        long = sum(isinstance(page, LongRow) for page in spans.pages)
         passes = f" ({spans.read / spans.stored:.1f} passes)" if spans.stored else ""
         self.lines.append(
-            f"{what}: {len(spans.pages)} pages, at most {size_text(peak)} in memory, "
+            f"{what}: {spans.told}, at most {size_text(peak)} in memory, "
             f"reads {size_text(spans.read)}{passes}, writes {size_text(spans.written)}"
-            + (f"; {long} rows in parts" if long else "")
+            f"{spans.remark}"
         )
 
     def told(self, when: str = "at the last call, over a graph in a file") -> list[str]:

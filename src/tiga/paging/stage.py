@@ -34,6 +34,7 @@ class PagedWalk(Protocol):
     row_ptr: Any
     index: Any
     edge_id: Any
+    ascends: bool
 
     def joined(self, boundaries: np.ndarray) -> "PagedWalk": ...
 
@@ -175,10 +176,14 @@ class Stage:
     def without_edges(self, span: Span, arena: Arena) -> Page:
         """A page of rows without their edges."""
         page = Page(span, np.zeros(2, np.int64), np.zeros(1, np.int64))
+        self.rows(page, arena)
+        return page
+
+    def rows(self, page: Page, arena: Arena) -> None:
+        """Stage the values of a page's rows."""
         self._rows(page, arena)
         page.inputs(self.homes, arena)
         page.outputs(self.homes, arena)
-        return page
 
     def _put(self, page: Page, piece: Piece, arena: Arena) -> None:
         """Stage a piece now, if it is the same in every call."""

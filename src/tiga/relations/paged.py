@@ -27,7 +27,8 @@ class PagedWalk:
     """One orientation of a graph in a file.
 
     `tasks` is the table of `store.task_table`; the rest is read by ranges: `row_ptr` in rows of 8
-    bytes, `index` and `edge_id` (None for the destination walk) in rows of `dtype`.
+    bytes, `index` and `edge_id` (None for the destination walk) in rows of `dtype`. `ascends` where
+    indices do along each row, as far as the file says.
     """
 
     side: str
@@ -38,6 +39,7 @@ class PagedWalk:
     row_ptr: FileRows
     index: FileRows
     edge_id: FileRows | None
+    ascends: bool = False
 
     @property
     def num_tasks(self) -> int:
@@ -304,7 +306,9 @@ class PagedGraph(Graph):
             raise InvalidFile(f"{self.path}: `{side}.tasks` does not cut the rows into tasks.")
         edge_id = self._rows("src.edge_id") if side == "src" else None
         row_ptr, index = self._rows(f"{side}.row_ptr"), self._rows(f"{side}.index")
-        return PagedWalk(side, num_rows, num_edges, dtype, tasks, row_ptr, index, edge_id)
+        # Edges to a source are in the order of all edges, which is that of destinations.
+        ascends = side == "src" or bool(self._container.info.get("sources_ascend"))
+        return PagedWalk(side, num_rows, num_edges, dtype, tasks, row_ptr, index, edge_id, ascends)
 
     def _expect(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
         entry = self._container.entry(name)

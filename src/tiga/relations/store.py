@@ -3,7 +3,8 @@
 `dst.row_ptr`, `dst.index` and `src.row_ptr`, `src.index`, `src.edge_id` are the arrays of the two
 walks; `dst.tasks` and `src.tasks` hold per task its first row, and the range of its indices (and,
 for sources, of its edge numbers), from which pages are planned without reading the edges. Fields
-are `fields.<src|dst|edge>.<name>`; edge fields follow CSR order.
+are `fields.<src|dst|edge>.<name>`; edge fields follow CSR order. The header says whether sources
+ascend along each row of the destination walk, as destinations always do along those of the other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,13 +56,34 @@ def save_graph(graph: "Graph", path: Any, fields: Any, overwrite: bool) -> Path:
         order = csr.permutation if label.startswith("fields.edge.") else None
         dtype = dtype_of_numpy(array.dtype).name
         contents[label] = Content(dtype, array.shape, _rows_of(array, order))
-    info = graph_info(csr.num_src, csr.num_dst, csr.num_edges)
+    ascend = ascends(graph.walk("dst").index, csr.row_ptr)
+    info = graph_info(csr.num_src, csr.num_dst, csr.num_edges, ascend)
     return write_container(path, contents, "graph", info, overwrite, alignment=BLOCK)
 
 
-def graph_info(num_src: int, num_dst: int, num_edges: int) -> dict[str, int]:
-    """What a graph's file tells beside its arrays."""
-    return {"num_src": num_src, "num_dst": num_dst, "num_edges": num_edges}
+def graph_info(num_src: int, num_dst: int, num_edges: int, ascend: bool) -> dict[str, int]:
+    """What a graph's file tells beside its arrays; `ascend` where sources do along each row."""
+    counts = {"num_src": num_src, "num_dst": num_dst, "num_edges": num_edges}
+    return {**counts, "sources_ascend": int(ascend)}
+
+
+def ascends(index: np.ndarray, row_ptr: np.ndarray, first: int = 0) -> bool:
+    """Whether no index is less than the one before it in its row; `index` is that of edges from
+    position `first` on, of rows that `row_ptr` begins.
+
+    Example:
+        >>> ascends(np.array([1, 1, 4, 0]), np.array([0, 3, 4]))
+        True
+    """
+    for low in range(0, len(index) - 1, _PIECE):
+        part = index[low : low + _PIECE + 1]
+        falls = part[1:] < part[:-1]
+        start = first + low + 1
+        rows = np.searchsorted(row_ptr, (start, start + len(falls)))
+        falls[row_ptr[rows[0] : rows[1]] - start] = False
+        if falls.any():
+            return False
+    return True
 
 
 def walk_contents(walk: Walk) -> dict[str, Content]:

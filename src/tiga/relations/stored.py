@@ -70,6 +70,7 @@ class Stored:
         memory: Any = "256MiB",
         overwrite: bool = False,
         progress: Any = False,
+        sort_sources: bool = False,
     ) -> Path:
         """Write a graph's file from an edge list that need not fit in memory; returns the path.
 
@@ -85,6 +86,9 @@ class Stored:
             memory: bytes that sorting may take, beside 16 bytes per node.
             overwrite: replace a file that is there, at once when the new one is whole.
             progress: True for a bar on standard error, or a function of a text and a share.
+            sort_sources: put the edges of each destination in order of their sources, with their
+                fields; without, they stay in the order in which they came. Calls on a graph much
+                larger than the budget, whose sources are far apart, then read it a few times less.
 
         Raises:
             InvalidIndex: an edge names a node that does not exist.
@@ -102,4 +106,4 @@ class Stored:
         from tiga.relations.writer import write_graph
 
         counts = num_nodes, num_src, num_dst
-        return write_graph(path, edges, counts, fields, memory, overwrite, progress)
+        return write_graph(path, edges, counts, fields, memory, overwrite, progress, sort_sources)

@@ -2,7 +2,8 @@
 
 The list is kept as it comes, then cut by destination into buckets that fit, each of which is
 sorted by itself; sorted edges go to the file and, cut by source, to the buckets of the transpose.
-Every sort is stable, so the file is the one that `Graph.save` writes for the same list.
+Every sort is stable, so the file is the one that `Graph.save` writes for the same list, unless the
+edges of each destination are to be in order of their sources.
 """
 
 import sys
@@ -17,8 +18,9 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.relations.csr import stable_order
 from tiga.relations.indices import as_count, index_dtype
+from tiga.relations.long_rows import LongRow
 from tiga.relations.spool import Column, ColumnFile, Spool
-from tiga.relations.store import array_of, graph_info, range_of
+from tiga.relations.store import array_of, ascends, graph_info, range_of
 from tiga.relations.walk import plan_rows
 from tiga.runtime.container import Content, require_name, write_container
 from tiga.runtime.direct import BLOCK
@@ -78,11 +80,15 @@ class Ranges:
 
 @dataclass
 class Buckets:
-    """Records cut by one of their columns into ranges of rows, each in a stretch of the files."""
+    """Records cut by one of their columns into ranges of rows, each in a stretch of the files.
+
+    With a number of `sources`, those of one row are put in order of the second column, sources.
+    """
 
     row_ptr: np.ndarray
     files: list[ColumnFile]
     limit: int
+    sources: int = 0
     bounds: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,14 +119,24 @@ class Buckets:
         """The records in order of the first column, with the position of the first of them."""
         for first_row, last_row in pairwise(self.bounds.tolist()):
             low, high = int(self.row_ptr[first_row]), int(self.row_ptr[last_row])
-            if last_row == first_row + 1:  # one row, in order as it is, however long
-                for start in range(low, high, max(self.limit, 1)):
-                    end = min(start + self.limit, high)
-                    yield start, [file.read(start, end) for file in self.files]
+            if last_row == first_row + 1:  # one row, however long
+                yield from self._row(low, high)
                 continue
             columns = [file.read(low, high) for file in self.files]
-            order = stable_order(columns[0].astype(np.int64) - first_row, last_row - first_row)
-            yield low, [column[order] for column in columns]
+            if self.sources:
+                columns = _in_order(columns, 1, 0, self.sources)
+            yield low, _in_order(columns, 0, first_row, last_row)
+
+    def _row(self, low: int, high: int) -> Iterator[tuple[int, list[np.ndarray]]]:
+        """The records of one row, in order as they are unless their sources are to be."""
+        if self.sources:
+            for columns in LongRow(self.files, low, high, self.limit).by_source(0, self.sources):
+                yield low, columns
+                low += len(columns[0])
+            return
+        for start in range(low, high, max(self.limit, 1)):
+            end = min(start + self.limit, high)
+            yield start, [file.read(start, end) for file in self.files]
 
     def close(self) -> None:
         """Remove the files."""
@@ -128,13 +144,25 @@ class Buckets:
             file.close(remove=True)
 
 
-class Writer:
-    """One graph on its way to a file."""
+def _in_order(columns: list[np.ndarray], by: int, low: int, high: int) -> list[np.ndarray]:
+    """Records in order of one of their columns, whose values are in [low, high)."""
+    order = stable_order(columns[by].astype(np.int64) - low, high - low)
+    return [column[order] for column in columns]
 
-    def __init__(self, spool: Spool, memory: int, progress: Progress) -> None:
-        self.spool, self.progress = spool, progress
+
+class Writer:
+    """One graph on its way to a file.
+
+    `info` is what the header tells. Whether sources ascend along each row is known when they were
+    written: the header is written again then, as long as before. With `sorts` they are made to.
+    """
+
+    def __init__(self, spool: Spool, memory: int, progress: Progress, sorts: bool) -> None:
+        self.spool, self.progress, self.sorts = spool, progress, sorts
+        self._last = -1
         self.num_src, self.num_dst = spool.counts
         self.edges = spool.edges
+        self.info = graph_info(self.num_src, self.num_dst, self.edges, ascend=True)
         self.index = index_dtype(self.num_src, self.num_dst, self.edges)
         self.fields = [column.column for column in spool.columns[2:]]
         record = 4 * self.index.itemsize + sum(column.row_bytes for column in self.fields)
@@ -181,7 +209,8 @@ class Writer:
     def _dst_index(self) -> Iterator[np.ndarray]:
         columns = [Column("dst", str(self.index)), Column("src", str(self.index)), *self.fields]
         files = [self.spool.scratch(f"bucket{i}", c) for i, c in enumerate(columns)]
-        buckets = Buckets(self.row_ptr["dst"], files, self.limit)
+        sources = self.num_src if self.sorts else 0
+        buckets = Buckets(self.row_ptr["dst"], files, self.limit, sources)
         done = 0
         for src, dst, *fields in self.spool.pieces(self.limit):
             buckets.add(dst, [dst, src, *fields])
@@ -193,9 +222,19 @@ class Writer:
             numbers = np.arange(first, first + len(src), dtype=self.index)
             self.transposed.add(src, [src, dst, numbers])
             self.walks["dst"].add(first, src, None)
+            self._look(first, src)
             self.progress("sorting", (first + len(src)) / max(1, self.edges))
             yield src
         buckets.close()
+
+    def _look(self, first: int, src: np.ndarray) -> None:
+        """Note whether the edges from position `first` on are in order of their sources."""
+        pointers = self.row_ptr["dst"]
+        goes_on = pointers[np.searchsorted(pointers, first)] != first
+        falls = bool(len(src)) and goes_on and int(src[0]) < self._last
+        if falls or not ascends(src, pointers, first):
+            self.info["sources_ascend"] = 0
+        self._last = int(src[-1]) if len(src) else self._last
 
     def _src_index(self) -> Iterator[np.ndarray]:
         self.numbers = self.spool.scratch("edge-id", self._index_column("id"))
@@ -262,7 +301,7 @@ def node_contents(counts: Mapping[str, int], fields: Any) -> dict[str, Content]:
 
 def write_graph(
     path: Any, edges: Iterable[Any], counts: tuple[Any, Any, Any], fields: Any, memory: Any,
-    overwrite: bool, progress: Any,
+    overwrite: bool, progress: Any, sort_sources: bool,
 ) -> Path:  # fmt: skip
     """Write a graph from chunks of edges; see `Graph.write_csr`."""
     path, budget = Path(path), parse_size(memory)
@@ -286,10 +325,11 @@ def write_graph(
     try:
         spool.fill(edges)
         told("reading", 1.0)
-        writer = Writer(spool, budget, told)
-        info = graph_info(num_src, num_dst, spool.edges)
+        writer = Writer(spool, budget, told, sort_sources)
         contents = writer.contents() | nodes
-        write_container(path, contents, "graph", info, overwrite, spool.forget, alignment=BLOCK)
+        write_container(
+            path, contents, "graph", writer.info, overwrite, spool.forget, alignment=BLOCK
+        )
         spool.remove()
     finally:
         spool.close()

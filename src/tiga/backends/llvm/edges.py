@@ -21,7 +21,7 @@ from tiga.backends.llvm.memory import (
 from tiga.backends.llvm.products import OuterSums
 from tiga.backends.llvm.scans import KeptCarries, run_step
 from tiga.backends.llvm.scatters import scatter
-from tiga.backends.llvm.scope import EdgeLanesScope, EdgeScope, RowScope
+from tiga.backends.llvm.scope import EdgeLanesScope, EdgeScope, KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule
@@ -44,7 +44,9 @@ class TaskState:
 class EdgeLoop:
     """One phase over edges [low, high) of a row.
 
-    `starts` are carries by their `before` node, where scans go on from an earlier run of edges.
+    `starts` are carries by their `before` node, where scans go on from an earlier run of edges;
+    `states` those of reductions that do. `others` has the arrays at the other ends, where they are
+    not those of the rows.
     """
 
     table: SlotTable
@@ -53,6 +55,8 @@ class EdgeLoop:
     phase: Phase
     task: TaskState
     starts: Mapping[Node, ir.Value] = field(default_factory=dict)
+    states: Mapping[Node, ir.Value] = field(default_factory=dict)
+    others: KernelScope | None = None
 
     @property
     def program(self) -> RowProgram:
@@ -109,7 +113,10 @@ class EdgeLoop:
         return self._edge_by_edge(row, low, high, starts)
 
     def _starts(self, layout: FeatureLanes) -> list[ir.Value]:
-        return [self._identity(n, layout.width(n.type)) for n in self.phase.reductions]
+        return [
+            self.states[n] if n in self.states else self._identity(n, layout.width(n.type))
+            for n in self.phase.reductions
+        ]
 
     def _edge_by_edge(
         self, row: RowScope, low: ir.Value, high: ir.Value, starts: Sequence[ir.Value]
@@ -123,7 +130,7 @@ class EdgeLoop:
         def step(position: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
             edge = arith.subi(mirror, position) if phase.reverse else position
             self._prefetch(row, index, edge)
-            other = RowScope(row.kernel, load_word(index, edge, self.index_bits))
+            other = RowScope(self.others or row.kernel, load_word(index, edge, self.index_bits))
             place = edge if edge_ids is None else load_word(edge_ids, edge, self.index_bits)
             values = EdgeScope(row, other, place)
             within = arith.subi(edge, low)
@@ -180,15 +187,21 @@ class EdgeLoop:
         self.task.outer_sums[node].add(values.value(x), values.value(y), pairs)
 
     def _prefetch(self, row: RowScope, index: ir.Value, edge: ir.Value) -> None:
-        layout, distance = row.kernel.layout, self.schedule.prefetch
-        wide = [n for n in self._gathered if layout.width(n.type) * n.type.dtype.itemsize >= 64]
-        if not wide or not distance:
+        distance = self.schedule.prefetch
+        if not self._wide(row.kernel.layout) or not distance:
             return
         last = arith.subi(self.table.number("num_edges"), i64(1))
         ahead = arith.minsi(arith.addi(edge, i64(distance)), last)
-        other = load_word(index, ahead, self.index_bits)
-        for node in wide:
-            row.kernel.prefetch(node, other)
+        self.ask_for(row.kernel, load_word(index, ahead, self.index_bits))
+
+    def ask_for(self, others: KernelScope, entity: ir.Value) -> None:
+        """Let the caches fetch what edges read at their other end."""
+        for node in self._wide(others.layout):
+            others.prefetch(node, entity)
+
+    def _wide(self, layout: FeatureLanes) -> list[Node]:
+        """What is read at the other end and takes a cache line or more."""
+        return [n for n in self._gathered if layout.width(n.type) * n.type.dtype.itemsize >= 64]
 
     # edges across lanes
 

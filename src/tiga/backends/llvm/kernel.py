@@ -77,7 +77,12 @@ class Kernels:
 
     def _function(self, name: str, body: Task) -> None:
         """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
-        task_function(name, lambda table: partial(body, SlotTable(Slots(self.program), table)))
+        task_function(name, lambda table: partial(body, SlotTable(self.slots, table)))
+
+    @cached_property
+    def slots(self) -> Slots:
+        """The arguments of all functions."""
+        return Slots(self.program)
 
     # scopes
 

@@ -106,7 +106,8 @@ def _state_bytes(node: Node, pieces: int) -> int:
 class RowStep:
     """A row program with its schedule and the variants compiled so far.
 
-    `number` is its place in the plan; `stages` says how variants are compiled.
+    `number` is its place in the plan; `stages` says how variants are compiled. `tiled` is the same
+    program where its walk goes tile by tile, if it ever did.
     """
 
     program: RowProgram
@@ -115,6 +116,7 @@ class RowStep:
     number: int = 0
     stages: Stages = field(default_factory=Stages)
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
+    tiled: "RowStep | None" = None
 
     def variant(self, index_bits: int, hub_degree: int) -> Variant:
         key = (index_bits, hub_degree)
@@ -200,15 +202,23 @@ class RowStep:
         """The kernels as a module of upstream dialects, in a context of its own."""
         with kernel_context(), ir.Location.unknown():
             module = ir.Module.create()
-            kernels = Kernels(self.program, self.schedule, index_bits, hub_degree)
             with ir.InsertionPoint(module.body):
-                names = kernels.emit("step")
+                names = self.kernels(index_bits, hub_degree).emit("step")
         return module, names
+
+    def kernels(self, index_bits: int, hub_degree: int) -> Kernels:
+        """What emits the functions."""
+        return Kernels(self.program, self.schedule, index_bits, hub_degree)
+
+    @property
+    def label(self) -> str:
+        """What files of its stages are named after."""
+        return f"kernel{self.number}"
 
     def _compile(self, index_bits: int, hub_degree: int) -> Variant:
         module, names = self.module(index_bits, hub_degree)
         split = "-split" if hub_degree else ""
-        dump = self.stages.dump(f"kernel{self.number}-i{index_bits}{split}")
+        dump = self.stages.dump(f"{self.label}-i{index_bits}{split}")
         library = compile_module(module, verify=self.stages.verify, dump=dump)
         return Variant(library, names)
 

@@ -92,6 +92,15 @@ class Split:
                      plan.chunk_hi, hub)  # fmt: skip
 
     @staticmethod
+    def of_rows(rows: np.ndarray, low: np.ndarray, high: np.ndarray) -> "Split":
+        """The chunks of rows whose edges are at [low, high)."""
+        counts = -(-(high - low) // HUB_CHUNK)
+        hub = np.repeat(np.arange(len(rows)), counts)
+        ends = np.concatenate(([0], np.cumsum(counts)))
+        starts = low[hub] + (np.arange(len(hub)) - ends[hub]) * HUB_CHUNK
+        return Split(rows, ends, rows[hub], starts, np.minimum(starts + HUB_CHUNK, high[hub]), hub)
+
+    @staticmethod
     def of_row(row: int, low: int, high: int, chunks: int) -> "Split":
         """The chunks of one row whose edges are at [low, high); the row has `chunks` in all."""
         starts = np.arange(low, max(high, low + 1), HUB_CHUNK, dtype=np.int64)
@@ -131,8 +140,8 @@ class Launcher:
         light = page.span.gap > 0
         split = Split.of(page) if page.max_degree > HUB_DEGREE and not light else NO_SPLIT
         hubs, chunks = len(split.hub_rows), len(split.chunk_row)
-        sums = {n: _states(n, count + hubs) for n in program.totals}
-        sums |= {n: _states(n, count + chunks) for n in program.outer_sums}
+        sums = {n: states_of(n, count + hubs) for n in program.totals}
+        sums |= {n: states_of(n, count + chunks) for n in program.outer_sums}
         states = self.states(hubs, chunks)
         named = {("partial", n): block.ctypes.data for n, block in sums.items()}
         named |= {name: block.ctypes.data for name, block in states.items()}
@@ -158,7 +167,7 @@ class Launcher:
                 "Use `graph.in_memory()`."
             )
         program, count = self.step.program, len(tasks) - 1
-        totals = {n: _states(n, count) for n in (*program.totals, *program.outer_sums)}
+        totals = {n: states_of(n, count) for n in (*program.totals, *program.outer_sums)}
         named: dict[Any, int] = {("partial", n): b.ctypes.data for n, b in totals.items()}
         bounds = group_bounds(sums.tasks)
         named |= sums.slots(bisect(bounds, page.span.first) - 1)
@@ -175,7 +184,7 @@ class Launcher:
         counts = {"chunk": chunks, "hub": hubs, "carry": chunks}
         named = (name for name in self.step.slots.names if isinstance(name, tuple))
         states: list[Any] = [name for name in named if name[0] in counts]
-        return {name: _states(name[1], counts[name[0]]) for name in states}
+        return {name: states_of(name[1], counts[name[0]]) for name in states}
 
     def table(
         self, page: Page, tasks: np.ndarray, split: Split, counts: Counts,
@@ -233,8 +242,8 @@ class RowInParts:
     def __post_init__(self) -> None:
         step, chunks = self.launcher.step, self.long.chunks
         self.states = self.launcher.states(1, chunks)
-        self.sums = {n: _states(n, 1) for n in step.program.totals}
-        self.sums |= {n: _states(n, chunks) for n in step.program.outer_sums}
+        self.sums = {n: states_of(n, 1) for n in step.program.totals}
+        self.sums |= {n: states_of(n, chunks) for n in step.program.outer_sums}
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -269,7 +278,7 @@ class RowInParts:
         launcher.team.run([Launch(address, ctypes.addressof(table), count)])
 
 
-def _states(node: Node, count: int) -> np.ndarray:
+def states_of(node: Node, count: int) -> np.ndarray:
     """Partial results of a node, `[count, bytes]`."""
     return np.empty((count, node.type.size * node.type.dtype.compute.itemsize), np.uint8)
 

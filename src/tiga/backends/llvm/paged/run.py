@@ -21,12 +21,16 @@ from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import Sums
 from tiga.backends.llvm.paged.steps import Steps, name_of
 from tiga.backends.llvm.paged.team import Team
+from tiga.backends.llvm.paged.tile_kernels import tiled_step
+from tiga.backends.llvm.paged.tiles import TiledWalk
 from tiga.paging.collected import Collected
 from tiga.paging.lanes import Lanes
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits, Planner
 from tiga.paging.span import LongRow, PagePlan, Span, Spans
 from tiga.paging.stage import Page, PagedGraph, Stage
+from tiga.paging.tile_stage import TileStage
+from tiga.paging.tiles import Tiling
 from tiga.paging.walk import WalkJobs
 from tiga.passes.rows import LibraryCall
 from tiga.relations.walk import HUB_CHUNK
@@ -112,9 +116,12 @@ class PagedRun:
             step.add(self.addresses[step.node], pieces.ctypes.data, cut.tasks)
 
     def _walk(self, step: RowStep) -> None:
-        planner, spans = self.steps.walk(step.program)
+        planner, spans = self.steps.walk(step.program, step.schedule)
         walk = planner.stage.walk
         self.plan.add(name_of(step), spans)
+        if isinstance(spans, Tiling):
+            self._tiles(step, planner, spans)
+            return
         sums = None
         if step.program.scatters:
             sums = Sums.of(step, len(walk.tasks) - 1, planner.stage.others)
@@ -132,6 +139,17 @@ class PagedRun:
         launcher.totals()
         if sums is not None:
             sums.finish(step.variant(bits, 0).address, self.homes, self.team.threads)
+
+    def _tiles(self, step: RowStep, planner: Planner, tiling: Tiling) -> None:
+        """A walk by blocks of rows and tiles of their other ends."""
+        stage = replace(planner.stage, homes=self.homes)
+        bits, step = stage.walk.dtype.itemsize * 8, tiled_step(step)
+        launcher = Launcher(step, bits, self.team, self.addresses, Pieces())
+        self.pipeline.arenas.provide(tiling, self.paging.limits.nbytes)
+        splits = planner.division.splits
+        with self._charged(tiling.resident):
+            TiledWalk(TileStage(stage), tiling, launcher, self.pipeline, splits).run()
+        launcher.totals()
 
     def _collected(self, planner: Planner) -> dict[Node, Any]:
         """What keeps values that are stored by number, where the plan says so."""

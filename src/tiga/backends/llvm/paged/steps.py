@@ -15,11 +15,14 @@ from tiga.backends.llvm.paged.division import division_of
 from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import sums_bytes
 from tiga.backends.llvm.paged.team import Team
-from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, plan_walk, row_spans
+from tiga.paging.plan import Limits, Planner, RowBytes, Way, arenas_of, plan_walk, row_spans
 from tiga.paging.span import PagePlan, Spans, step_name
 from tiga.paging.stage import PagedGraph, Stage
+from tiga.paging.tile_plan import advice_on, plan_tiles
+from tiga.paging.tiles import Tiling, goes_by_tiles
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import PAGED, LibraryCall, RowProgram
+from tiga.passes.schedule import Schedule
 from tiga.runtime.pages import Rows
 from tiga.trace.node import Node
 from tiga.types import Relation, Space
@@ -37,8 +40,8 @@ class Steps:
     homes: Mapping[Node, Rows]
     limits: Limits
 
-    def walk(self, program: RowProgram) -> tuple[Planner, Spans]:
-        """Those of a walk.
+    def walk(self, program: RowProgram, schedule: Schedule) -> tuple[Planner, Spans | Tiling]:
+        """Those of a walk; its blocks and tiles, where these move less.
 
         Raises:
             OutOfBudget: a page, or the sums at the other ends, do not fit.
@@ -56,12 +59,18 @@ class Steps:
         sums = sums_bytes(program, stage.others, self.limits.nbytes)
         limits = self.limits.of_cached() if _is_cached(stage) else self.limits
         limits = replace(limits, nbytes=limits.nbytes - sums)
-        planner, spans = self._planned(stage, limits)
-        return planner, replace(spans, beside=sums, stored=stage.file_bytes)
+        way, tiling = self._planned(stage, limits, schedule)
+        planner = way.planner(stage, limits, division_of(program, len(walk.tasks) - 1))
+        if tiling is not None and goes_by_tiles(program, walk.ascends):
+            return planner, tiling
+        spans = replace(way.spans, beside=sums, stored=stage.file_bytes)
+        return planner, replace(spans, advice=advice_on(tiling) if tiling is not None else "")
 
-    def _planned(self, stage: Stage, limits: Limits) -> tuple[Planner, Spans]:
-        """The cheapest way through a walk; calls on the same graph with the same memory find it
-        once."""
+    def _planned(
+        self, stage: Stage, limits: Limits, schedule: Schedule
+    ) -> tuple[Way, Tiling | None]:
+        """The cheapest way through a walk, and by tiles if that is cheaper, were the other ends in
+        order; calls on the same graph with the same memory find it once."""
         program, homes = stage.program, stage.homes
         known = stage.graph.keep(("pages", program), dict)
         places = [(n, homes[n]) for n in (*program.reads, *program.writes) if n in homes]
@@ -70,8 +79,11 @@ class Steps:
         if way is None:
             if len(known) >= MOST_PLANS:
                 known.clear()
-            way = known[key] = plan_walk(stage, limits, division)
-        return way.planner(stage, limits, division), way.spans
+            found, tiling = plan_walk(stage, limits, division), None
+            if schedule.lanes == "features" and goes_by_tiles(program, True):
+                tiling = plan_tiles(stage, limits, found.spans)
+            way = known[key] = found, tiling
+        return way
 
     def rows(self, program: RowProgram) -> tuple[Stage, np.ndarray, Spans]:
         """Those of rows without edges, and the tasks of which they are made."""
@@ -116,7 +128,7 @@ class Forecast:
             plan.add(name_of(step), self._spans(step))
         return plan
 
-    def _spans(self, step: Any) -> Spans:
+    def _spans(self, step: Any) -> Spans | Tiling:
         if isinstance(step, ProductStep | LibraryCall):
             found = Products(
                 self.steps.extents, {}, self.steps.homes, self.steps.limits, Team(1), numpy_matmul
@@ -124,4 +136,4 @@ class Forecast:
             return found.of(step)
         if step.program.relation is None:
             return self.steps.rows(step.program)[2]
-        return self.steps.walk(step.program)[1]
+        return self.steps.walk(step.program, step.schedule)[1]
