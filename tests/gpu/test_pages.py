@@ -152,6 +152,22 @@ def test_results_are_charged_as_long_as_something_views_them(uneven: Any, where:
         assert scope.memory_report()["live_bytes"]["device"] == 0
 
 
+class Each(tg.MessagePassing):
+    """Values of edges that the first loop over a row stores, and the last."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        score = src.x * edge.w[:, None] - dst.x
+        return tg.each()(score), tg.edge_softmax()(score)
+
+
+def test_values_of_edges_of_a_row_that_does_not_fit_a_page(long: Any, where: Any) -> None:
+    def call(graph: Any, given: list[Any]) -> list[Any]:
+        x, w = given
+        return list(Each()(graph=graph, ndata={"x": x}, edge={"w": w}))
+
+    assert within(check(call, long, where, "80KiB"))
+
+
 @pytest.mark.parametrize("kernel", [Difference, Attention])
 def test_a_row_that_does_not_fit_a_page(kernel: Any, long: Any, where: Any) -> None:
     assert within(check(gradients_of(kernel), long, where, "80KiB"))

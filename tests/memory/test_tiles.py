@@ -2,6 +2,7 @@
 memory, within the budget, and chosen where they read less."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,24 @@ def test_same_bits_as_in_memory(kernel: Any, kind: str, stored: Any, tiled: None
     assert same(found, expected)
     assert run.memory_report()["peak_bytes"]["host"] <= parse_size(budget)
     assert "tiles of their other ends" in layer.explain()
+
+
+@pytest.mark.parametrize(
+    ("way", "budget"), [("rows in parts", "500KiB"), ("tiles of their other ends", "1200KiB")]
+)
+def test_several_reducers_and_values_of_edges(
+    way: str, budget: str, stored: Any, tmp_path: Path, request: Any
+) -> None:
+    """Values of edges come with the rows' walk, and go to a file if they do not fit; each loop over
+    a row stores its own."""
+    if "tiles" in way:
+        request.getfixturevalue("tiled")
+    paged = stored("hubs")
+    x, w = fields(paged)
+    given: Any = {"ndata": {"x": x}, "edge": {"w": w}}
+    expected = Several()(graph=paged.in_memory(), **given)
+    layer, pages = Several(), NODES if "parts" in way else None
+    with tg.execution(memory={"host": budget}, page_rows=pages, spill_dir=tmp_path):
+        found = layer(graph=paged, **given)
+    assert same(list(found), list(expected))
+    assert way in layer.explain()

@@ -140,6 +140,16 @@ class Stage:
         planned: Any = {n: PlannedRows.of(r.count, r.row_bytes, False) for n, r in held.items()}
         return replace(self, homes={**self.homes, **planned})
 
+    def storing(self, nodes: Iterable[Node]) -> "Stage":
+        """The same walk where only these values of edges are stored: others that a page has room
+        for are left as they are, when only a part of the kernels goes through it."""
+        kept = set(nodes)
+        phases = (
+            replace(phase, stores=tuple(n for n in phase.stores if n in kept))
+            for phase in self.program.phases
+        )
+        return replace(self, program=replace(self.program, phases=tuple(phases)))
+
     @cached_property
     def others(self) -> int:
         """How many entities there are at the other end."""

@@ -223,11 +223,16 @@ class WalkPages(WalkJobs):
             if not kernel.startswith("chunk"):
                 yield self._end(long.end, partial(row.whole, kernel=kernel))
                 continue
-            first = 0
+            first, stage = 0, self.stage.storing(self._stored(kernel))
             for part in long.parts:
                 run = partial(row.chunks, kernel=kernel, first=first)
-                yield Job(partial(self._read, part), run, never)
+                yield Job(partial(stage.read, part), run, never)
                 first += -(-part.edges // HUB_CHUNK)
+
+    def _stored(self, kernel: str) -> tuple[Node, ...]:
+        """The values of edges that a kernel over chunks stores."""
+        phases = enumerate(self.stage.program.phases)
+        return next((phase.stores for i, phase in phases if kernel == f"chunks{i}"), ())
 
     def _end(self, span: Span, run: Callable[[Page], None]) -> Job:
         """A job on a row without its edges."""

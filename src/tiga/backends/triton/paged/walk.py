@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.loaded import Kernel
 from tiga.backends.triton.paged.edge_lists import edge_list, edge_list_bytes
 from tiga.backends.triton.paged.launch import Place, State, StepKernels, state_bytes
 from tiga.backends.triton.paged.link import Link, Mark, PairedArena
@@ -19,6 +20,7 @@ from tiga.paging.page import WORD, Page
 from tiga.paging.pipeline import Job, never
 from tiga.paging.plan import Division
 from tiga.paging.span import LongRow, Span
+from tiga.paging.stage import Stage
 from tiga.paging.walk import WalkJobs
 from tiga.passes.carries import kept_scans
 from tiga.trace.node import Node
@@ -116,19 +118,23 @@ class WalkPages(WalkJobs):
         states = Scratch(self.scratch.allocate)
         states.add(self.kernels.row_states(chunks))
         for number in self.kernels.numbers:
-            over, _ = self.kernels.kernels[number]
+            over, kernel = self.kernels.kernels[number]
             run = partial(self._launch, (number,))
+            stage = self.stage.storing(_arrays_of(kernel))
             if over == "hubs":
                 yield Job(partial(self._end, long, chunks, states.places), run, never)
             for part in long.parts if over in ("items", "chunks") else ():
-                yield Job(partial(self._part, long, part, chunks, states.places), run, never)
+                read = partial(self._part, long, part, stage, chunks, states.places)
+                yield Job(read, run, never)
 
     def _part(
-        self, long: LongRow, part: Span, chunks: int, states: dict[State, int], arena: Any
-    ) -> Loaded:
-        """Some chunks of a row; their states lie among those of the whole row."""
+        self, long: LongRow, part: Span, stage: Stage, chunks: int, states: dict[State, int],
+        arena: Any,
+    ) -> Loaded:  # fmt: skip
+        """Some chunks of a row, of which `stage` stores what one kernel makes; their states lie
+        among those of the whole row."""
         arena.begin()
-        page = self.stage.read(part, arena)
+        page = stage.read(part, arena)
         low, high = part.parts[0]
         before = (low - long.parts[0].parts[0][0]) // CHUNK
         moved = {
@@ -198,6 +204,12 @@ class WalkPages(WalkJobs):
         if page.edge_id is not None:
             found["edge_id"] = page.edge_id.ctypes.data - first + offset
         return found
+
+
+def _arrays_of(kernel: Kernel) -> list[Node]:
+    """The values whose arrays a kernel is given."""
+    keys = (parameter.key for parameter in kernel.source.parameters)
+    return [key[1] for key in keys if isinstance(key, tuple) and key[0] == "array"]
 
 
 def division_of(kernels: StepKernels, tasks: int) -> Division:
