@@ -13,6 +13,9 @@ from tiga.runtime.collector import uncollected
 
 Fields = Mapping[str, Any]
 
+FieldSets = tuple[Fields | None, Fields | None, Fields | None, Fields | None]
+"""What a call was given as `src`, `dst`, `edge` and `ndata`."""
+
 TORCH_STATE, NATIVE_STATE = "_tiga_state", "_tiga_calls"
 """Where an instance has what it knows of its calls, on torch tensors and on native ones."""
 
@@ -86,12 +89,12 @@ class PerEdge:
     __neg__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = _refuse
 
 
-def _are_native(*fields: Fields | None) -> bool:
+def _are_native(given: FieldSets) -> bool:
     """Whether some field is a native tensor; without torch, any field has to be."""
     core = sys.modules.get("tiga.frontends.tensor.core")
     if core is None:
         return _without_torch()
-    known = [n for n in fields if n.__class__ is dict or isinstance(n, Mapping)]
+    known = [n for n in given if n.__class__ is dict or isinstance(n, Mapping)]
     for named in known:
         for value in named.values():
             if isinstance(value, core.Tensor):
@@ -199,32 +202,21 @@ class MessagePassing:
         return self.forward(*positional, **call)
 
     def forward(
-        self,
-        *,
-        graph: Any = None,
-        src: Fields | None = None,
-        dst: Fields | None = None,
-        edge: Fields | None = None,
-        ndata: Fields | None = None,
-        **params: Any,
-    ) -> Any:
+        self, *, graph: Any = None, src: Fields | None = None, dst: Fields | None = None,
+        edge: Fields | None = None, ndata: Fields | None = None, **params: Any,
+    ) -> Any:  # fmt: skip
         """The call itself; modules may override it and call `super().forward(graph=..., ...)`."""
-        if _are_native(src, dst, edge, ndata):
-            return _native()(self, graph, src, dst, edge, ndata, params)
+        given = (src, dst, edge, ndata)
+        if _are_native(given):
+            return _native()(self, graph, given, params)
         from tiga.frontends.torch.call import call
 
-        return call(self, graph, src, dst, edge, ndata, params)
+        return call(self, graph, given, params)
 
     def prepare(
-        self,
-        *,
-        graph: Any = None,
-        src: Fields | None = None,
-        dst: Fields | None = None,
-        edge: Fields | None = None,
-        ndata: Fields | None = None,
-        **params: Any,
-    ) -> Any:
+        self, *, graph: Any = None, src: Fields | None = None, dst: Fields | None = None,
+        edge: Fields | None = None, ndata: Fields | None = None, **params: Any,
+    ) -> Any:  # fmt: skip
         """A call with fixed buffers: takes what a call takes, gives a launch without arguments.
 
         The launch reads the same tensors each time, whatever they hold by then, and computes into
@@ -245,24 +237,19 @@ class MessagePassing:
             >>> launch()
             tensor([0., 5.])
         """
-        if _are_native(src, dst, edge, ndata):
+        given = (src, dst, edge, ndata)
+        if _are_native(given):
             from tiga.frontends.tensor.messages import prepare
 
-            return prepare(self, graph, (src, dst, edge, ndata), params)
+            return prepare(self, graph, given, params)
         from tiga.frontends.torch.prepared import prepare as prepare_torch
 
-        return prepare_torch(self, graph, src, dst, edge, ndata, params)
+        return prepare_torch(self, graph, given, params)
 
     def explain(
-        self,
-        *,
-        graph: Any = None,
-        src: Fields | None = None,
-        dst: Fields | None = None,
-        edge: Fields | None = None,
-        ndata: Fields | None = None,
-        **params: Any,
-    ) -> str:
+        self, *, graph: Any = None, src: Fields | None = None, dst: Fields | None = None,
+        edge: Fields | None = None, ndata: Fields | None = None, **params: Any,
+    ) -> str:  # fmt: skip
         """What the programs of this kernel were fused into, and what was not fused and why.
 
         With what a call takes it is told of that call, which is not made. Over a graph in a file
@@ -326,9 +313,9 @@ class MessagePassing:
 
         return inspected(self)
 
-    def _told(self, given: tuple[Fields | None, ...]) -> Callable[..., list[str]]:
+    def _told(self, given: FieldSets) -> Callable[..., list[str]]:
         """What captures a call of these fields, and says what is not known yet of its programs."""
-        if _are_native(*given):
+        if _are_native(given):
             from tiga.frontends.tensor.messages import told
 
             return told

@@ -13,7 +13,7 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture import RELATION, SQUARE
 from tiga.frontends.torch.extent import Extent
 from tiga.frontends.torch.tracer import Recorder, Traced
-from tiga.frontends.torch.tree import tree_map
+from tiga.frontends.trees import mapped
 from tiga.interop._batch_norm import BatchStatistics, layers_with_statistics
 from tiga.interop._edge_parts import Parts
 from tiga.interop._edge_sets import GIVEN, EdgeSet, NotWhole
@@ -127,7 +127,7 @@ class LayerTrace:
         self._require_unchanged(before)
         if not self.parts.is_complete:
             raise NotWhole("values of loops that are added, where no message goes along them")
-        result = tree_map(self._row_message, result)
+        result = mapped(self._row_message, result)
         return result if self.statistics is None else self._with_statistics(result)
 
     def _given(self, argument: Argument) -> Any:

@@ -18,8 +18,8 @@ from tiga.frontends.tensor.fields import FieldView, edge_order, in_given_order, 
 from tiga.frontends.tensor.lazy import Cell, LazyNode
 from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.segments import in_segment
-from tiga.frontends.tensor.trees import leaves_of, mapped
 from tiga.frontends.tensor.views import broadcast_to
+from tiga.frontends.trees import leaves_of, mapped
 from tiga.knobs import current
 from tiga.ops.tensor_index import IndexTake
 from tiga.ops.tensor_views import slice_

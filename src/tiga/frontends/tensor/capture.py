@@ -17,7 +17,7 @@ from tiga.frontends.tensor.entities import EDGES, NODES, Entities
 from tiga.frontends.tensor.graph_call import Launch, launch_of
 from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.frontends.tensor.reduced import Sent, reduce_sent
-from tiga.frontends.tensor.trees import leaves_of, mapped
+from tiga.frontends.trees import leaves_of, mapped
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Constant, Input, stop_gradient
 from tiga.ops.message import gather

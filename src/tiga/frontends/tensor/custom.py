@@ -17,7 +17,7 @@ from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
 from tiga.frontends.tensor.entities import Entities
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.selection import astype
-from tiga.frontends.tensor.trees import leaves_of, mapped, numbered
+from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Input

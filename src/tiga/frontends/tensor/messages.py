@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
-from tiga.frontends.message_passing import MessagePassing, PerEdge
+from tiga.frontends.message_passing import FieldSets, MessagePassing, PerEdge
 from tiga.frontends.tensor.build import apply, as_tensor, extent_of
 from tiga.frontends.tensor.calls import calls_of
 from tiga.frontends.tensor.capture import (
@@ -44,7 +44,7 @@ from tiga.frontends.tensor.fields import (
 from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
-from tiga.frontends.tensor.trees import leaves_of, mapped
+from tiga.frontends.trees import leaves_of, mapped
 from tiga.relations import Graph
 from tiga.relations.paged import PagedField, not_fused
 from tiga.trace.node import Node
@@ -218,13 +218,10 @@ def _returned(leaf: Any) -> Any:
     return leaf if isinstance(leaf, PerEdge) else as_tensor(leaf, "`node`'s result")
 
 
-def call(
-    kernel: MessagePassing, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any,
-    params: Mapping[str, Any],
-) -> Any:  # fmt: skip
+def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]) -> Any:
     """Run a kernel on a graph with native tensors; see `MessagePassing`."""
     topology = _topology(graph)
-    fields, specs = _fields(graph, topology, (src, dst, edge, ndata))
+    fields, specs = _fields(graph, topology, given)
     run = Call(kernel, template_of(specs), params)
     try:
         plan = run.plan()
@@ -265,13 +262,12 @@ def _device(fields: Mapping[Any, Tensor]) -> Device:
 
 
 def prepare(
-    kernel: MessagePassing, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
-) -> Callable[[], Any]:  # fmt: skip
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> Callable[[], Any]:
     """A call bound to memory; see `MessagePassing.prepare`."""
     from tiga.frontends.tensor.prepared import prepared_together
 
-    src, dst, edge, ndata = given
-    result = call(kernel, graph, src, dst, edge, ndata, params)
+    result = call(kernel, graph, given, params)
     run = prepared_together(leaves_of(result))
 
     def launch() -> Any:
@@ -283,8 +279,8 @@ def prepare(
 
 
 def told(
-    kernel: MessagePassing, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
-) -> list[str]:  # fmt: skip
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> list[str]:
     """Capture the program of a call that is not made; why there is none, for `explain`."""
     _, specs = _fields(graph, _topology(graph), given)
     run = Call(kernel, template_of(specs), params)

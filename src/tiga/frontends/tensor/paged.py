@@ -17,7 +17,7 @@ from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
 from tiga.frontends.tensor.graph_call import EXTENTS, GraphCall, Launch, Walk
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, here, leaf, user_place
-from tiga.frontends.tensor.trees import mapped
+from tiga.frontends.trees import mapped
 from tiga.ops.feature import Broadcast
 from tiga.runtime import parallel
 from tiga.runtime.device_array import DeviceArray

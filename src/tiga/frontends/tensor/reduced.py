@@ -11,7 +11,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.custom import TracedReducer
 from tiga.frontends.tensor.entities import NODES, Entities
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.trees import mapped
+from tiga.frontends.trees import mapped
 from tiga.ops.align import align, expand_to
 from tiga.ops.feature import reshape
 from tiga.ops.leaf import stop_gradient

@@ -22,9 +22,9 @@ from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.messages import Addressed, EdgeOrder, address, aggregate
 from tiga.frontends.torch.signature import user_function
 from tiga.frontends.torch.tracer import Recorder, tensors_in
-from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.frontends.torch.unit import unit_of
 from tiga.frontends.torch.where import line_of, located, user_line
+from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph
 from tiga.trace.node import topological
@@ -144,7 +144,7 @@ def send(kernel: MessagePassing, fields: BlockFields, part: Part, params: Any) -
 def tensors_of(sent: Any, count: int) -> list[torch.Tensor]:
     """The tensors in what `edge` sent, in a fixed order, each with one row per edge."""
     found: list[Any] = []
-    for leaf in leaves(sent):
+    for leaf in leaves_of(sent):
         while isinstance(leaf, Masked):
             found.append(leaf.keep)
             leaf = leaf.value
@@ -174,7 +174,7 @@ def replaced(sent: Any, values: Iterator[Any]) -> Any:
             return Bound(value.reducer, tuple(leaf(m) for m in value.messages))
         return next(values)
 
-    return tree_map(leaf, sent)
+    return mapped(leaf, sent)
 
 
 @dataclass(frozen=True)
@@ -202,10 +202,10 @@ class Reduction:
                 raise
         # A user's reducer that no program holds is folded by torch, the others as they are.
         given = replaced(sent, iter(messages))
-        return tree_map(self._alone, tree_map(lambda leaf: address(self.reducer, leaf), given))
+        return mapped(self._alone, mapped(lambda leaf: address(self.reducer, leaf), given))
 
     def _addressed(self, sent: Any) -> list[Addressed]:
-        return list(leaves(tree_map(lambda leaf: address(self.reducer, leaf), sent)))
+        return list(leaves_of(mapped(lambda leaf: address(self.reducer, leaf), sent)))
 
     def _compiled(self, sent: Any, messages: list[torch.Tensor]) -> Any:
         recorder = Recorder(RELATION.edge, RELATION.dst, self.tensors, relation=RELATION)
@@ -213,7 +213,7 @@ class Reduction:
         nodes = [recorder.input(f"message{i}", t, i) for i, t in enumerate(types)]
         traced = replaced(sent, iter([recorder.wrap(node) for node in nodes]))
         rows = aggregate(recorder, RELATION, self.reducer, traced)
-        outputs = tuple(leaves(rows))
+        outputs = tuple(leaves_of(rows))
         needed = set(topological(outputs))
         inputs = {n: s for n, s in recorder.inputs.items() if n in needed}
         unit = unit_of(Program(tuple(inputs), outputs))
@@ -227,7 +227,7 @@ class Reduction:
             on_edges = outputs[i].type.space == RELATION.edge
             return PerEdge(results[i]) if on_edges else results[i]
 
-        return tree_map(result, numbered(rows))
+        return mapped(result, numbered(rows))
 
     def _value(self, source: Any, messages: list[torch.Tensor]) -> Any:
         if isinstance(source, int):

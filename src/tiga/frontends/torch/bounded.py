@@ -27,7 +27,7 @@ from tiga.frontends.torch.blocks import (
 )
 from tiga.frontends.torch.discover import Discovery
 from tiga.frontends.torch.signature import accepts, user_function
-from tiga.frontends.torch.tree import leaves, numbered, tree_map
+from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.relations import Graph
 
@@ -54,7 +54,7 @@ class Bounded:
         blocks = self._plan(kernel, graph, BlockFields(graph, fields), params)
         job = Job(self, kernel, graph, graph.token(), names, dict(params), blocks, others)
         outputs = InBlocks.apply(job, *values, *others)
-        return tree_map(lambda i: outputs[i], self.result)
+        return mapped(lambda i: outputs[i], self.result)
 
     def _others(self, params: Mapping[str, Any]) -> list[torch.Tensor]:
         """Tensors with gradients that are no fields."""
@@ -212,8 +212,8 @@ def _store(
     """Copy a block's results to their rows; the first block says how many results there are."""
     if not outputs:
         job.bounded.result = numbered(made)
-        outputs += [_whole(job.graph, leaf) for leaf in leaves(made)]
-    for output, leaf in zip(outputs, leaves(made), strict=True):
+        outputs += [_whole(job.graph, leaf) for leaf in leaves_of(made)]
+    for output, leaf in zip(outputs, leaves_of(made), strict=True):
         output[fields.place(block, isinstance(leaf, PerEdge))] = _plain(leaf)
 
 
@@ -249,7 +249,7 @@ class Gradients:
             sent, messages, states = _messages(job, self.fields, block)
         edge_reads, self.fields.reads = self.fields.reads, []
         inner = [m.detach().requires_grad_(m.is_floating_point()) for m in messages]
-        results = leaves(job.rows(self.fields, block, sent, inner))
+        results = leaves_of(job.rows(self.fields, block, sent, inner))
         pairs = [
             (_plain(r), c[self.fields.place(block, isinstance(r, PerEdge))])
             for r, c in zip(results, cotangents, strict=True)

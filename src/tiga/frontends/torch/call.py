@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidType, Unfusable
-from tiga.frontends.message_passing import MessagePassing
+from tiga.frontends.message_passing import Fields, FieldSets, MessagePassing
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.binding import bind, in_given_order, source_value
 from tiga.frontends.torch.bounded import Bounded
@@ -14,7 +14,6 @@ from tiga.frontends.torch.capture import discover
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.repeat import NO_FIELDS, Repeat
-from tiga.frontends.torch.tree import tree_map
 from tiga.frontends.torch.variants import (
     State,
     Variant,
@@ -24,31 +23,28 @@ from tiga.frontends.torch.variants import (
     state_of,
     variant_of,
 )
+from tiga.frontends.trees import mapped
 from tiga.knobs import current
 from tiga.relations import Graph
 from tiga.relations.paged import not_fused
 
 
-def call(
-    kernel: MessagePassing, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any,
-    params: Mapping[str, Any],
-) -> Any:  # fmt: skip
+def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]) -> Any:
     """Run a kernel on a graph; see `MessagePassing`."""
     if torch.compiler.is_compiling():
         from tiga.frontends.torch.compiled import call_in_graph
 
-        return call_in_graph(kernel, graph, src, dst, edge, ndata, params)
+        return call_in_graph(kernel, graph, given, params)
     state = state_of(kernel)
-    given = (src, dst, edge, ndata)
     topology = graph.snapshot() if type(graph) is Graph and not graph.paged else None
     last = None if params or topology is None else state.last
     values: Sequence[Any] | None = None
     if last is not None and topology is not None and last.serves(topology, given):
         state.hits += 1
         variant, values = last.variant, last.values(given)
-        fields = NO_FIELDS if values is not None else _by_namespace(*given)
+        fields = NO_FIELDS if values is not None else _by_namespace(given)
     else:
-        fields = namespaces(graph, *given)
+        fields = namespaces(graph, given)
         key = signature(graph, fields, params)
         variant = find_variant(state, kernel, key, fields, params)
         if variant.bounded is not None:
@@ -57,16 +53,17 @@ def call(
             state.last = Repeat.of(topology, given, device_of(graph), variant)
     try:
         if values is None:
-            values = _values(state, variant, graph, fields, params)
+            values = values_of(state, variant, graph, fields, params)
         return _run(variant, graph, values, topology, state)
     except Unfusable as reason:
         if variant.fallback is None:
             variant.fallback = Bounded(reason, discover(kernel))
-    return _run_bounded(variant.fallback, kernel, graph, fields or _by_namespace(*given), params)
+    return _run_bounded(variant.fallback, kernel, graph, fields or _by_namespace(given), params)
 
 
-def _by_namespace(src: Any, dst: Any, edge: Any, ndata: Any) -> dict[str, Mapping[str, Any]]:
+def _by_namespace(given: FieldSets) -> dict[str, Fields]:
     """As `namespaces`, for fields that are known to be right."""
+    src, dst, edge, ndata = given
     edge = NO_FIELDS if edge is None else edge
     if ndata is not None:
         return {"ndata": ndata, "edge": edge}
@@ -86,7 +83,7 @@ def _run_bounded(
     return bounded.run(kernel, graph, fields, params)
 
 
-def _values(
+def values_of(
     state: State, variant: Variant, graph: Graph, fields: Any, params: Any
 ) -> Sequence[Any]:
     """The inputs of a variant's program, checked as far as a call has to."""
@@ -104,7 +101,7 @@ def _run(variant: Variant, graph: Graph, values: Sequence[Any], topology: Any, s
         outputs = in_given_order(outputs, variant.on_edges, graph, state.orders)
     if variant.single:
         return outputs[0]
-    return tree_map(lambda i: outputs[i], variant.captured.result)
+    return mapped(lambda i: outputs[i], variant.captured.result)
 
 
 def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any = None,
@@ -112,7 +109,7 @@ def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any =
     """The result of a call by the numpy oracle."""
     from tiga.frontends.torch.oracle import evaluate_program
 
-    fields = namespaces(graph, src, dst, edge, ndata)
+    fields = namespaces(graph, (src, dst, edge, ndata))
     variant = variant_of(kernel, graph, fields, params)
     if variant.captured is None:
         raise InvalidType("the oracle evaluates programs, and this call runs on the bounded path.")
@@ -120,4 +117,4 @@ def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any =
         values = bind(variant.captured, graph, fields, params, state_of(kernel).orders)
     outputs: Sequence[Any] = evaluate_program(variant.captured.program, values, graph)
     outputs = in_given_order(outputs, variant.on_edges, graph, state_of(kernel).orders)
-    return tree_map(lambda i: outputs[i], variant.captured.result)
+    return mapped(lambda i: outputs[i], variant.captured.result)

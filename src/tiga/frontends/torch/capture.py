@@ -22,8 +22,8 @@ from tiga.frontends.torch.rebuild import Rebuilder
 from tiga.frontends.torch.recording import recording_clone
 from tiga.frontends.torch.signature import accepts, check_parameters, user_function
 from tiga.frontends.torch.tracer import Recorder, Storage, Traced
-from tiga.frontends.torch.tree import leaves, numbered, tree_map
 from tiga.frontends.torch.where import line_of, located, user_line
+from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.ops.message import gather
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
@@ -244,7 +244,7 @@ class Attempt:
             result = self._trace(clone)
         self._check_unchanged(before, vars(clone))
         guards = self._guards(reads)
-        outputs = tuple(leaves(result))
+        outputs = tuple(leaves_of(result))
         used = set(topological(outputs))
         inputs = {n: s for n, s in self.recorder.inputs.items() if n in used}
         program = Program(tuple(inputs), outputs)
@@ -267,13 +267,13 @@ class Attempt:
             return rows
         recorder.space = relation.dst
         node = self._bound(clone, "node")
-        given = tree_map(self._row, rows)
-        types = (n.type for n in leaves(rows))
+        given = mapped(self._row, rows)
+        types = (n.type for n in leaves_of(rows))
         self.rows = numbered(rows), tuple((torch_dtype(t.dtype), t.shape) for t in types)
         params = self.parameters(user_function(kernel, "node"))
         with located(lambda: self._returned(clone, "node")):
             made = node(self.view("dst", False), given, **params)
-            return tree_map(self._made, made)
+            return mapped(self._made, made)
 
     def _row(self, row: Node) -> Any:
         """A reduced message as `node` sees it."""

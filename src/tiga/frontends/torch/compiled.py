@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tiga.errors import TigaError, Unfusable
+from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.torch import library, transformed
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.call import call
@@ -23,8 +24,8 @@ from tiga.frontends.torch.guards import Place
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.paths import follow, paths
 from tiga.frontends.torch.signature import accepts, user_function
-from tiga.frontends.torch.tree import described, rebuilt
 from tiga.frontends.torch.variants import find_variant, key_of, state_of
+from tiga.frontends.trees import described, rebuilt
 from tiga.relations.inputs import CsrInput, TransposedInput
 from tiga.relations.traced import counts
 
@@ -66,12 +67,11 @@ class Rows:
         return self._values.keys()
 
 
-def call_in_graph(
-    kernel: Any, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any, params: Mapping[str, Any]
-) -> Any:
+def call_in_graph(kernel: Any, graph: Any, given: FieldSets, params: Mapping[str, Any]) -> Any:
     """As `call.call`, while torch's compiler or export traces."""
     if graph.paged:
-        return _outside(kernel, graph, src, dst, edge, ndata, params, _IN_FILES)
+        return _outside(kernel, graph, given, params, _IN_FILES)
+    src, dst, edge, ndata = given
     if ndata is not None and not src and not dst:
         fields = {"ndata": ndata, "edge": edge or {}}
     else:
@@ -80,18 +80,18 @@ def call_in_graph(
         (space, tuple((n, t.dtype, _fixed(t.shape[1:])) for n, t in values.items()))
         for space, values in fields.items()
     )
-    given = tuple((name, _described(value)) for name, value in params.items())
+    parameters = tuple((name, _described(value)) for name, value in params.items())
     kind, first, second, num_src, num_dst = _topology(graph)
     where = str(first.device)
-    plan = _plan(kernel, kernel.reducer, signature, given, kind, where)
+    plan = _plan(kernel, kernel.reducer, signature, parameters, kind, where)
     if plan[0] == NEEDS_VALUES:
-        given = tuple(
+        parameters = tuple(
             (name, ("value", value)) if name in plan[1] else (name, description)
-            for (name, description), value in zip(given, params.values(), strict=True)
+            for (name, description), value in zip(parameters, params.values(), strict=True)
         )
-        plan = _plan(kernel, kernel.reducer, signature, given, kind, where)
+        plan = _plan(kernel, kernel.reducer, signature, parameters, kind, where)
     if plan[0] is None:
-        return _outside(kernel, graph, src, dst, edge, ndata, params, plan[1])
+        return _outside(kernel, graph, given, params, plan[1])
     text, sources, result, count, rows = plan
     example = _read(kernel, fields, params, rows, first.device)
     of_kind = _gather(kernel, fields, params, sources, first.device)
@@ -100,7 +100,7 @@ def call_in_graph(
         if wanted:
             text, why = _training(text, tuple(wanted), where)
             if text is None:
-                return _outside(kernel, graph, src, dst, edge, ndata, params, why)
+                return _outside(kernel, graph, given, params, why)
     tensors = [first, second, *of_kind[library.TENSOR]]
     sizes = [num_src, num_dst, *of_kind[library.INTEGER]]
     run = run_transformed if _transforming() else torch.ops.tiga.run
@@ -304,14 +304,12 @@ def _names(kernel: Any, function: str, names: tuple[str, ...]) -> tuple[str, ...
     return tuple(name for name in names if accepts(target, name))
 
 
-def _outside(
-    kernel: Any, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any, params: Any, why: str
-) -> Any:
+def _outside(kernel: Any, graph: Any, given: FieldSets, params: Any, why: str) -> Any:
     """Run the call as without a compiler, between two graphs; `fullgraph` says why it can't."""
     if not torch.compiler.is_dynamo_compiling():
         raise Unfusable(why)
     torch._dynamo.graph_break(msg=why)
-    return _eager(kernel, graph, src, dst, edge, ndata, params)
+    return _eager(kernel, graph, given, params)
 
 
 _eager = torch._dynamo.disable(call)

@@ -16,7 +16,7 @@ from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import as_node, to_entities
 from tiga.frontends.torch.numbers import Operand
 from tiga.frontends.torch.tracer import Recorder
-from tiga.frontends.torch.tree import leaves, numbered, tree_map
+from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.contract import Contract
@@ -88,7 +88,7 @@ class TracedReducer:
             given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}
             return rewrite([result], _reciprocals, given)[0]
 
-        return tree_map(filled, self.finalize(shape, holes))
+        return mapped(filled, self.finalize(shape, holes))
 
     def note(self, rule: Fold, forms: Forms) -> None:
         """Say in `explain()` how each component is computed."""
@@ -120,7 +120,7 @@ class TracedReducer:
     def lift(self, messages: Sequence[Node], space: Space) -> tuple[Any, list[Node]]:
         """The structure of a state, and the states of edges."""
         tree = self.call("lift", space, *map(self.recorder.wrap, messages))
-        nodes = [to_entities(self.recorder, leaf, space, "lift") for leaf in leaves(tree)]
+        nodes = [to_entities(self.recorder, leaf, space, "lift") for leaf in leaves_of(tree)]
         if not nodes:
             raise InvalidType(f"{method_line(self.reducer, 'lift')}: `lift` returned no state.")
         return numbered(tree), [cast(n, n.type.dtype.compute) for n in nodes]
@@ -130,7 +130,7 @@ class TracedReducer:
         tree = self.call("identity", GLOBAL)
         self._require_structure("identity", tree, shape, "what `lift` returns")
         found = []
-        for leaf, like in zip(leaves(tree), lifted, strict=True):
+        for leaf, like in zip(leaves_of(tree), lifted, strict=True):
             node = as_node(self.recorder, leaf, "identity")
             if node.type.space != GLOBAL:
                 line = method_line(self.reducer, "identity")
@@ -153,10 +153,10 @@ class TracedReducer:
     ) -> list[Node]:
         """`combine` on two states, checked to give a state of the same types."""
         sides = [[self.recorder.wrap(node) for node in side] for side in (left, right)]
-        pair = [tree_map(side.__getitem__, shape) for side in sides]
+        pair = [mapped(side.__getitem__, shape) for side in sides]
         tree = self.call("combine", space, *pair)
         self._require_structure("combine", tree, shape, "the states it is given")
-        nodes = [to_entities(self.recorder, leaf, space, "combine") for leaf in leaves(tree)]
+        nodes = [to_entities(self.recorder, leaf, space, "combine") for leaf in leaves_of(tree)]
         for i, (node, given) in enumerate(zip(nodes, left, strict=True)):
             if node.type != given.type:
                 part = "the state" if len(left) == 1 else f"component {i} of the state"
@@ -170,7 +170,7 @@ class TracedReducer:
         """The results of rows, 16-bit where the messages are."""
         end = self.messages.relation.end(self.messages.side)
         wrapped = [self.recorder.wrap(s) for s in states]
-        tree = self.call("finalize", end, tree_map(wrapped.__getitem__, shape))
+        tree = self.call("finalize", end, mapped(wrapped.__getitem__, shape))
         narrow = self._narrow()
 
         def result(leaf: Any) -> Node:
@@ -178,7 +178,7 @@ class TracedReducer:
             is_wide = narrow is not None and node.type.dtype == narrow.compute
             return cast(node, narrow) if is_wide and narrow is not None else node
 
-        return tree_map(result, tree)
+        return mapped(result, tree)
 
     def _narrow(self) -> DType | None:
         """The 16-bit dtype of the messages, if they have one."""

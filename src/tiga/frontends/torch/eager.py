@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch.tree import leaves, numbered, tree_map
+from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.reducers import CustomReducer
 
 
@@ -15,9 +15,9 @@ def fold_rows(
     """The results of rows whose edges lie one after the other, `[rows, ...]`, in edge order."""
     wide = [_widened(m) for m in messages]
     lifted = reducer.lift(*wide)
-    shape, parts = numbered(lifted), list(leaves(lifted))
+    shape, parts = numbered(lifted), leaves_of(lifted)
     count, rows = len(wide[0]), len(row_ptr) - 1
-    start = [torch.as_tensor(leaf) for leaf in leaves(reducer.identity())]
+    start = [torch.as_tensor(leaf) for leaf in leaves_of(reducer.identity())]
     edges = [_filled(part, one, count) for part, one in zip(parts, start, strict=True)]
     if keep is not None:
         edges = [torch.where(_spread(keep, e), e, s) for e, s in zip(edges, start, strict=True)]
@@ -27,13 +27,13 @@ def fold_rows(
         active = (degrees > step).nonzero().flatten()
         at = row_ptr[active] + step
         sides = ([s[active] for s in states], [e[at] for e in edges])
-        pair = [tree_map(side.__getitem__, shape) for side in sides]
-        made = leaves(reducer.combine(*pair))
+        pair = [mapped(side.__getitem__, shape) for side in sides]
+        made = leaves_of(reducer.combine(*pair))
         states = [s.index_copy(0, active, m) for s, m in zip(states, made, strict=True)]
     narrow = messages[0].dtype
-    return tree_map(
+    return mapped(
         lambda leaf: leaf.to(narrow) if _widened(leaf.to(narrow)).dtype != narrow else leaf,
-        reducer.finalize(tree_map(lambda i: states[i], shape)),
+        reducer.finalize(mapped(lambda i: states[i], shape)),
     )
 
 

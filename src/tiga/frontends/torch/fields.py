@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, UnsupportedByBackend
+from tiga.frontends.message_passing import Fields, FieldSets
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.gpu import device_of, may_stage
 from tiga.relations import Graph
@@ -13,9 +14,7 @@ from tiga.relations import Graph
 EXTENT_NAMES = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_src"}
 
 
-def namespaces(
-    graph: Any, src: Any, dst: Any, edge: Any, ndata: Any
-) -> dict[str, Mapping[str, Any]]:
+def namespaces(graph: Any, given: FieldSets) -> dict[str, Fields]:
     """The field mappings of a call, by namespace.
 
     Raises:
@@ -30,10 +29,11 @@ def namespaces(
     if graph.paged:
         from tiga.frontends.torch.paged import attached
 
-        src, dst, edge, ndata = map(attached, (src, dst, edge, ndata))
+        given = tuple(map(attached, given))
+    src, dst, edge, ndata = given
     if ndata is None:
-        given = {"src": src, "dst": dst, "edge": edge}
-        return {name: {} if values is None else values for name, values in given.items()}
+        named = {"src": src, "dst": dst, "edge": edge}
+        return {name: {} if values is None else values for name, values in named.items()}
     beside = [name for name, values in (("src", src), ("dst", dst)) if values is not None]
     if beside and any(len(v) for v in (src, dst) if v is not None):
         raise InvalidType(

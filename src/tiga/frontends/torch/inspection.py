@@ -1,12 +1,13 @@
 """What a kernel knows of its calls on torch tensors, and of calls that are not made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from tiga.errors import Unfusable
 from tiga.frontends.inspection import Captured, Known, Part
+from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.torch.autograd import requires_grad
 from tiga.frontends.torch.binding import bind
 from tiga.frontends.torch.fields import namespaces
@@ -47,11 +48,11 @@ def _part(what: str, runnable: Runnable) -> Part:
 
 
 def foretold(
-    kernel: Any, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
+    kernel: Any, graph: Any, given: FieldSets, params: Mapping[str, Any]
 ) -> tuple[list[str], list[Prediction]]:
     """Capture and compile the programs of a call, without running it: why it would not run fused,
     and what it would take where the graph is in a file."""
-    fields = namespaces(graph, *given)
+    fields = namespaces(graph, given)
     variant = variant_of(kernel, graph, fields, params)
     if variant.captured is None or variant.unit is None:
         return ["a call would not be fused"], []
@@ -73,7 +74,7 @@ def foretold(
 
 
 def told(
-    kernel: Any, graph: Any, given: Sequence[Any], params: Mapping[str, Any]
+    kernel: Any, graph: Any, given: FieldSets, params: Mapping[str, Any]
 ) -> list[str]:  # fmt: skip
     """The lines that `explain` adds for a call that is not made."""
     what, predictions = foretold(kernel, graph, given, params)

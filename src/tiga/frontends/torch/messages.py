@@ -11,7 +11,7 @@ from tiga.frontends.message_passing import Masked
 from tiga.frontends.torch.dtypes import default_float
 from tiga.frontends.torch.numbers import Operand, is_plain_number
 from tiga.frontends.torch.tracer import Recorder, Traced
-from tiga.frontends.torch.tree import leaves, tree_map
+from tiga.frontends.trees import leaves_of, mapped
 from tiga.ops.align import align, expand_to
 from tiga.ops.contract import contract
 from tiga.ops.feature import reshape, take
@@ -80,11 +80,11 @@ def aggregate(recorder: Recorder, relation: Relation, reducer: Any, sent: Any) -
     reducer = require_reducer(reducer)
     if isinstance(sent, Masked) and not isinstance(sent.value, (torch.Tensor, Bound)):
         keep = sent.keep
-        sent = tree_map(lambda value: Masked(value, keep), sent.value)
-    if not list(leaves(sent)):
+        sent = mapped(lambda value: Masked(value, keep), sent.value)
+    if not leaves_of(sent):
         raise InvalidType("`edge` returned no message; return a tensor.")
-    addressed = tree_map(lambda leaf: address(reducer, leaf), sent)
-    return tree_map(lambda leaf: _reduced(recorder, relation, *leaf), addressed)
+    addressed = mapped(lambda leaf: address(reducer, leaf), sent)
+    return mapped(lambda leaf: _reduced(recorder, relation, *leaf), addressed)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def address(reducer: Reducer, leaf: Any) -> Any:
     bound = leaf if isinstance(leaf, Bound) else Bound(reducer, (leaf,))
     if isinstance(bound.reducer, Multi):
         parts = bound.reducer.bound(bound.messages[0])
-        return tree_map(lambda part: Addressed(part, tuple(keeps)), parts)
+        return mapped(lambda part: Addressed(part, tuple(keeps)), parts)
     return Addressed(bound, tuple(keeps))
 
 

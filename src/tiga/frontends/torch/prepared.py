@@ -7,14 +7,15 @@ from typing import Any
 import torch
 
 from tiga.errors import Unfusable, UnsupportedByBackend
-from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.binding import bind, in_given_order, source_value
+from tiga.frontends.message_passing import FieldSets, MessagePassing
+from tiga.frontends.torch.binding import in_given_order, source_value
+from tiga.frontends.torch.call import values_of
 from tiga.frontends.torch.capture import FieldSource
 from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.messages import EdgeOrder
-from tiga.frontends.torch.tree import tree_map
 from tiga.frontends.torch.variants import State, state_of, variant_of
+from tiga.frontends.trees import mapped
 from tiga.relations import Graph
 
 
@@ -64,11 +65,10 @@ class Prepared:
 
 
 def prepare(
-    kernel: MessagePassing, graph: Any, src: Any, dst: Any, edge: Any, ndata: Any,
-    params: Mapping[str, Any],
-) -> Prepared:  # fmt: skip
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> Prepared:
     """See `MessagePassing.prepare`."""
-    fields = namespaces(graph, src, dst, edge, ndata)
+    fields = namespaces(graph, given)
     if graph.paged:
         raise UnsupportedByBackend(
             "prepare: the graph is in files, whose pages have no fixed buffers; call the kernel."
@@ -78,22 +78,20 @@ def prepare(
     if variant.captured is None or variant.unit is None:
         assert variant.bounded is not None
         raise Unfusable(f"prepare: {variant.bounded.reason}. Call the kernel instead.")
-    for bound in variant.captured.bounds:
-        state.checked.require(bound, *source_value(bound.source, fields, params))
     with torch.no_grad():
-        values = [v.detach() if isinstance(v, torch.Tensor) else v
-                  for v in bind(variant.captured, graph, fields, params, state.orders)]  # fmt: skip
+        bound = values_of(state, variant, graph, fields, params)
+        values = [v.detach() if isinstance(v, torch.Tensor) else v for v in bound]
     runnable = variant.unit.plain()
     results = runnable.allocate(graph)
     launch = runnable.prepare(graph, values, results)
     refreshes = _refreshes(variant.captured.sources, values, fields, params, graph, state)
-    given = list(in_given_order(results, variant.on_edges, graph, state.orders))
+    returned = list(in_given_order(results, variant.on_edges, graph, state.orders))
     ordered = [
         Refresh(to, of, state.orders.of(graph)[1])
-        for to, of in zip(given, results, strict=True)
+        for to, of in zip(returned, results, strict=True)
         if to is not of
     ]
-    outputs = tree_map(lambda i: given[i], variant.captured.result)
+    outputs = mapped(lambda i: returned[i], variant.captured.result)
     made = Prepared(outputs, graph, graph.token(), tuple(refreshes), launch, tuple(ordered))
     made()
     return made

@@ -1,39 +1,36 @@
-"""Nested results of `edge` and `node`: one value, or tuples, lists and dicts of them."""
+"""Nested results of users' functions: one value, or tuples, lists and dicts of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
+
+
+def mapped(apply: Callable[[Any], Any], tree: Any) -> Any:
+    """A tree with a function applied to its leaves, in order."""
+    if isinstance(tree, dict):
+        return {key: mapped(apply, value) for key, value in tree.items()}
+    if not isinstance(tree, (tuple, list)):
+        return apply(tree)
+    items = [mapped(apply, item) for item in tree]
+    return type(tree)(*items) if _is_named(tree) else type(tree)(items)
 
 
 def _is_named(tree: Any) -> bool:
     return isinstance(tree, tuple) and hasattr(tree, "_fields")
 
 
-def tree_map(apply: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree with `apply` done to each leaf."""
-    if isinstance(tree, dict):
-        return {key: tree_map(apply, value) for key, value in tree.items()}
-    if not isinstance(tree, (tuple, list)):
-        return apply(tree)
-    items = [tree_map(apply, item) for item in tree]
-    return type(tree)(*items) if _is_named(tree) else type(tree)(items)
-
-
-def leaves(tree: Any) -> Iterator[Any]:
-    """The leaves in order."""
-    if isinstance(tree, dict):
-        for value in tree.values():
-            yield from leaves(value)
-    elif isinstance(tree, (tuple, list)):
-        for item in tree:
-            yield from leaves(item)
-    else:
-        yield tree
+def leaves_of(tree: Any) -> list[Any]:
+    """The leaves of a tree, in order."""
+    if not isinstance(tree, (dict, tuple, list)):
+        return [tree]
+    found: list[Any] = []
+    mapped(found.append, tree)
+    return found
 
 
 def numbered(tree: Any) -> Any:
     """The tree with each leaf replaced by its position."""
-    count = iter(range(sum(1 for _ in leaves(tree))))
-    return tree_map(lambda _: next(count), tree)
+    count = iter(range(len(leaves_of(tree))))
+    return mapped(lambda _: next(count), tree)
 
 
 def described(tree: Any) -> Any:
