@@ -20,16 +20,11 @@ from tiga.frontends.tensor.selection import astype
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.ops.align import expand_to
-from tiga.ops.leaf import Input
-from tiga.ops.message import spread
 from tiga.ops.pointwise import cast
 from tiga.reducers import CustomReducer, Fold, Messages
-from tiga.reducers.invariance import shifts_without_effect
 from tiga.reducers.recognise import Lifted
-from tiga.reducers.rows import RowStates
-from tiga.trace.node import Node, rewrite, substitute, topological
-from tiga.trace.origin import Origin
-from tiga.trace.program import Program
+from tiga.reducers.traced import fold_of, narrow_of, rounded, stand_ins, states_in
+from tiga.trace.node import Node, substitute
 from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type
 
 
@@ -55,7 +50,7 @@ class TracedReducer:
 
     def __init__(self, reducer: CustomReducer, messages: Sequence[Tensor], extent: int) -> None:
         self.reducer = reducer
-        self.narrow = _narrow(messages)
+        self.narrow = narrow_of(m.dtype for m in messages)
         self.messages = [Type(m.dtype, m.shape[1:], GLOBAL) for m in messages]
         wide = [astype(m, m.dtype.compute, copy=False) for m in messages]
         lifted = self._call("lift", *wide)
@@ -137,51 +132,24 @@ class TracedReducer:
             check_claims(self.reducer, self.messages, self.states)
         known = Lifted.of(lifted)
         forms = trusted_forms(rule, known)
-        holes = [Input(f"state{i}", t.with_space(relation.dst))() for i, t in enumerate(types)]
+        holes = stand_ins("state", types, relation.dst)
         nodes.values.update(zip((h._node for h in self.holes), holes, strict=True))
         states = Messages(relation, lifted, keep)
 
         def filled(leaf: Tensor) -> Node:
-            result = self._rounded(nodes.each(leaf._node))
-            still = shifts_without_effect(forms, result, holes, known.ones)
-            found = RowStates(states, rule, forms, still)
-            needed = set(topological([result]))
-            given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}
+            result = rounded(nodes.each(leaf._node), self.narrow)
+            given = states_in(result, holes, states, rule, forms, known.ones)
             return substitute([result], given)[0]
 
         return mapped(filled, self.result)
 
-    def _rounded(self, node: Node) -> Node:
-        """A result in the 16-bit dtype of the messages, if they have one."""
-        wide = self.narrow is not None and node.type.dtype == self.narrow.compute
-        return cast(node, self.narrow) if wide and self.narrow is not None else node
-
     def _fold(self, nodes: Entities, types: Sequence[Type], space: Space) -> Fold:
-        left, right = (
-            [Input(f"{side}{i}", t.with_space(space))() for i, t in enumerate(types)]
-            for side in ("left", "right")
-        )
+        left, right = (stand_ins(side, types, space) for side in ("left", "right"))
         for stands, inputs in ((self.left, left), (self.right, right)):
             nodes.values.update(zip((s._node for s in stands), inputs, strict=True))
-        outputs = [nodes.each(value._node) for value in self.combined]
-        order = topological(outputs)
-        read = list(dict.fromkeys(n.inputs[0] for n in order if n.op.origin is Origin.GLOBAL))
-        holes = [Input(f"read{i}", n.type.with_space(space))() for i, n in enumerate(read)]
-        spreads = {spread(n, space): hole for n, hole in zip(read, holes, strict=True)}
-        outputs = rewrite(outputs, lambda node, inputs: None, spreads)
-        identity = [
-            expand_to(cast(nodes.value(start._node), t.dtype), t.shape, GLOBAL)
-            for start, t in zip(self.start, types, strict=True)
-        ]
-        program = Program((*left, *right, *holes), tuple(outputs))
-        return Fold(program, tuple(identity), tuple(read), self.reducer.associative)
-
-
-def _narrow(messages: Sequence[Tensor]) -> DType | None:
-    """The 16-bit dtype of the messages, if they share one."""
-    dtypes = {m.dtype for m in messages}
-    dtype = dtypes.pop()
-    return dtype if not dtypes and dtype != dtype.compute else None
+        combined = [nodes.each(value._node) for value in self.combined]
+        start = [nodes.value(value._node) for value in self.start]
+        return fold_of(combined, left, right, start, self.reducer.associative)
 
 
 def _identity(leaf: Any, like: Tensor) -> Tensor:

@@ -21,16 +21,13 @@ from tiga.knobs import current
 from tiga.ops.align import expand_to
 from tiga.ops.contract import Contract
 from tiga.ops.feature import Broadcast, feature_sum, reshape
-from tiga.ops.leaf import Input, constant, ones_like
-from tiga.ops.message import spread
+from tiga.ops.leaf import constant, ones_like
 from tiga.ops.pointwise import Div, cast, div, mul
 from tiga.reducers import CustomReducer, Fold, Messages
-from tiga.reducers.invariance import shifts_without_effect
 from tiga.reducers.recognise import Forms, Lifted
-from tiga.reducers.rows import RowStates
+from tiga.reducers.traced import fold_of, narrow_of, rounded, stand_ins, states_in
 from tiga.trace.node import Node, rewrite, topological
 from tiga.trace.origin import Origin
-from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Space, Type
 
 
@@ -79,13 +76,11 @@ class TracedReducer:
         self, shape: Any, states: Messages, rule: Fold, forms: Forms, ones: frozenset[int]
     ) -> Any:
         """What `finalize` makes of the row states of edges' states."""
-        end = states.relation.end(states.side)
-        holes = [Input(f"state{i}", s.type.with_space(end))() for i, s in enumerate(states.parts)]
+        types = [part.type for part in states.parts]
+        holes = stand_ins("state", types, states.relation.end(states.side))
 
         def filled(result: Node) -> Node:
-            still = shifts_without_effect(forms, result, holes, ones)
-            found, needed = RowStates(states, rule, forms, still), set(topological([result]))
-            given = {h: found.state(i) for i, h in enumerate(holes) if h in needed}
+            given = states_in(result, holes, states, rule, forms, ones)
             return rewrite([result], _reciprocals, given)[0]
 
         return mapped(filled, self.finalize(shape, holes))
@@ -171,20 +166,10 @@ class TracedReducer:
         end = self.messages.relation.end(self.messages.side)
         wrapped = [self.recorder.wrap(s) for s in states]
         tree = self.call("finalize", end, mapped(wrapped.__getitem__, shape))
-        narrow = self._narrow()
-
-        def result(leaf: Any) -> Node:
-            node = to_entities(self.recorder, leaf, end, "finalize")
-            is_wide = narrow is not None and node.type.dtype == narrow.compute
-            return cast(node, narrow) if is_wide and narrow is not None else node
-
-        return mapped(result, tree)
-
-    def _narrow(self) -> DType | None:
-        """The 16-bit dtype of the messages, if they have one."""
-        dtypes = {m.type.dtype for m in self.messages.parts}
-        dtype = dtypes.pop()
-        return dtype if not dtypes and dtype != dtype.compute else None
+        narrow = narrow_of(m.type.dtype for m in self.messages.parts)
+        return mapped(
+            lambda leaf: rounded(to_entities(self.recorder, leaf, end, "finalize"), narrow), tree
+        )
 
     def _require_structure(self, method: str, tree: Any, shape: Any, like: str) -> None:
         if numbered(tree) != shape:
@@ -199,21 +184,10 @@ class TracedReducer:
     def fold(self, shape: Any, start: Sequence[Node], types: Sequence[Type]) -> Fold:
         """The reducer as a rule on states, traced on values of rows."""
         space = self.messages.relation.end(self.messages.side)
-        left, right = (
-            [Input(f"{side}{i}", t.with_space(space))() for i, t in enumerate(types)]
-            for side in ("left", "right")
-        )
-        outputs = rewrite(self.combine(shape, left, right, space), _products)
-        read, outputs = _read(outputs, {*left, *right})
-        holes = [Input(f"read{i}", n.type.with_space(space))() for i, n in enumerate(read)]
-        spreads = {spread(n, space): hole for n, hole in zip(read, holes, strict=True)}
-        outputs = rewrite(outputs, lambda node, inputs: None, spreads)
-        program = Program((*left, *right, *holes), tuple(outputs))
-        identity = [
-            expand_to(cast(n, t.dtype), t.shape, GLOBAL) for n, t in zip(start, types, strict=True)
-        ]
-        associative = self.reducer.associative
-        return Fold(program, tuple(identity), tuple(read), associative)
+        left, right = (stand_ins(side, types, space) for side in ("left", "right"))
+        combined = rewrite(self.combine(shape, left, right, space), _products)
+        _require_global(combined, {*left, *right})
+        return fold_of(combined, left, right, start, self.reducer.associative)
 
 
 def _joined(message: DType, identity: DType) -> DType:
@@ -250,15 +224,11 @@ def _products(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     return feature_sum(mul(left, expand_to(matrix, shape, x.type.space)), len(shape) - 2)
 
 
-def _read(outputs: Sequence[Node], states: set[Node]) -> tuple[list[Node], list[Node]]:
-    """The global values that `combine` reads beside its states, and outputs that read each
-    through one spread of it."""
-    order = topological(outputs)
-    found = [n.inputs[0] for n in order if n.op.origin is Origin.GLOBAL]
-    other = [n for n in order if n.op.origin is Origin.ARGUMENT and n not in states]
-    if any(n.type.space != GLOBAL for n in other):
+def _require_global(outputs: Sequence[Node], states: set[Node]) -> None:
+    """Refuse what reads values of nodes or edges beside its states."""
+    read = [n for n in topological(outputs) if n.op.origin is Origin.ARGUMENT and n not in states]
+    if any(n.type.space != GLOBAL for n in read):
         raise Unfusable("`combine` reads values of nodes or edges")
-    return list(dict.fromkeys(found)), list(outputs)
 
 
 def _text(of: Type) -> str:
