@@ -24,7 +24,7 @@ QUICK := $(foreach name,torch_ pyg arithmetic exactness triton_kernels,--ignore-
 GOLDEN := $(foreach name,kernels scans segments,tests/unit/test_triton_$(name).py) tests/native/test_gpu_kernels.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gpu gpu-bench test test-all test-native check format bench golden docs doctor clean
+.PHONY: help demo gpu gpu-bench test test-all test-native check format bench golden docs reference doctor clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -91,6 +91,9 @@ gpu-bench: $(VENV)/.test ## measure on this machine's GPU against cuSPARSE and t
 
 golden: $(VENV)/.test ## rewrite the golden kernel texts after a wanted change; read the diff
 	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden $(GOLDEN) $(PYTEST_ARGS)
+
+reference: $(VENV)/.test ## rewrite docs/reference.md from signatures and docstrings
+	$(RUN) -m tools.reference > docs/reference.md
 
 docs: $(VENV)/.docs ## build the pages of docs/ into build/site
 	$(BIN)/mkdocs build --strict
