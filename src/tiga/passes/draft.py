@@ -22,12 +22,9 @@ class DraftPhase:
 
     def finish(self) -> Phase:
         return Phase(
-            tuple(self.reductions),
-            tuple(self.stores),
-            tuple(self.outer_sums),
-            tuple(self.scans),
-            tuple(self.scatters),
-        )
+            tuple(self.reductions), tuple(self.stores), tuple(self.outer_sums),
+            tuple(self.scans), tuple(self.scatters),
+        )  # fmt: skip
 
 
 @dataclass

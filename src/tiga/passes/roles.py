@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tiga.passes.rows import RowProgram
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Relation
 
@@ -26,19 +26,19 @@ def roles_of(program: RowProgram) -> Roles:
     """Every array that the program reads, by where it is read; global values are in none."""
     found: dict[str, set[Node]] = {ROW: set(), OTHER: set(), EDGE: set()}
     degrees: dict[str, set[tuple[Relation, str]]] = {ROW: set(), OTHER: set()}
-    reads, seen = set(program.reads), set[tuple[Node, str]]()
-    stack = list(_goals(program))
-    while stack:
-        node, place = stack.pop()
-        if (node, place) in seen or node.type.space == GLOBAL:
-            continue
-        seen.add((node, place))
+    reads = set(program.reads)
+
+    def below(at: tuple[Node, str]) -> list[tuple[Node, str]]:
+        node, place = at
+        inner = [child for child in node.inputs if child.type.space != GLOBAL]
+        return [(child, _place(program, node, child, place)) for child in inner]
+
+    goals = ((node, place) for node, place in _goals(program) if node.type.space != GLOBAL)
+    for node, place in reached(goals, lambda at: at[0] in reads, below):
         if node in reads:
             found[place].add(node)
         elif node.op.origin is Origin.DEGREE:
             degrees[place].add((node.op.relation, node.op.side))
-        else:
-            stack.extend((child, _place(program, node, child, place)) for child in node.inputs)
     rows, others, edges = (frozenset(found[place]) for place in (ROW, OTHER, EDGE))
     return Roles(rows, others, edges, frozenset(degrees[ROW]), frozenset(degrees[OTHER]))
 

@@ -8,7 +8,7 @@ arguments from that list: on a GPU from the slots that hold it.
 import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Any
 
@@ -95,10 +95,6 @@ class ZeroAction:
     def __call__(self, frame: Frame) -> None:
         nbytes = self.piece.count * self.piece.dtype.itemsize
         self.platform.zero(frame.arena, self.piece.offset, nbytes)
-
-
-def _clearing(action: ZeroAction, slots: Slots) -> Action:
-    return action
 
 
 @dataclass(frozen=True)
@@ -241,7 +237,10 @@ class Recorder:
 
     def _library(self, node: Node) -> None:
         operands = tuple(self._operand(n) for n in (*node.inputs, node))
-        action = LibraryAction(self.run.platform, node, operands)
+        self._add(LibraryAction(self.run.platform, node, operands))
+
+    def _add(self, action: Action) -> None:
+        """Do this, which reads no slots."""
         self.actions.append(lambda slots: action)
 
     def _operand(self, node: Node) -> int | Piece:
@@ -260,8 +259,7 @@ class Recorder:
         for scratch in wanted:
             start = self._place(scratch.key, scratch.count, scratch.dtype, start)
             if scratch.zero:
-                action = ZeroAction(self.run.platform, self.pieces[-1])
-                self.actions.append(partial(_clearing, action))
+                self._add(ZeroAction(self.run.platform, self.pieces[-1]))
 
     def _launch(self, launch: Launch) -> None:
         aligned, bound = list(launch.aligned), dict(launch.slots)

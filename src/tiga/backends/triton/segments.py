@@ -19,7 +19,7 @@ from tiga.backends.triton.scope import Entity, RowScope
 from tiga.backends.triton.writer import KernelSource, Value, pointer_type
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.types import int64
 
@@ -42,19 +42,9 @@ def fits(program: RowProgram) -> bool:
 
 def _reads_row(message: Node, program: RowProgram) -> bool:
     """Whether a message depends on values of its row."""
-    reads, pending, seen = set(program.reads), [message], set[Node]()
-    while pending:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.op.origin is Origin.END:
-            if node.op.side == program.side:
-                return True
-            continue
-        if node not in reads:
-            pending += node.inputs
-    return False
+    reads = set(program.reads)
+    found = reached([message], lambda n: n in reads or n.op.origin is Origin.END)
+    return any(n.op.origin is Origin.END and n.op.side == program.side for n in found)
 
 
 def _is_single(program: RowProgram) -> bool:
