@@ -5,32 +5,13 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import tiga as tg
+from tests.frontends import Native, OfTorch
 from tests.sending import Send, SendEdge, SendWeighted
 
 REDUCERS = {"sum": tg.sum, "mean": tg.mean, "max": tg.max, "min": tg.min, "prod": tg.prod}
 EMPTY = {"sum": 0.0, "mean": 0.0, "max": 0.0, "min": 0.0, "prod": 1.0}
-
-
-class OfTorch:
-    @staticmethod
-    def tensor(values, dtype="float64", requires_grad=False):
-        values = torch.tensor(values, dtype=getattr(torch, dtype))
-        return values.requires_grad_(requires_grad)
-
-    @staticmethod
-    def grad(y, x):
-        return torch.autograd.grad(y, x, retain_graph=True)[0]
-
-
-class Native:
-    @staticmethod
-    def tensor(values, dtype="float64", requires_grad=False):
-        return tg.tensor(values, dtype=getattr(tg, dtype), requires_grad=requires_grad)
-
-    grad = staticmethod(tg.autograd.grad)
 
 
 @pytest.fixture(params=["torch", "auto", "native"])
