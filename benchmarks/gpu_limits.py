@@ -9,17 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from benchmarks.gpu import (
-    HEAD,
-    Bound,
-    Choice,
-    Row,
-    Step,
-    error,
-    extra_peak,
-    median,
-    replayed,
-)
+from benchmarks.gpu import HEAD, Bound, Choice, Row, Step, error, extra_peak, median, replayed
 from benchmarks.gpu_cases import GRAPHS, difference, peers, uniform, weighted_sum
 from tiga.reducers import Sum
 

@@ -20,11 +20,7 @@ NUM_NODES, DEGREE, WIDTH = 100, 10, 8
 
 
 def _tiga(
-    graph: Csr,
-    x: torch.Tensor,
-    w: torch.Tensor,
-    seed: torch.Tensor | None,
-    compiled: bool,
+    graph: Csr, x: torch.Tensor, w: torch.Tensor, seed: torch.Tensor | None, compiled: bool
 ) -> Call:
     kernel, relation = WeightedSum(), tiga_graph(graph)
 

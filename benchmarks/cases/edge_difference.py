@@ -32,7 +32,7 @@ PLAIN: dict[str, dict[str, Torch]] = {
     "four": {"": difference_four},
 }
 REDUCERS: dict[str, Callable[[], Any]] = {
-    "four": lambda: tg.multi(tg.sum(), tg.mean(), tg.max(), tg.min()),
+    "four": lambda: tg.multi(tg.sum(), tg.mean(), tg.max(), tg.min())
 }
 """What is no single reducer of tiga's own name."""
 

@@ -6,18 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.gpu import harness, programs
-from tiga.reducers import (
-    Each,
-    EdgeSoftmax,
-    LogSumExp,
-    Max,
-    Mean,
-    Min,
-    Prod,
-    Std,
-    Sum,
-    Var,
-)
+from tiga.reducers import Each, EdgeSoftmax, LogSumExp, Max, Mean, Min, Prod, Std, Sum, Var
 from tiga.types import bfloat16, float16, float32, float64, int32, int64
 
 ON_GPU = harness.device() is not None and harness.device().type == "cuda"

@@ -112,9 +112,7 @@ class Old(Producer):
 
 
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a.T, lambda a: a[::-1], lambda a: a[:0]])
-def test_old_producers_lend_their_memory_to_read(
-    view: Callable[[np.ndarray], np.ndarray],
-) -> None:
+def test_old_producers_lend_their_memory_to_read(view: Callable[[np.ndarray], np.ndarray]) -> None:
     given = np.arange(6.0).reshape(2, 3)
     x = tg.from_dlpack(Old(view(given)))
     given += 1.0

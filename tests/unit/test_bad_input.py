@@ -47,10 +47,7 @@ def test_a_parameter_that_nobody_takes():
     [
         ({"edge": lambda self, src: src.x}, r"def edge\(self, src, dst, edge\)"),
         (
-            {
-                "edge": lambda self, src, dst, edge: src.x,
-                "node": lambda self, aggregate: aggregate,
-            },
+            {"edge": lambda self, src, dst, edge: src.x, "node": lambda self, aggregate: aggregate},
             r"def node\(self, dst, aggregate\)",
         ),
     ],

@@ -6,18 +6,7 @@ import pytest
 import torch
 
 import tiga as tg
-from tests.folding import (
-    DST,
-    GRAPH,
-    ROWS,
-    ZERO,
-    Gated,
-    Product,
-    by_rows,
-    call,
-    draw,
-    weighted,
-)
+from tests.folding import DST, GRAPH, ROWS, ZERO, Gated, Product, by_rows, call, draw, weighted
 from tests.sending import SendEdge
 from tiga import errors, knobs
 

@@ -17,17 +17,7 @@ from typing import Any
 from torch_mlir import ir
 
 from tiga.errors import InvalidValue
-from tiga.ir.dialects import (
-    ANY,
-    ARRAY,
-    BOOLEAN,
-    INTEGER,
-    INTEGERS,
-    NUMBER,
-    STRING,
-    SYMBOL,
-    TYPE,
-)
+from tiga.ir.dialects import ANY, ARRAY, BOOLEAN, INTEGER, INTEGERS, NUMBER, STRING, SYMBOL, TYPE
 from tiga.types import GLOBAL, DType, Relation, Space, Type, dtype_of_mlir
 
 RELATION_OP = "gf.relation"

@@ -130,10 +130,7 @@ def address_of(name: str) -> ir.Value:
 
 def function(name: str, signature: ir.Type) -> ir.Block:
     """The first block of a new function of a type `!llvm.func<...>`; it has no arguments yet."""
-    attributes = {
-        "sym_name": ir.StringAttr.get(name),
-        "function_type": ir.TypeAttr.get(signature),
-    }
+    attributes = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(signature)}
     made = ir.Operation.create("llvm.func", (), (), attributes, regions=1)
     return made.regions[0].blocks.append()
 

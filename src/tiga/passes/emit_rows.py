@@ -241,9 +241,7 @@ def _write_plan(writer: Writer, name: str, plan: Plan, schedules: Mapping[Step, 
 
 
 def emit_rows(
-    plans: Mapping[str, Plan],
-    context: ir.Context,
-    schedules: Mapping[Step, Schedule] | None = None,
+    plans: Mapping[str, Plan], context: ir.Context, schedules: Mapping[Step, Schedule] | None = None
 ) -> ir.Module:
     """The `gf_iter` module of named plans; row programs with a schedule become launches."""
     with context, ir.Location.unknown():

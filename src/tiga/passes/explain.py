@@ -51,10 +51,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _step(
-    plan: Plan,
-    step: Step,
-    schedules: Mapping[Step, Schedule],
-    own_products: Collection[Node],
+    plan: Plan, step: Step, schedules: Mapping[Step, Schedule], own_products: Collection[Node]
 ) -> Iterator[str]:
     if _is_empty(step):
         yield f"nothing: {_values(step.writes, plan)} has no elements"

@@ -26,15 +26,7 @@ from tiga.passes.tensor_places import (
     join_positions,
     place_kind,
 )
-from tiga.passes.tensor_spec import (
-    COLUMN,
-    FULL,
-    ROW,
-    SCALAR,
-    TOTAL,
-    Instruction,
-    Load,
-)
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Load
 from tiga.passes.tensor_windows import Window, load_window, reading
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin

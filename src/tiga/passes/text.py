@@ -15,12 +15,7 @@ from tiga.passes.read import functions, read
 from tiga.passes.read_rows import read_rows
 from tiga.passes.rows import Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
-from tiga.passes.tensor_dialect import (
-    TensorProgram,
-    emit_tensors,
-    is_tensor_function,
-    read_tensors,
-)
+from tiga.passes.tensor_dialect import TensorProgram, emit_tensors, is_tensor_function, read_tensors
 from tiga.trace.program import Program
 
 _ROW_OPS = (iteration.WALK, iteration.ROWS)

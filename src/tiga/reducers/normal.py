@@ -10,29 +10,8 @@ from tiga.ops.base import Op, Pointwise
 from tiga.ops.feature import Movement
 from tiga.ops.functions import Abs, Exp, Expm1, Log, Log1p, Pow, Sigmoid, Sqrt
 from tiga.ops.message import Spread
-from tiga.ops.pointwise import (
-    Add,
-    Cast,
-    Div,
-    Gt,
-    Maximum,
-    Minimum,
-    Mul,
-    Neg,
-    Sub,
-    Where,
-)
-from tiga.reducers.algebra import (
-    ONE,
-    Applied,
-    Atom,
-    Expr,
-    exp,
-    in_place,
-    log,
-    of_factor,
-    of_number,
-)
+from tiga.ops.pointwise import Add, Cast, Div, Gt, Maximum, Minimum, Mul, Neg, Sub, Where
+from tiga.reducers.algebra import ONE, Applied, Atom, Expr, exp, in_place, log, of_factor, of_number
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 
@@ -109,9 +88,7 @@ class Reader:
         return found.pop() if len(found) == 1 else whole
 
     def _assuming(
-        self,
-        decided: Mapping[Node, bool] | None = None,
-        signs: Mapping[Expr, int] | None = None,
+        self, decided: Mapping[Node, bool] | None = None, signs: Mapping[Expr, int] | None = None
     ) -> "Reader":
         decided, signs = {**self.decided, **(decided or {})}, {**self.signs, **(signs or {})}
         return replace(self, decided=decided, signs=signs, done={}, undecided=self.undecided)

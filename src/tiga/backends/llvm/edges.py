@@ -11,13 +11,7 @@ from torch_mlir.dialects import arith, scf
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, join
 from tiga.backends.llvm.loops import loop
-from tiga.backends.llvm.memory import (
-    Array,
-    i64,
-    lanes_type,
-    load_word,
-    register_element,
-)
+from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
 from tiga.backends.llvm.products import OuterSums
 from tiga.backends.llvm.scans import KeptCarries, run_step
 from tiga.backends.llvm.scatters import scatter

@@ -13,14 +13,7 @@ from tiga.backends.llvm.library import Matmul, numpy_matmul
 from tiga.backends.llvm.node_products import ProductStep, is_small
 from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.stages import Stages
-from tiga.backends.llvm.steps import (
-    Graph,
-    JointStep,
-    RowStep,
-    Variant,
-    joined_tasks,
-    row_tasks,
-)
+from tiga.backends.llvm.steps import Graph, JointStep, RowStep, Variant, joined_tasks, row_tasks
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.join import pair

@@ -14,14 +14,7 @@ from torch_mlir.dialects import func, scf, vector
 
 from tiga.backends.llvm import coefficients as tables
 from tiga.backends.llvm.functions import Format, format_of
-from tiga.backends.llvm.lanes import (
-    Lanes,
-    constant_of,
-    integer,
-    polynomial,
-    resized_integer,
-    where,
-)
+from tiga.backends.llvm.lanes import Lanes, constant_of, integer, polynomial, resized_integer, where
 
 _REDUCE = "tiga_reduce_large_angle"
 _TABLE = "tiga_two_over_pi"

@@ -23,14 +23,7 @@ from tiga.backends.llvm.pieces import load, store
 from tiga.backends.llvm.scans import keep_carries, run_step
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
-from tiga.passes.carries import (
-    joined_phases,
-    kept_scans,
-    levels,
-    only_scans,
-    reads_carry,
-    root_of,
-)
+from tiga.passes.carries import joined_phases, kept_scans, levels, only_scans, reads_carry, root_of
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node

@@ -114,11 +114,7 @@ def tune(
 
 
 def _tune_step(
-    step: RowStep,
-    run: Run,
-    machine: str,
-    make: Callable[[], T],
-    milliseconds: Callable[[T], float],
+    step: RowStep, run: Run, machine: str, make: Callable[[], T], milliseconds: Callable[[T], float]
 ) -> None:
     assert step.program.relation is not None
     walk = run.walk(step.program.relation, step.program.side)

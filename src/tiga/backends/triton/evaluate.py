@@ -21,13 +21,7 @@ from tiga.backends.triton.writer import Value, Writer
 from tiga.errors import Unfusable
 from tiga.ops.arithmetic import round_to
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import (
-    Broadcast,
-    FeatureReduce,
-    Permute,
-    Reshape,
-    moved_lanes,
-)
+from tiga.ops.feature import Broadcast, FeatureReduce, Permute, Reshape, moved_lanes
 from tiga.ops.pointwise import lower_rounded
 from tiga.trace.node import Node
 from tiga.types import DType, Shape

@@ -115,10 +115,7 @@ _BEFORE = "before = tl.load(sums + tl.program_id(0) - 1, mask=tl.program_id(0) >
 @lru_cache(maxsize=16)
 def running(x: str) -> KernelSource:
     """Sums of the elements so far."""
-    body = [
-        _BEFORE,
-        f"tl.store(out + i, before + tl.cumsum({_load('x')}, 0), mask=inside)",
-    ]
+    body = [_BEFORE, f"tl.store(out + i, before + tl.cumsum({_load('x')}, 0), mask=inside)"]
     return kernel("running_sums", {"x": x, "sums": "i64", "out": "i64"}, ("count",), body)
 
 

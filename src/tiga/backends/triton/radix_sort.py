@@ -3,13 +3,7 @@
 from typing import Any
 
 from tiga.backends.triton import radix
-from tiga.backends.triton.index_arrays import (
-    IndexArray,
-    empty,
-    launch,
-    positions,
-    type_name,
-)
+from tiga.backends.triton.index_arrays import IndexArray, empty, launch, positions, type_name
 from tiga.backends.triton.radix import Digits, Sweep
 
 LEAST_BITS, MOST_BITS = 8, 9

@@ -61,10 +61,7 @@ def {name}(sums, num_far):
     at = row[:, None].to(tl.int64) * {node.type.size} + f
     tl.store(sums + at, tl.full({_dims(tile)}, 0, {_compute(node)}), mask={_inside(node)})
 """
-    parameters = (
-        Parameter("sums", value, ("array", node)),
-        Parameter("num_far", "i64", "num_far"),
-    )
+    parameters = (Parameter("sums", value, ("array", node)), Parameter("num_far", "i64", "num_far"))
     return KernelSource(name, text, parameters, (), tile)
 
 

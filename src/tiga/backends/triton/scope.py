@@ -13,13 +13,7 @@ from tiga.backends.triton import products
 from tiga.backends.triton.arithmetic import Term, dtype_text
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.equal_parts import part_size
-from tiga.backends.triton.evaluate import (
-    ARITHMETIC,
-    Evaluator,
-    Part,
-    shares,
-    stored,
-)
+from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, Part, shares, stored
 from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.tables import looked_up

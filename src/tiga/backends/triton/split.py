@@ -10,11 +10,7 @@ do not, get steps too: then the walk may take windows.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tiga.backends.triton.schedule import (
-    flat_size,
-    in_registers,
-    is_window_safe,
-)
+from tiga.backends.triton.schedule import flat_size, in_registers, is_window_safe
 from tiga.ops.base import Pointwise
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone

@@ -12,14 +12,7 @@ from tiga.backends.triton.arithmetic import literal, typed
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.kernel import Kernel, Kernels
 from tiga.backends.triton.layout import Tile
-from tiga.backends.triton.scans import (
-    BLOCK,
-    ScanEdgeLoop,
-    Start,
-    initial,
-    read_scans,
-    run_step,
-)
+from tiga.backends.triton.scans import BLOCK, ScanEdgeLoop, Start, initial, read_scans, run_step
 from tiga.backends.triton.scatters import FIRST, SLOT
 from tiga.backends.triton.scope import Entity, RowScope
 from tiga.backends.triton.topology import CHUNK

@@ -3,14 +3,7 @@
 from typing import Any
 
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.build import (
-    apply,
-    as_tensor,
-    convert,
-    normalize_axis,
-    number,
-    result,
-)
+from tiga.frontends.tensor.build import apply, as_tensor, convert, normalize_axis, number, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import concat

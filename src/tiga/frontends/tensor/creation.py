@@ -11,11 +11,7 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import SCALARS, integer, number, takes_tensor
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
-from tiga.frontends.tensor.dtypes import (
-    DEFAULT_FLOAT,
-    check_dtype,
-    result_dtype,
-)
+from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
 from tiga.frontends.tensor.lazy import MADE_UP, here
 from tiga.frontends.tensor.residency import reserve
 from tiga.runtime.scope import active

@@ -8,12 +8,7 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import as_tensor, integer
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import finish
-from tiga.frontends.tensor.dtypes import (
-    DEFAULT_FLOAT,
-    DEFAULT_INT,
-    check_dtype,
-    result_dtype,
-)
+from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, DEFAULT_INT, check_dtype, result_dtype
 from tiga.frontends.tensor.lazy import here
 
 

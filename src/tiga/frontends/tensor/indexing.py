@@ -22,13 +22,7 @@ from tiga.frontends.tensor.pieces import narrow
 from tiga.frontends.tensor.views import permute_dims, reshape, squeeze
 from tiga.ops import pointwise as p
 from tiga.ops.align import expand_to
-from tiga.ops.tensor_index import (
-    AddAlong,
-    IndexAdd,
-    IndexTake,
-    TakeAlong,
-    linear_positions,
-)
+from tiga.ops.tensor_index import AddAlong, IndexAdd, IndexTake, TakeAlong, linear_positions
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, bool_, int64
 

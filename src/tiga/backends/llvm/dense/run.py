@@ -314,9 +314,7 @@ class Bound:
 
 
 def bind(
-    kernel: Template,
-    arrays: Sequence[np.ndarray],
-    given: Sequence[np.ndarray | None] = (),
+    kernel: Template, arrays: Sequence[np.ndarray], given: Sequence[np.ndarray | None] = ()
 ) -> Bound:
     """A kernel on the arrays of its loads; values go to `given` arrays, where there are some, else
     to new ones."""

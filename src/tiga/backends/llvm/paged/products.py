@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.library import (
-    BLOCK_ROWS,
-    Matmul,
-    call_library,
-    contract_rows,
-    outer_sum,
-)
+from tiga.backends.llvm.library import BLOCK_ROWS, Matmul, call_library, contract_rows, outer_sum
 from tiga.backends.llvm.node_products import Cut, ProductStep
 from tiga.backends.llvm.paged.team import Team
 from tiga.errors import UnsupportedByBackend

@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.launcher import Launch
-from tiga.backends.llvm.paged.launch import (
-    NO_SPLIT,
-    Counts,
-    Launcher,
-    Split,
-    even_tasks,
-    states_of,
-)
+from tiga.backends.llvm.paged.launch import NO_SPLIT, Counts, Launcher, Split, even_tasks, states_of
 from tiga.backends.llvm.steps import Variant
 from tiga.paging import tile_stage
 from tiga.paging.numbers import STEP

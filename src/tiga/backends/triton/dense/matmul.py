@@ -96,8 +96,7 @@ def _by_columns(dtype: DType, tile: ProductTile) -> KernelSource:
         at = f"* {count} + {i}" if count == 2 else ""
         left = loaded(f"tl.load(x + (left + k) {at}, mask=row < rows, other=0)", part)
         right = loaded(
-            f"tl.load(y + (right + k * width) {at}, mask=column < columns, other=0)",
-            part,
+            f"tl.load(y + (right + k * width) {at}, mask=column < columns, other=0)", part
         )
         body += [f"    a{n} = {left.text}", f"    b{n} = {right.text}"]
     values = [tuple(Term(f"{v}{n}", part) for n in names) for v in ("a", "b", "total")]

@@ -8,13 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from tiga.backends.triton.dense.values import loaded
-from tiga.backends.triton.index_arrays import (
-    ARRAYS,
-    IndexArray,
-    empty,
-    index_array,
-    launch,
-)
+from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, empty, index_array, launch
 from tiga.backends.triton.index_kernels import kernel
 from tiga.backends.triton.radix_sort import sorted_order
 from tiga.backends.triton.writer import KernelSource, pointer_type
