@@ -2,6 +2,9 @@
 
 usage: python -m benchmarks.paged [--nodes 25e6] [--sources local] [--budget 2GiB] [--cold]
 
+Sources lie near their rows (`local`) or anywhere: `random` ones are in order within rows, as
+`sort_sources` writes them, `unordered` ones as they were drawn.
+
 Makes the file once (25e6 nodes: 6.3 GiB, some minutes) in --folder, where later runs find it;
 remove the folder afterwards. The program is run on a small graph first, so that everything is
 compiled; peak memory is what the process holds beyond that, without pages of files.
@@ -68,8 +71,9 @@ def graph_file(folder: str, nodes: int, sources: str) -> Path:
         part = x[start : start + CHUNK // 4]
         part[:] = rng.random(part.shape, np.float32)
     tg.Graph.write_csr(
-        path, chunks(nodes, sources), num_nodes=nodes, fields={"src": {"x": x}}, memory="512MiB"
-    )
+        path, chunks(nodes, sources), num_nodes=nodes, fields={"src": {"x": x}}, memory="512MiB",
+        sort_sources=sources == "random",
+    )  # fmt: skip
     scratch.unlink()
     return path
 
@@ -213,7 +217,7 @@ def _warm_up(layer: Any, folder: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=lambda text: int(float(text)), default=25_000_000)
-    parser.add_argument("--sources", choices=("local", "random"), default="local")
+    parser.add_argument("--sources", choices=("local", "random", "unordered"), default="local")
     parser.add_argument("--budget", default="2GiB")
     parser.add_argument("--folder", default=FOLDER)
     parser.add_argument("--cold", action="store_true", help="nothing of the file in the page cache")

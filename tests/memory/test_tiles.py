@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tests.memory.test_forecast import predictions
 from tests.memory.test_paged import (
     Attention,
     Largest,
@@ -19,6 +20,7 @@ from tests.memory.test_paged import (
     results,
     same,
 )
+from tiga.errors import InvalidFile
 from tiga.paging.tile_plan import TilePlanner
 from tiga.runtime.tiers import parse_size
 
@@ -39,7 +41,21 @@ class Several(tg.MessagePassing):
         return total + least * product, each, share
 
 
-KERNELS = [WeightedSum, Largest, MeanOfDegrees, Spread, Attention, Layer]
+class Scaled(tg.MessagePassing, torch.nn.Module):
+    """A number whose gradient is a sum over all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(0.7))
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return src.x * edge.w[:, None]
+
+    def node(self, dst: Any, aggregate: Any) -> Any:
+        return aggregate * self.scale + dst.x
+
+
+KERNELS = [WeightedSum, Largest, MeanOfDegrees, Spread, Attention, Layer, Scaled]
 
 
 def edges_of(kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -76,13 +92,14 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All walks that may go by tiles do, by several blocks and tiles."""
+    """All walks that may go by tiles do, by several blocks and by tiles as small as may be."""
 
     def plan(stage: Any, limits: Any, spans: Any) -> Any:
         for share in (8, 4, 2, 1):
             small = replace(limits, nbytes=limits.nbytes // share)
-            if found := TilePlanner(stage, small).plan():
-                return found
+            for tiles in (64, 32, 16, 8, 6, 4, 3):
+                if found := TilePlanner(stage, small).with_tiles(small.nbytes // tiles):
+                    return found
         return None
 
     monkeypatch.setattr("tiga.backends.llvm.paged.steps.plan_tiles", plan)
@@ -109,7 +126,7 @@ def test_same_bits_as_in_memory(kernel: Any, kind: str, stored: Any, tiled: None
 
 
 @pytest.mark.parametrize(
-    ("way", "budget"), [("rows in parts", "500KiB"), ("tiles of their other ends", "1200KiB")]
+    ("way", "budget"), [("rows in parts", "500KiB"), ("tiles of their other ends", "1500KiB")]
 )
 def test_several_reducers_and_values_of_edges(
     way: str, budget: str, stored: Any, tmp_path: Path, request: Any
@@ -127,3 +144,158 @@ def test_several_reducers_and_values_of_edges(
         found = layer(graph=paged, **given)
     assert same(list(found), list(expected))
     assert way in layer.explain()
+
+
+def computed(kernel: Any, graph: Any, budget: str, **scope: Any) -> list[torch.Tensor]:
+    with tg.execution(memory={"host": budget}, **scope):
+        return results(kernel, graph, *fields(graph))
+
+
+def test_features_of_several_windows(stored: Any, tiled: None) -> None:
+    paged = stored("hubs", 150)
+    expected = results(WeightedSum(), paged.in_memory(), *fields(paged))
+    layer = WeightedSum()
+    assert same(computed(layer, paged, "12MiB"), expected)
+    assert "tiles of their other ends" in layer.explain()
+
+
+@pytest.mark.parametrize("kernel", [WeightedSum, Attention], ids=lambda k: k.__name__)
+def test_fields_of_16_bits(kernel: Any, stored: Any, tiled: None) -> None:
+    paged = stored("random")
+    expected = results(kernel(), paged.in_memory(), *fields(paged, torch.bfloat16))
+    layer = kernel()
+    with tg.execution(memory={"host": "2MiB"}):
+        found = results(layer, paged, *fields(paged, torch.bfloat16))
+    assert same(found, expected)
+
+
+def test_against_numpy(stored: Any, tiled: None) -> None:
+    paged = stored("gaps")
+    src, dst = edges_of("gaps")
+    order = np.lexsort((src, dst))
+    x, w = (field.double().numpy() for field in fields(paged))
+    expected = np.zeros((NODES, WIDTH))
+    np.add.at(expected, dst[order], x[src[order]] * w[:, None])
+    out = computed(WeightedSum(), paged, "1MiB")[0]
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 4])
+def test_any_number_of_tiles_is_read_ahead(depth: int, stored: Any, tiled: None) -> None:
+    paged = stored("random")
+    expected = results(Attention(), paged.in_memory(), *fields(paged))
+    assert same(computed(Attention(), paged, "2MiB", prefetch_depth=depth), expected)
+
+
+def test_results_in_files(stored: Any, tiled: None, tmp_path: Path) -> None:
+    """The gradients of edges are stored among those of other blocks, tile by tile."""
+    paged, layer = stored("random", 32), WeightedSum()
+    expected = results(WeightedSum(), paged.in_memory(), *fields(paged))
+    assert same(computed(layer, paged, "700KiB", spill_dir=tmp_path), expected)
+    assert "rows = src: " in layer.explain()
+    assert "tiles of their other ends" in layer.explain()
+
+
+def test_second_derivatives(stored: Any, tiled: None) -> None:
+    paged = stored("random")
+
+    def second(graph: Any) -> torch.Tensor:
+        x, w = (field.clone().requires_grad_() for field in fields(paged))
+        out = Attention()(graph=graph, ndata={"x": x}, edge={"w": w})
+        (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), w)[0]
+
+    expected = second(paged.in_memory())
+    with tg.execution(memory={"host": "3MiB"}):
+        assert torch.equal(second(paged), expected)
+
+
+def test_native_tensors(stored: Any, tiled: None) -> None:
+    paged = stored("random")
+    x, w = fields(paged)
+    given: Any = {"src": {"x": x}, "edge": {"w": w}}
+    expected = WeightedSum()(graph=paged.in_memory(), **given)
+    native = {k: {n: tg.tensor(v.numpy()) for n, v in f.items()} for k, f in given.items()}
+    with tg.execution(memory={"host": "3MiB"}):
+        found = WeightedSum()(graph=paged, **native)
+        assert torch.equal(torch.from_numpy(found.numpy()), expected)
+
+
+@pytest.mark.parametrize("value", [0, NODES + 5, -3])
+def test_an_index_that_is_not_in_order_is_found(
+    value: int, tiled: None, tmp_path: Path, stored: Any
+) -> None:
+    """Kernels take no edge that lies outside of the tile in memory, whatever the header says."""
+    path = tmp_path / "g"
+    path.write_bytes(stored("random").path.read_bytes())
+    paged = tg.Graph.open(path)
+    place = paged.walks["dst"].index.offset + 4 * (EDGES - 2)
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(np.int32(value).tobytes())
+    with pytest.raises(InvalidFile, match="out of its order or its range"):
+        computed(WeightedSum(), paged, "3MiB")
+
+
+def test_an_edge_number_of_another_row_is_found(tiled: None, tmp_path: Path, stored: Any) -> None:
+    path = tmp_path / "g"
+    path.write_bytes(stored("random").path.read_bytes())
+    paged = tg.Graph.open(path)
+    with path.open("r+b") as file:
+        file.seek(paged.walks["src"].edge_id.offset)
+        file.write(np.int32(EDGES - 1).tobytes())
+    with pytest.raises(InvalidFile, match="out of its order or its range"):
+        computed(WeightedSum(), paged, "3MiB")
+
+
+# what is chosen
+
+FAR = 20_000
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A graph whose sources are anywhere, as they came and in order."""
+    rng, folder = np.random.default_rng(2), tmp_path_factory.mktemp("far")
+    src, dst = rng.integers(0, FAR, (2, 4 * FAR))
+    chunks = [(src, dst, {"w": rng.random(4 * FAR, np.float32)})]
+    given: Any = {"num_nodes": FAR, "fields": {"src": {"x": rng.random((FAR, 64), np.float32)}}}
+    return [
+        tg.Graph.open(tg.Graph.write_csr(folder / str(s), chunks, sort_sources=s, **given))
+        for s in (False, True)
+    ]
+
+
+def read_by(graph: Any, layer: Any) -> int:
+    x, w = fields(graph)
+    before = graph.traffic.read
+    with tg.execution(memory={"host": "3MiB"}) as run:
+        layer(graph=graph, src={"x": x}, edge={"w": w})
+    assert run.memory_report()["peak_bytes"]["host"] <= parse_size("3MiB")
+    read: int = graph.traffic.read - before
+    return read
+
+
+def test_tiles_are_chosen_where_they_read_less(far: Any) -> None:
+    unordered, ordered = far
+    layer = WeightedSum()
+    much = read_by(unordered, layer)
+    assert "sort_sources=True" in layer.explain()
+    less = read_by(ordered, layer)
+    assert "tiles of their other ends" in layer.explain()
+    assert "sort_sources" not in layer.explain()
+    assert 2 * less < much
+    for graph in far:
+        with tg.execution(memory={"host": "64MiB"}):
+            layer(graph=graph, src={"x": fields(graph)[0]}, edge={"w": fields(graph)[1]})
+        assert " 1 pages" in layer.explain()
+
+
+def test_what_is_told_of_tiles_is_what_is_read(far: Any) -> None:
+    graph, layer = far[1], WeightedSum()
+    x, w = fields(graph)
+    with tg.execution(memory={"host": "3MiB"}):
+        told = predictions(layer, graph, src={"x": x}, edge={"w": w})
+    read = read_by(graph, layer)
+    assert read <= told[0].plan.read <= 1.01 * read
+    assert any("tiles of their other ends" in line for line in told[0].plan.lines)

@@ -56,6 +56,37 @@ def test_the_file_is_the_one_that_save_writes(size: int, memory: Any, tmp_path: 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
 
 
+@pytest.mark.parametrize("bins", [7, 1 << 16])
+@pytest.mark.parametrize("memory", [0, "1GiB"])
+def test_edges_of_a_row_in_order_of_their_sources(
+    bins: int, memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row has 10,000 edges, 5,000 of them from one source: more than are handled at a time."""
+    monkeypatch.setattr("tiga.relations.long_rows.BINS", bins)
+    src, dst, w = arrays = edge_list()
+    src[:5000] = 3
+    written = tg.Graph.write_csr(
+        tmp_path / "a", chunks_of(arrays, 777), num_nodes=NODES, memory=memory, sort_sources=True
+    )
+    order = np.lexsort((src, dst))
+    graph = tg.Graph.from_coo(src[order], dst[order], num_src=NODES, num_dst=NODES)
+    saved = graph.save(tmp_path / "b", {"edge": {"w": w[order]}})
+    assert same_content(saved, written)
+    assert Container(written).info["sources_ascend"] == 1
+
+
+@pytest.mark.parametrize("memory", [0, "1GiB"])
+def test_the_file_says_whether_sources_ascend(memory: Any, tmp_path: Path) -> None:
+    """The last edge of a row of several pieces is out of order, or is not."""
+    for number, last in enumerate((NODES - 1, 0)):
+        src = np.sort(edge_list()[0])
+        src[-1], dst = last, np.full(EDGES, 7)
+        path = tg.Graph.write_csr(
+            tmp_path / str(number), [(src, dst)], num_nodes=NODES, memory=memory
+        )
+        assert Container(path).info["sources_ascend"] == int(last > 0)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     ends=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), max_size=60),

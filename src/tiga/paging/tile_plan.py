@@ -37,7 +37,7 @@ class TilePlanner:
     def plan(self) -> Tiling | None:
         """The cheapest tiling; None where none fits."""
         sizes = sorted({int(self.limits.nbytes * share) for share in SHARES}, reverse=True)
-        found = [tiling for nbytes in sizes if (tiling := self._with_tiles(nbytes)) is not None]
+        found = [tiling for nbytes in sizes if (tiling := self.with_tiles(nbytes)) is not None]
         return min(found, key=lambda tiling: tiling.cost, default=None)
 
     # bytes
@@ -91,7 +91,7 @@ class TilePlanner:
             for a, b in pairwise(cuts)
         )
 
-    def _with_tiles(self, most: int) -> Tiling | None:
+    def with_tiles(self, most: int) -> Tiling | None:
         """The tiling with tiles of at most so many bytes."""
         room = most - self._around(most)
         tiles = [self._tiles(p, room) for p in range(len(self.stage.program.phases))]
@@ -186,7 +186,8 @@ class TilePlanner:
         rows, edges = (high - low for low, high in (block.rows, block.edges))
         reads = [n for n in stage.edge_arrays if n not in stage.edge_stores]
         ids = word * bool(stage.edge_arrays)
-        read = rows * (WORD * (1 + len(arrays.degrees)) + bytes_in_files(homes, arrays.rows))
+        read = (rows + 1) * WORD * (1 + len(arrays.degrees))
+        read += rows * bytes_in_files(homes, arrays.rows)
         read += edges * (word + (ids if numbered else bytes_in_files(homes, reads)))
         written = 0 if numbered else edges * bytes_in_files(homes, stage.edge_stores)
         passed = 0
