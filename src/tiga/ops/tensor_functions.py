@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tiga.ops import hyperbolic, series
+from tiga.ops import complex_functions, hyperbolic, series
 from tiga.ops.dense import Scalar
 from tiga.ops.functions import floor, quotient, sigmoid, sqrt
 from tiga.ops.leaf import constant, ones_like, zeros_like
@@ -201,10 +201,10 @@ class Atan2(Scalar, name="atan2"):
         return series.atan2(b, y, x)
 
     def vjp(self, ct, out, a, b):
-        square = add(mul(a, a), mul(b, b))
-        origin = eq(square, zeros_like(square))
-        square, ct = where(origin, ones_like(square), square), where(origin, zeros_like(ct), ct)
-        return div(mul(ct, b), square), neg(div(mul(ct, a), square))
+        length = hypot(a, b)
+        length = where(eq(length, zeros_like(length)), ones_like(length), length)
+        scale = div(ct, length)
+        return mul(scale, div(b, length)), neg(mul(scale, div(a, length)))
 
 
 @dataclass(frozen=True)
@@ -218,10 +218,13 @@ class Hypot(Scalar, name="hypot"):
     def reference(self, a, b):
         return np.hypot(a, b)
 
+    def lower(self, b, x, y):
+        return complex_functions.hypot(b, x, y)
+
     def vjp(self, ct, out, a, b):
         origin = eq(out, zeros_like(out))
-        scale = div(ct, where(origin, ones_like(out), out))
-        return mul(scale, a), mul(scale, b)
+        length = where(origin, ones_like(out), out)
+        return mul(ct, div(a, length)), mul(ct, div(b, length))
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Target:
 
 
 CPU = Target(
-    functions=frozenset(("hypot", "log2", "log10", "nextafter", "floor_divide", "remainder")),
+    functions=frozenset(("log2", "log10", "nextafter", "floor_divide", "remainder")),
     int_functions=frozenset(("floor_divide", "remainder")),
     complex_ops=COMPLEX_OPS | frozenset(complex_table.FUNCTIONS) | {"cast"},
     combines=frozenset(("add", "mul", "maximum", "minimum")),

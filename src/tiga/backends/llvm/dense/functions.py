@@ -2,7 +2,6 @@
 pairs of them, and whole numbers apart."""
 
 from collections.abc import Callable
-from functools import partial
 
 from torch_mlir import ir
 
@@ -17,7 +16,7 @@ from tiga.backends.llvm.functions import (
 )
 from tiga.backends.llvm.functions_pow import log_pair
 from tiga.backends.llvm.lanes import Lanes, where
-from tiga.ops import complex_functions, hyperbolic
+from tiga.ops import hyperbolic
 
 A = VectorArithmetic()
 _LOG10_E = 0.4342944819032518
@@ -75,7 +74,6 @@ def _remainder(a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 FUNCTIONS: dict[str, Callable[..., ir.Value]] = {
-    "hypot": partial(complex_functions.hypot, A),
     "log2": log2,
     "log10": log10,
     "nextafter": nextafter,

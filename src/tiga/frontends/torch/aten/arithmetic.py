@@ -187,10 +187,7 @@ def _copysign(call: Call, a: Value, b: Value) -> Node:
 
 @aten("hypot")
 def _hypot(call: Call, a: Value, b: Value) -> Node:
-    def hypot(x: Node, y: Node) -> Node:
-        return safe_sqrt(p.add(p.mul(x, x), p.mul(y, y)))
-
-    return arithmetic(call, hypot, a, b)
+    return arithmetic(call, t.hypot, a, b)
 
 
 def safe_sqrt(x: Node) -> Node:

@@ -74,20 +74,6 @@ def rsqrt(x: Node) -> Node:
     return p.div(ones_like(x), f.sqrt(x))
 
 
-def tan(x: Node) -> Node:
-    return p.div(f.sin(x), f.cos(x))
-
-
-def sinh(x: Node) -> Node:
-    rise = f.expm1(x)
-    return p.mul(const(x, 0.5), p.add(rise, p.div(rise, p.add(rise, ones_like(x)))))
-
-
-def cosh(x: Node) -> Node:
-    half = p.mul(const(x, 0.5), f.exp(x))
-    return p.add(half, p.div(const(x, 0.25), half))
-
-
 def relu(x: Node) -> Node:
     """max(x, 0): NaN passes, and the derivative at 0 is 0."""
     zero = zeros_like(x)
@@ -149,8 +135,8 @@ def square(x: Node) -> Node:
 FUNCTIONS = {
     "exp": f.exp, "exp2": exp2, "expm1": f.expm1, "log": f.log, "log1p": f.log1p,
     "log2": _log_base(2), "log10": _log_base(10), "sqrt": f.sqrt, "rsqrt": rsqrt,
-    "reciprocal": reciprocal, "sin": f.sin, "cos": f.cos, "tan": tan, "sinh": sinh, "cosh": cosh,
-    "asin": t.asin, "acos": t.acos, "atan": t.atan, "tanh": f.tanh, "erf": f.erf,
+    "reciprocal": reciprocal, "sin": f.sin, "cos": f.cos, "tan": t.tan, "sinh": t.sinh,
+    "cosh": t.cosh, "asin": t.asin, "acos": t.acos, "atan": t.atan, "tanh": f.tanh, "erf": f.erf,
     "erfc": f.erfc, "special_erf": f.erf, "special_erfc": f.erfc, "sigmoid": sigmoid, "silu": silu,
     "mish": mish, "hardsigmoid": hardsigmoid, "hardswish": hardswish,
 }  # fmt: skip
@@ -330,16 +316,7 @@ def _largest(x: Node) -> float:
 
 @aten("logaddexp")
 def _logaddexp(call: Call, a: Node, b: Node) -> Node:
-    def logaddexp(x: Node, y: Node) -> Node:
-        first = p.gt(x, y)
-        # Selected, not a maximum, whose derivatives would be wrong where x is y.
-        large, small = p.where(first, x, y), p.where(first, y, x)
-        infinite = p.eq(f.abs_(large), const(x, math.inf))
-        zero = zeros_like(x)
-        gap = p.sub(p.where(infinite, zero, small), p.where(infinite, zero, large))
-        return p.where(infinite, large, p.add(large, f.log1p(f.exp(gap))))
-
-    return arithmetic(call, logaddexp, a, b)
+    return arithmetic(call, t.logaddexp, a, b)
 
 
 @aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
