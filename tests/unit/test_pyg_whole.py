@@ -101,6 +101,15 @@ def test_edges_that_are_written_to():
         torch.testing.assert_close(fused(x, twin), conv(x, twin))
 
 
+def test_edges_derived_in_inference_mode_serve_training():
+    conv, edge_index = gnn.GATConv(F, 6, edge_dim=D), edges()
+    attr = attributes(edge_index.shape[1])
+    fused = pyg.compile(conv)
+    with torch.inference_mode():
+        fused(nodes(), edge_index, attr)
+    check(conv, nodes(), edge_index, attr, fused=fused)
+
+
 def test_an_index_out_of_range_among_other_edges():
     fused = pyg.compile(gnn.GCNConv(F, 6))
     fused(nodes(), edges())

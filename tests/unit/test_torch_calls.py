@@ -113,6 +113,18 @@ def test_no_grad_and_inference_mode():
     assert run.cache_info.variants == 1
 
 
+def test_what_a_call_in_inference_mode_keeps_serves_training():
+    graph = tg.Graph.from_coo(torch.tensor([0, 1, 2]), torch.tensor([2, 1, 0]), num_dst=3)
+    x, w = field(3, 2).requires_grad_(), field(3, 1).requires_grad_()
+    run = kernel(lambda s, d, e: s.x * e.w.sin())
+    with torch.inference_mode():
+        run(graph=graph, src={"x": x}, edge={"w": w})
+    out = run(graph=graph, src={"x": x}, edge={"w": w})
+    torch.testing.assert_close(out, (x * w.sin()).flip(0))
+    (dw,) = torch.autograd.grad(out.sum(), w, create_graph=True)
+    torch.testing.assert_close(dw, x.sum(1, keepdim=True) * w.cos())
+
+
 def test_oracle_reference_and_inspection():
     x = field(4, 2)
     run = kernel(lambda s, d, e: s.x.exp())

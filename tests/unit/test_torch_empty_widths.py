@@ -33,6 +33,19 @@ def test_results_and_gradients_have_width_0(name):
     assert torch.equal(dw, torch.zeros_like(w))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_results_of_width_0_in_16_bits(dtype):
+    class Plain(tg.MessagePassing):
+        reducer = tg.sum()
+
+        def edge(self, src, dst, edge):
+            return src.x.sin()
+
+    out = Plain()(graph=GRAPH, src={"x": torch.zeros(4, 0, dtype=dtype)})
+    assert out.shape == (4, 0)
+    assert out.dtype == dtype
+
+
 def test_what_is_joined_with_nothing_is_itself():
     class Plain(tg.MessagePassing):
         reducer = tg.sum()

@@ -78,6 +78,7 @@ class Derived:
         return value.index_select(0, self.source)
 
 
+@torch.inference_mode(False)
 def derive(
     src: torch.Tensor, dst: torch.Tensor, num_src: int, num_dst: int, edges: EdgeSet,
     has_fields: bool = True,

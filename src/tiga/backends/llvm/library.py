@@ -97,8 +97,7 @@ def _rearrange(node: Node, addresses: Mapping[Node, int]) -> None:
         view = np.frombuffer(memoryview(buffer), np.uint8).view(n.type.dtype.numpy)
         return view.reshape(1, *n.type.shape)
 
-    compute = node.type.dtype.compute.numpy
     wide = [whole(n).astype(n.type.dtype.compute.numpy, copy=False) for n in node.inputs]
     result = node.op.reference(*wide)
-    assert result.dtype == compute
+    assert result.dtype == (node.type.dtype.compute if wide else node.type.dtype).numpy
     whole(node)[...] = result

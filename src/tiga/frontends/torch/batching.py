@@ -95,6 +95,7 @@ def _on_host(csr: Any, count: int) -> Graph:
     return Graph.from_csr(pointers, sources.ravel(), num_src=count * csr.num_src)
 
 
+@torch.inference_mode(False)
 def _on_device(csr: Any, count: int) -> Graph:
     number = torch.arange(count, device=csr.row_ptr.device)[:, None]
     starts = csr.row_ptr[:-1] + number * csr.num_edges

@@ -26,12 +26,7 @@ class Orders:
         token = graph.token()
         found = self.known.get(graph)
         if found is None or found[0] != token:
-            given = graph.edge_permutation
-            # A numpy permutation is read-only, which `as_tensor` warns about.
-            order = given if isinstance(given, torch.Tensor) else torch.tensor(given)
-            inverse = torch.empty_like(order)
-            inverse[order] = torch.arange(len(order), dtype=order.dtype, device=order.device)
-            found = self.known[graph] = (token, order, inverse)
+            found = self.known[graph] = (token, *_orders_of(graph.edge_permutation))
         return found[1], found[2]
 
     def numbers(self, graph: Graph) -> torch.Tensor:
@@ -39,6 +34,16 @@ class Orders:
         if graph.permutes_edges:
             return self.of(graph)[0].long()
         return torch.arange(graph.num_edges, device=device_of(graph))
+
+
+@torch.inference_mode(False)
+def _orders_of(given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """A permutation and its inverse, which may be kept for backward, whatever mode this is."""
+    # A numpy permutation is read-only, which `as_tensor` warns about.
+    order = given.clone() if isinstance(given, torch.Tensor) else torch.tensor(given)
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(len(order), dtype=order.dtype, device=order.device)
+    return order, inverse
 
 
 def bind(

@@ -21,11 +21,13 @@ def number_on(value: Any, dtype: torch.dtype, device: torch.device) -> torch.Ten
 
 
 @lru_cache(maxsize=1024)
+@torch.inference_mode(False)
 def _kept_float(digits: str, dtype: torch.dtype, device: torch.device, stream: int) -> torch.Tensor:
     # By digits: -0.0 is not 0.0, and NaN is itself.
     return torch.full((), float.fromhex(digits), dtype=dtype, device=device)
 
 
 @lru_cache(maxsize=1024)
+@torch.inference_mode(False)
 def _kept_int(value: int, dtype: torch.dtype, device: torch.device, stream: int) -> torch.Tensor:
     return torch.full((), value, dtype=dtype, device=device)

@@ -21,7 +21,8 @@ Counts = tuple[int, int]
 class Topology:
     """A graph, the arrays that it was made from, and the storages known to hold these.
 
-    `ready` is for callers to keep what they made for it, by the text of a program.
+    `ready` is for callers to keep what they made for it, by the text of a program. Orders may be
+    kept for backward, whatever the mode is that they are made in.
     """
 
     graph: Graph
@@ -36,14 +37,16 @@ class Topology:
         return {"src": num_src, "dst": num_dst, "node": num_dst, "edges": self.graph.num_edges}
 
     @cached_property
+    @torch.inference_mode(False)
     def order(self) -> torch.Tensor | None:
         """The order that leads from the user's edges to CSR; None where they are one."""
         if not self.graph.permutes_edges:
             return None
         order = self.graph.edge_permutation
-        return order if isinstance(order, torch.Tensor) else torch.from_numpy(order.copy())
+        return order.clone() if isinstance(order, torch.Tensor) else torch.from_numpy(order.copy())
 
     @cached_property
+    @torch.inference_mode(False)
     def inverse(self) -> torch.Tensor:
         """The order that leads back."""
         assert self.order is not None
