@@ -287,6 +287,32 @@ def test_reducers_that_are_wrong() -> None:
         Sends(Widening())(**given)
 
 
+UNFIT = {
+    "std of bools": (tg.std(), lambda x: x > 0, "Std takes .*floating-point.* got bool"),
+    "logsumexp of integers": (tg.logsumexp(), lambda x: tg.astype(x, tg.int64), "got int64"),
+    "max of bools": (tg.max(), lambda x: x > 0, "Max takes .* got bool"),
+    "mask of floats": (tg.sum(), lambda x: tg.mask(x, x), "`keep` must hold bools"),
+    "one of two": (tg.softmax(), lambda x: x, "Softmax takes 2"),
+    "none": (tg.sum(), lambda x: (), "returned no message"),
+    "no reducer": (tg.sum, lambda x: x, r"`reducer = tg.sum\(\)`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_messages_that_their_reducer_does_not_take(name: str) -> None:
+    reducer, message, reason = UNFIT[name]
+
+    class Sent(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return message(src.x)
+
+    kernel = Sent()
+    kernel.reducer = reducer
+    with pytest.raises(tg.errors.InvalidType, match=reason) as caught:
+        kernel(graph=GRAPH, src={"x": tg.tensor(X)})
+    assert "test_message_programs.py:" in str(caught.value)
+
+
 class Sorted(tg.MessagePassing):
     """Sorting features and looking a table up are in no walk."""
 

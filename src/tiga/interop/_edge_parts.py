@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from tiga.errors import Unfusable
+from tiga.frontends.sent import guard_leaves
 from tiga.frontends.torch.extent import Extent
-from tiga.frontends.torch.messages import guard_leaves
 from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.torch.where import user_line
 from tiga.interop._edge_sets import (

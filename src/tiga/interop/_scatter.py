@@ -14,7 +14,7 @@ from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
 from tiga.errors import InvalidType, Unfusable
-from tiga.frontends.torch.messages import guard_leaves
+from tiga.frontends.sent import guard_leaves
 from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.torch.where import user_line
 from tiga.interop._batch_norm import BatchStatistics

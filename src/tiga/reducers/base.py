@@ -1,6 +1,6 @@
 """What a reducer is: messages of a row to one value, as a composition of trace ops."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -102,8 +102,8 @@ class Reducer:
             )
         return Bound(self, messages)
 
-    def require(self, messages: Sequence[Type]) -> None:
-        """Refuse messages of a type that the reduction is not defined on.
+    def require(self, messages: Sequence[Type], place: Callable[[], str] = lambda: "") -> None:
+        """Refuse messages of a type that the reduction is not defined on; `place` names the line.
 
         Raises:
             InvalidType: a message is no float, or a bool where numbers are ordered.
@@ -115,7 +115,7 @@ class Reducer:
             if not accepted[self.takes]:
                 raise InvalidType(
                     f"{type(self).__name__} takes messages of {_TAKES[self.takes]}; got "
-                    f"{of.dtype}: convert the message in `edge`, say with `.float()`."
+                    f"{of.dtype}{place()}: convert the message in `edge`, say with `.float()`."
                 )
 
     def rows(self, messages: Messages) -> Node:

@@ -24,7 +24,7 @@ from tiga.types import GLOBAL, Type, dtype_of_numpy
 
 _OWN = frozenset(
     str(path)
-    for folder in ("frontends/tensor", "autograd", "trace", "ops")
+    for folder in ("frontends", "autograd", "reducers", "trace", "ops")
     for path in (Path(__file__).parents[2] / folder).rglob("*.py")
 ) | {
     *(str(Path(__file__).parents[2] / name) for name in ("functions.py", "served.py")),

@@ -4,21 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiga.errors import InvalidType
-from tiga.frontends.message_passing import Masked, PerEdge
+from tiga.frontends.message_passing import PerEdge
+from tiga.frontends.sent import Addressed, addressed, guard_leaves, joint_mask
 from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.custom import TracedReducer
 from tiga.frontends.tensor.entities import NODES, Entities
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.trees import mapped
-from tiga.ops.align import align, expand_to
-from tiga.ops.feature import reshape
-from tiga.ops.leaf import stop_gradient
-from tiga.ops.pointwise import logical_and, where
-from tiga.reducers import Bound, CustomReducer, Max, Mean, Messages, Min, Multi, Reducer, Sum
-from tiga.trace.node import Node, rewrite
-from tiga.types import Relation, bool_
+from tiga.reducers import CustomReducer, Max, Mean, Messages, Min, Reducer, Sum
+from tiga.trace.node import Node
+from tiga.types import Relation
 
 
 @dataclass(frozen=True)
@@ -55,47 +51,20 @@ def address(reducer: Any, sent: Any) -> Any:
     """
     if sent.__class__ is Tensor and reducer.__class__ in _PLAIN:
         return Sent(reducer, (sent,), ())
-    if not isinstance(reducer, Reducer):
-        raise InvalidType(
-            f"`reducer` must be a reducer such as tg.sum(), got {reducer!r} ({here()})."
-        )
-    if isinstance(sent, Masked) and isinstance(sent.value, (dict, tuple, list)):
-        keep = sent.keep
-        sent = mapped(lambda value: Masked(value, keep), sent.value)
-    return mapped(lambda leaf: _sent(reducer, leaf), sent)
+    return mapped(_sent, addressed(reducer, sent, _line))
 
 
-def _sent(reducer: Reducer, leaf: Any) -> Any:
-    if leaf.__class__ is Tensor and reducer.__class__ in _PLAIN:
-        return Sent(reducer, (leaf,), ())
-    keeps: list[Any] = []
-    while isinstance(leaf, Masked):
-        keeps.append(leaf.keep)
-        leaf = leaf.value
-    bound = leaf if isinstance(leaf, Bound) else Bound(reducer, (leaf,))
-    if isinstance(bound.reducer, Multi):
-        parts = bound.reducer.bound(bound.messages[0])
-        return mapped(lambda part: _addressed(part, keeps), parts)
-    return _addressed(bound, keeps)
+def _line() -> str:
+    return f" ({here()})"
 
 
-def _addressed(bound: Bound, keeps: list[Any]) -> Sent:
-    messages, keeps = [], [as_tensor(keep, "tg.mask") for keep in keeps]
-    for message in bound.messages:
-        if isinstance(message, Masked):
-            keeps.append(as_tensor(message.keep, "tg.mask"))
-            message = message.value
-        messages.append(as_tensor(message, "a message"))
-    takes = getattr(bound.reducer, "arguments", 1)
-    if not isinstance(bound.reducer, CustomReducer) and takes != len(messages):
-        raise InvalidType(
-            f"`edge` returned {len(messages)} message, but {type(bound.reducer).__name__} takes "
-            f"{takes} ({here()}): return `self.reducer(score, value)`."
-        )
-    traced = None
-    if isinstance(bound.reducer, CustomReducer):
-        traced = TracedReducer(bound.reducer, messages, NODES)
-    return Sent(bound.reducer, tuple(messages), tuple(keeps), traced)
+def _sent(one: Addressed) -> Sent:
+    messages = tuple(as_tensor(message, "a message") for message in one.messages)
+    keeps = tuple(as_tensor(keep, "tg.mask") for keep in one.keeps)
+    one.require_count(_line)
+    if isinstance(one.reducer, CustomReducer):
+        return Sent(one.reducer, messages, keeps, TracedReducer(one.reducer, messages, NODES))
+    return Sent(one.reducer, messages, keeps)
 
 
 def form_of(tree: Any) -> Any:
@@ -116,10 +85,11 @@ def reduce_sent(
 ) -> Any:
     """Messages as values of rows: one, or what a user's reducer returns."""
     parts = [edges.each(message._node) for message in sent.messages]
+    sent.reducer.require([part.type for part in parts], _line)
     keep = None
     if sent.keeps:
-        keep = _mask([edges.each(k._node) for k in sent.keeps], parts)
-        guarded = _guarded(parts, keep)
+        keep = joint_mask([edges.each(k._node) for k in sent.keeps], parts, _line)
+        guarded = guard_leaves(parts, keep)
         edges = _replaced(edges, sent.messages, guarded)
         parts = guarded
     if sent.traced is not None:
@@ -134,35 +104,3 @@ def _replaced(edges: Entities, messages: Sequence[Tensor], parts: Sequence[Node]
     guarded.values.update(fixed)
     guarded.values.update(zip((m._node for m in messages), parts, strict=True))
     return guarded
-
-
-def _mask(keeps: list[Node], parts: list[Node]) -> Node:
-    """All masks as one, with axes that broadcast to the largest message."""
-    shape = max((p.type.shape for p in parts), key=len)
-    total: Node | None = None
-    for keep in keeps:
-        if keep.type.dtype != bool_:
-            raise InvalidType(f"tg.mask: `keep` must hold bools, got {keep.type.dtype} ({here()}).")
-        own = keep.type.shape
-        if len(own) < len(shape) and own == shape[: len(own)]:
-            keep = reshape(keep, (*own, *(1,) * (len(shape) - len(own))))
-        total = keep if total is None else logical_and(*align(total, keep))
-    assert total is not None
-    return total
-
-
-def _guarded(parts: list[Node], keep: Node) -> list[Node]:
-    """`parts` such that no derivative reaches a leaf from an edge that does not count: zero times
-    an infinite derivative would be NaN."""
-    if keep.type.size != 1:
-        return parts
-    flag = reshape(keep, ())
-
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        on_edge = node.type.space == keep.type.space and node.type.dtype.is_float
-        if not on_edge or not node.op.is_read:
-            return None
-        counts = expand_to(flag, node.type.shape, node.type.space)
-        return where(counts, node, stop_gradient(node))
-
-    return rewrite(parts, rule)

@@ -13,13 +13,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge, missing_field
+from tiga.frontends.sent import Addressed, address
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.capture import RELATION, MissingField
 from tiga.frontends.torch.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
 from tiga.frontends.torch.gpu import device_of
-from tiga.frontends.torch.messages import Addressed, EdgeOrder, address, aggregate
+from tiga.frontends.torch.messages import EdgeOrder, aggregate
 from tiga.frontends.torch.signature import user_function
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.unit import unit_of
@@ -198,7 +199,7 @@ class Reduction:
         try:
             return self._compiled(sent, messages)
         except Unfusable:
-            if not any(isinstance(a.bound.reducer, CustomReducer) for a in self._addressed(sent)):
+            if not any(isinstance(a.reducer, CustomReducer) for a in self._addressed(sent)):
                 raise
         # A user's reducer that no program holds is folded by torch, the others as they are.
         given = replaced(sent, iter(messages))
@@ -239,19 +240,13 @@ class Reduction:
         value = source if isinstance(source, torch.Tensor) else source.get()
         return value.contiguous() if isinstance(value, torch.Tensor) else value
 
-    def _alone(self, addressed: Addressed) -> Any:
+    def _alone(self, one: Addressed) -> Any:
         """One message of `edge` by its own reducer."""
-        reducer, parts, keeps = addressed.bound.reducer, [], list(addressed.keeps)
-        for message in addressed.bound.messages:
-            while isinstance(message, Masked):
-                keeps.append(message.keep)
-                message = message.value
-            parts.append(message)
-        if isinstance(reducer, CustomReducer):
-            keep = functools.reduce(torch.logical_and, keeps) if keeps else None
-            return fold_rows(reducer, parts, keep, self.row_ptr)
-        sent: Any = Bound(reducer, tuple(parts))
-        for keep in keeps:
+        if isinstance(one.reducer, CustomReducer):
+            keep = functools.reduce(torch.logical_and, one.keeps) if one.keeps else None
+            return fold_rows(one.reducer, one.messages, keep, self.row_ptr)
+        sent: Any = Bound(one.reducer, one.messages)
+        for keep in one.keeps:
             sent = Masked(sent, keep)
         return self._compiled(sent, tensors_of(sent, self.block.last - self.block.first))
 
