@@ -29,10 +29,10 @@ def gradient(y, x, seed, **options):
     return torch.autograd.grad(y, x, seed, **options)[0]
 
 
-def placements(kernel):
+def arrangements(kernel):
     (variant,) = state_of(kernel).all()
     runnables = dict(variant.unit.runnables())
-    return runnables["gradient: forward"].executable.executable.placements
+    return runnables["gradient: forward"].executable.executable.arranged
 
 
 def test_the_gradient_of_a_deviation_keeps_the_mean_and_walks_for_it_no_more() -> None:
@@ -47,10 +47,10 @@ def test_the_gradient_of_a_deviation_keeps_the_mean_and_walks_for_it_no_more() -
 def test_a_gradient_writes_over_what_was_saved_for_it_alone() -> None:
     kernel, run, x, seed = case(tg.std)
     gradient(run(), x, seed)
-    ((unneeded, _),) = placements(kernel)
+    ((unneeded, _),) = arrangements(kernel)
     assert unneeded
-    (placed,) = placements(kernel).values()
-    assert any(host.op.name == "input" for host in placed.hosts.values())
+    (arrangement,) = arrangements(kernel).values()
+    assert any(host.op.name == "input" for host in arrangement.placed.hosts.values())
 
 
 @pytest.mark.parametrize("reducer", [tg.std, tg.var])

@@ -1,19 +1,24 @@
 """Checked topology in destination order, and the sorts that make it."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tiga.relations.indices import index_dtype
 
+if TYPE_CHECKING:
+    from tiga.relations.walk import Plan
 
-@dataclass(frozen=True)
+
+@dataclass(eq=False)  # not frozen: one is made for every new graph
 class Csr:
     """Edges sorted by destination.
 
     `row_ptr` is int64 `[num_dst + 1]`; `col_idx` is int32 or int64 `[num_edges]`, not necessarily
     contiguous; `permutation` `[num_edges]` maps the position of an edge here to its position in
-    the user's order, None where the two are the same.
+    the user's order, None where the two are the same. `plan` is how rows are cut into tasks, where
+    the sort found out.
     """
 
     num_src: int
@@ -21,6 +26,7 @@ class Csr:
     row_ptr: np.ndarray
     col_idx: np.ndarray
     permutation: np.ndarray | None = None
+    plan: "Plan | None" = None
 
     @property
     def num_edges(self) -> int:

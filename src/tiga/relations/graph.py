@@ -193,8 +193,8 @@ class Graph(Stored):
     @property
     def device(self) -> str:
         """The device of the index arrays as torch spells it; "cpu" for numpy arrays."""
-        template = self.input.template
-        return "cpu" if template is None else str(template.device)
+        place = self.input.place
+        return "cpu" if place is None else str(place)
 
     @property
     def row_ptr(self) -> Any:

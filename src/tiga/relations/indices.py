@@ -39,19 +39,32 @@ def on_host(array: Any) -> np.ndarray:
     return host
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # two are made for every new graph
 class Indices:
     """One index array of a relation, as it was given.
 
     `data` is the user's own tensor, shared and watched through its version counter, or a private
-    numpy copy of an input that carries no version (numpy arrays, lists, inference tensors).
-    `template` is an empty tensor of the dtype and device in which results go back to the user, of
-    native tensors what makes them; None for numpy.
+    numpy copy of an input that carries no version (numpy arrays, lists, inference tensors). `made`
+    makes tensors in which results go back to the user, where that is not told by `data`.
     """
 
     name: str
     data: Any
-    template: Any
+    made: Any = None
+
+    @property
+    def template(self) -> Any:
+        """An empty tensor of the dtype and device in which results go back to the user, of native
+        tensors what makes them; None for numpy."""
+        if self.made is None and is_tensor(self.data):
+            self.made = self.data.detach().new_empty(0)
+        return self.made
+
+    @property
+    def place(self) -> Any:
+        """The device of the array as its library has it; None for numpy."""
+        of = self.data if self.made is None else self.made
+        return None if isinstance(of, np.ndarray) else of.device
 
     @property
     def is_shared(self) -> bool:
@@ -63,7 +76,8 @@ class Indices:
 
     @property
     def device(self) -> str:
-        return "cpu" if self.template is None else str(self.template.device)
+        place = self.place
+        return "cpu" if place is None else str(place)
 
     def version(self) -> tuple[int, ...]:
         """Changes whenever torch sees a write to the array, or its storage is replaced."""
@@ -119,20 +133,21 @@ def as_given(indices: Any, template: Any) -> Any:
 def as_indices(name: str, value: Any) -> Indices:
     """Take an index input; raises InvalidType or InvalidValue when it is not one."""
     if is_tracing():
-        return Indices(name, value, None)
+        return Indices(name, value)
     if is_native_on_gpu(value):
         _require_tensor(name, value)
         return Indices(name, value, value.index_template())
     if not is_tensor(value):
-        return Indices(name, _own_copy(name, value), None)
-    template = value.detach().new_empty(0)
+        return Indices(name, _own_copy(name, value))
     if value.is_inference():
-        return Indices(name, _tensor_array(name, value).copy(), template)
-    if is_on_gpu(value):
-        _require_tensor(name, value)
-    else:
-        _tensor_array(name, value)
-    return Indices(name, value, template)
+        array = _tensor_array(name, value).copy()
+        return Indices(name, array, value.detach().new_empty(0))
+    try:
+        value.data_ptr()
+    except RuntimeError:
+        _tensor_array(name, value)  # says what it is
+        raise
+    return Indices(name, value)  # checked when it is read, at once and after each edit
 
 
 def is_on_gpu(data: Any) -> bool:
@@ -156,6 +171,8 @@ def as_array(name: str, value: Any) -> np.ndarray:
 
 def require_same_device(*indices: Indices) -> None:
     """Index arrays of one relation must lie on one device."""
+    if all(i.place == indices[0].place for i in indices):
+        return
     devices = {i.name: i.device for i in indices}
     if len(set(devices.values())) > 1:
         found = ", ".join(f"`{name}` on {device}" for name, device in devices.items())
@@ -191,7 +208,7 @@ def _require_tensor(name: str, tensor: Any) -> None:
 def _tensor_array(name: str, tensor: Any) -> np.ndarray:
     _require_tensor(name, tensor)
     try:
-        return tensor.detach().cpu().numpy()
+        return (tensor if tensor.is_cpu else tensor.detach().cpu()).numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
         where = f"a {type(tensor).__name__} on {tensor.device}"
         raise InvalidType(

@@ -10,6 +10,7 @@ from tiga.errors import InvalidValue
 from tiga.relations.csr import Csr, csr_of_coo
 from tiga.relations.indices import INT32_MAX, Indices, to_kind
 from tiga.relations.on_device import DeviceCsr, csr_of_ends, csr_of_rows, transpose
+from tiga.relations.sorting import by_destination
 from tiga.relations.validate import End, extent, require_range, require_row_ptr
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ class Input(Protocol):
     @property
     def template(self) -> Any:
         """An empty tensor in whose kind results go back to the user; None for numpy."""
+
+    @property
+    def place(self) -> Any:
+        """The device of the index arrays as their library has it; None for numpy."""
 
     def token(self) -> Token:
         """Changes whenever an array of the input is seen to change."""
@@ -88,6 +93,10 @@ class CsrInput:
     def template(self) -> Any:
         return _first(self.sources.template, self.pointers.template)
 
+    @property
+    def place(self) -> Any:
+        return _first(self.sources.place, self.pointers.place)
+
     def token(self) -> Token:
         return self.pointers.version() + self.sources.version()
 
@@ -142,6 +151,10 @@ class CooInput(Sorted):
     def template(self) -> Any:
         return _first(self.sources.template, self.destinations.template)
 
+    @property
+    def place(self) -> Any:
+        return _first(self.sources.place, self.destinations.place)
+
     def token(self) -> Token:
         return self.sources.version() + self.destinations.version()
 
@@ -162,6 +175,9 @@ class CooInput(Sorted):
                 f"per edge each, got {src.shape[0]} and {dst.shape[0]}."
             )
         num_src, num_dst = self._counts(src, dst)
+        found = by_destination(src, dst, num_src, num_dst)
+        if found is not None:
+            return found
         ends = [
             End(self.sources.name, src, "num_src", num_src),
             End(self.destinations.name, dst, "num_dst", num_dst),
@@ -197,6 +213,10 @@ class TransposedInput(Sorted):
     @property
     def template(self) -> Any:
         return self.base.input.template
+
+    @property
+    def place(self) -> Any:
+        return self.base.input.place
 
     def token(self) -> Token:
         return self.base.token()

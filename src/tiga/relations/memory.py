@@ -31,7 +31,7 @@ def topology_bytes(
         "csr": [*_arrays(topology), *_arrays(host), dst and dst.index],
         "transpose": [src and src.row_ptr, src and src.index],
         "edge_map": [src and src.edge_id],
-        "plan": [array for walk in walks for array in walk.plan_arrays()],
+        "plan": [array for walk in walks for array in walk.arrays],
         "converted": [*converted, *derived.get("coo", ())],
     }
     for held in list(derived.values()):

@@ -11,11 +11,14 @@ from tiga.errors import InvalidValue
 from tiga.relations.csr import Csr, count_rows
 from tiga.relations.inputs import Token
 from tiga.relations.on_device import DeviceCsr
-from tiga.relations.walk import Walk, walk_destinations, walk_sources
+from tiga.relations.sorting import by_source
+from tiga.relations.walk import Walk, walk_destinations
 
 T = TypeVar("T")
 
-_WALKS: dict[str, Callable[[Csr], Walk]] = {"dst": walk_destinations, "src": walk_sources}
+MOST_PLANS = 1024
+
+_WALKS: dict[str, Callable[[Csr], Walk]] = {"dst": walk_destinations, "src": by_source}
 ROW_POINTERS: dict[str, Callable[[Csr], np.ndarray]] = {
     "dst": lambda csr: csr.row_ptr,
     "src": lambda csr: count_rows(csr.col_idx, csr.num_src),
@@ -34,6 +37,8 @@ class Snapshot:
     topology: Csr | DeviceCsr
     lock: Any = field(default_factory=threading.RLock)
     derived: dict[Any, Any] = field(default_factory=dict)
+    plans: dict[Any, Any] = field(default_factory=dict)
+    """What programs worked out for runs on it."""
 
     def __post_init__(self) -> None:
         self.num_src = self.topology.num_src
@@ -60,6 +65,14 @@ class Snapshot:
             if found is None:
                 found = self.derived[key] = make()
         return found
+
+    def keep_plan(self, key: Any, plan: T) -> T:
+        """Keep what a program worked out for runs on it; those of programs that are gone are let
+        go with all others, once there are many."""
+        if len(self.plans) >= MOST_PLANS:
+            self.plans.clear()
+        self.plans[key] = plan
+        return plan
 
     def walk(self, side: str) -> Walk:
         """See `Graph.walk`."""

@@ -1,11 +1,13 @@
 """Walks: a relation seen from one side, cut into the pieces of work that kernels take."""
 
-from dataclasses import dataclass, fields
+from array import array
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tiga.relations.csr import Csr, count_rows, stable_order
+from tiga.runtime.addresses import address
 
 HUB_DEGREE = 4096
 """Rows with more edges than this are split. Below it a row is a small part of any task."""
@@ -22,7 +24,14 @@ MAX_TASKS = 512
 """Enough tasks to balance any number of threads, few enough for per-task partial results."""
 
 
-@dataclass(frozen=True, eq=False)
+ARRAYS = (
+    "row_ptr", "index", "edge_id", "task_ptr", "hub_rows", "hub_ptr", "chunk_row", "chunk_lo",
+    "chunk_hi", "chunk_hub",
+)  # fmt: skip
+"""The arrays of a walk that kernels read."""
+
+
+@dataclass(eq=False)  # not frozen, which would triple the time to make one for a new graph
 class Plan:
     """The fixed decomposition of a walk's work; see `Walk` for the arrays."""
 
@@ -32,9 +41,26 @@ class Plan:
     chunk_row: np.ndarray
     chunk_lo: np.ndarray
     chunk_hi: np.ndarray
+    max_degree: int
+
+    @staticmethod
+    def without_hubs(task_ptr: np.ndarray, max_degree: int) -> "Plan":
+        """The plan of rows that are not split."""
+        return Plan(task_ptr, _NONE, _NO_CHUNKS, _NONE, _NONE, _NONE, max_degree)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays of the decomposition."""
+        hubs = (self.hub_rows, self.hub_ptr, self.chunk_row, self.chunk_lo, self.chunk_hi)
+        return (self.task_ptr, *hubs)
 
 
-@dataclass(frozen=True, eq=False)
+_NONE = np.empty(0, dtype=np.int64)
+_NO_CHUNKS = np.zeros(1, dtype=np.int64)
+_NO_HUBS = (address(_NONE), address(_NO_CHUNKS), *(address(_NONE) for _ in range(4)))
+
+
+@dataclass(eq=False)
 class Walk(Plan):
     """One orientation of a relation: CSR rows and the fixed decomposition of work.
 
@@ -52,6 +78,7 @@ class Walk(Plan):
     - `hub_rows`: int64 `[H]`, rows of more than `HUB_DEGREE` edges, ascending; `hub_ptr`: int64
       `[H + 1]`, the chunks of each; `chunk_row`, `chunk_lo`, `chunk_hi`: int64 `[C]`, row and
       range of edge positions of each chunk, at most `HUB_CHUNK` edges.
+    - `max_degree`: the most edges of a row.
     """
 
     side: str
@@ -75,39 +102,34 @@ class Walk(Plan):
         return np.repeat(np.arange(len(self.hub_rows)), np.diff(self.hub_ptr)).astype(np.int64)
 
     @cached_property
-    def max_degree(self) -> int:
-        """The most edges of a row."""
-        return int(np.diff(self.row_ptr).max(initial=0))
-
-    @cached_property
-    def addresses(self) -> dict[str, int]:
-        """The address of every array by name, 0 for one that is absent."""
-        names = ("row_ptr", "index", "edge_id", *(f.name for f in fields(Plan)), "chunk_hub")
-        arrays = {name: getattr(self, name) for name in names}
-        return {name: 0 if a is None else a.ctypes.data for name, a in arrays.items()}
-
-    def plan_arrays(self) -> list[np.ndarray]:
-        """The arrays of the decomposition."""
-        return [getattr(self, field.name) for field in fields(Plan)]
+    def addresses(self) -> "array[int]":
+        """The address of every array of `ARRAYS`, in that order; 0 for one that is absent."""
+        edge_id = 0 if self.edge_id is None else address(self.edge_id)
+        walked = (address(self.row_ptr), address(self.index), edge_id, address(self.task_ptr))
+        if not self.num_chunks:
+            return array("q", walked + _NO_HUBS)
+        return array("q", (*walked, *(address(getattr(self, name)) for name in ARRAYS[4:])))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, whether shared with the graph or not."""
-        arrays = [self.row_ptr, self.index, self.edge_id, *self.plan_arrays()]
+        arrays = [self.row_ptr, self.index, self.edge_id, *self.arrays]
         return sum(array.nbytes for array in arrays if array is not None)
 
 
 def walk_destinations(csr: Csr) -> Walk:
     """Rows are destinations: edges in CSR order."""
     index = np.ascontiguousarray(csr.col_idx, dtype=csr.index_dtype)
-    return _walk("dst", csr.row_ptr, index, None)
+    plan = plan_rows(csr.row_ptr) if csr.plan is None else csr.plan
+    return make_walk("dst", plan, csr.row_ptr, index, None)
 
 
 def walk_sources(csr: Csr) -> Walk:
     """Rows are sources: the transpose, edges of a row in increasing CSR position."""
     edge_id = stable_order(csr.col_idx, csr.num_src).astype(csr.index_dtype, copy=False)
     index = csr.destinations(csr.index_dtype)[edge_id]
-    return _walk("src", count_rows(csr.col_idx, csr.num_src), index, edge_id)
+    row_ptr = count_rows(csr.col_idx, csr.num_src)
+    return make_walk("src", plan_rows(row_ptr), row_ptr, index, edge_id)
 
 
 def plan_rows(row_ptr: np.ndarray) -> Plan:
@@ -121,8 +143,9 @@ def plan_rows(row_ptr: np.ndarray) -> Plan:
     ordinal = np.arange(chunk_row.shape[0]) - np.repeat(hub_ptr[:-1], num_chunks)
     chunk_lo = row_ptr[chunk_row] + ordinal * HUB_CHUNK
     chunk_hi = np.minimum(chunk_lo + HUB_CHUNK, row_ptr[chunk_row + 1])
+    most = int(degree.max(initial=0))
     degree[hub_rows] = 0
-    return Plan(_cut_tasks(degree + 1), hub_rows, hub_ptr, chunk_row, chunk_lo, chunk_hi)
+    return Plan(_cut_tasks(degree + 1), hub_rows, hub_ptr, chunk_row, chunk_lo, chunk_hi, most)
 
 
 def _cut_tasks(weight: np.ndarray) -> np.ndarray:
@@ -136,14 +159,11 @@ def _cut_tasks(weight: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate(([0], cuts, weight.shape))).astype(np.int64, copy=False)
 
 
-def _walk(side: str, row_ptr: np.ndarray, index: np.ndarray, edge_id: np.ndarray | None) -> Walk:
-    plan = plan_rows(row_ptr)
+def make_walk(
+    side: str, plan: Plan, row_ptr: np.ndarray, index: np.ndarray, edge_id: np.ndarray | None
+) -> Walk:
+    """The walk over rows of this plan."""
     return Walk(
-        **{field.name: getattr(plan, field.name) for field in fields(Plan)},
-        side=side,
-        num_rows=row_ptr.shape[0] - 1,
-        num_edges=index.shape[0],
-        row_ptr=row_ptr,
-        index=index,
-        edge_id=edge_id,
-    )
+        plan.task_ptr, plan.hub_rows, plan.hub_ptr, plan.chunk_row, plan.chunk_lo, plan.chunk_hi,
+        plan.max_degree, side, len(row_ptr) - 1, len(index), row_ptr, index, edge_id,
+    )  # fmt: skip

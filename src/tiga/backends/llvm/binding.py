@@ -4,7 +4,6 @@ import ctypes
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from tiga.backends.llvm.launcher import Launch, launch, launch_sequence, sequenc
 from tiga.backends.llvm.library import Matmul, call_library, numpy_matmul
 from tiga.backends.llvm.node_products import ProductStep
 from tiga.passes.buffers import Placement
+from tiga.runtime.addresses import address
 from tiga.trace.node import Node
 from tiga.types import Space
 
@@ -31,14 +31,14 @@ class Run:
         """The address of `nbytes` of scratch."""
         block = (np.zeros if zeroed else np.empty)(max(nbytes, 1), np.uint8)
         self.scratch.append(block)
-        return block.ctypes.data
+        return address(block)
 
 
 Action = Callable[[Sequence[int], Run], None]
 """A step of a plan on a topology: takes the addresses of all arrays, by position."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # one is made for every step on every new graph
 class Launches:
     """The kernels of a step, which share a table of slots.
 
@@ -47,19 +47,14 @@ class Launches:
     numbers of tasks. What is in `held` stays alive, as addresses of it are among the slots.
     """
 
-    slots: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    states: tuple[tuple[int, bool], ...]
-    kernels: tuple[tuple[int, int], ...]
+    slots: Sequence[tuple["array[int]", tuple[int, ...]]]
+    states: Sequence[tuple[int, bool]]
+    kernels: Sequence[tuple[int, int]]
     held: object
-
-    @cached_property
-    def numbers(self) -> tuple[tuple["array[int]", tuple[int, ...]], ...]:
-        """The slots, with numbers as the table holds them."""
-        return tuple((array("q", numbers), positions) for numbers, positions in self.slots)
 
     def __call__(self, addresses: Sequence[int], run: Run) -> None:
         table = array("q")
-        for numbers, positions in self.numbers:
+        for numbers, positions in self.slots:
             table.extend(numbers)
             table.extend([addresses[i] for i in positions])
         for nbytes, zeroed in self.states:
@@ -73,7 +68,7 @@ class Launches:
         launch_sequence(sequence_records(launches), len(launches), run.threads)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Product:
     """A product of node values by kernels; `vectors` counts entities times leading axes."""
 
@@ -86,7 +81,7 @@ class Product:
         self.step.run(left, right, out, self.vectors, run.threads, run.allocate)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Call:
     """A library call."""
 
@@ -99,7 +94,7 @@ class Call:
         call_library(self.node, found, self.extents, run.matmul)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class BoundPlan:
     """A plan on a topology.
 
@@ -111,9 +106,9 @@ class BoundPlan:
 
     extents: Mapping[Space, int]
     placed: Placement
-    scratch: tuple[int, ...]
-    actions: tuple[Action, ...]
-    copies: tuple[tuple[int, int, int], ...]
+    scratch: Sequence[int]
+    actions: Sequence[Action]
+    copies: Sequence[tuple[int, int, int]]
 
     def run(
         self,

@@ -5,61 +5,26 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from tiga.backends.llvm.binding import NOWHERE, Action, BoundPlan, Call, Launches, Product
+from tiga.backends.llvm.arrangement import AnyStep, Arrangement, Launchable, arrange
+from tiga.backends.llvm.binding import BoundPlan
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.llvm.library import Matmul, numpy_matmul
 from tiga.backends.llvm.node_products import ProductStep, is_small
 from tiga.backends.llvm.slots import Slots
+from tiga.backends.llvm.sorts import SORTER
 from tiga.backends.llvm.stages import Stages
 from tiga.backends.llvm.steps import Graph, JointStep, RowStep, Variant, joined_tasks, row_tasks
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.join import pair
-from tiga.passes.rows import LibraryCall, Plan, RowProgram
+from tiga.passes.rows import Plan, RowProgram
 from tiga.relations.snapshot import Snapshot
+from tiga.relations.sorting import offer
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
 
 __all__ = ["AnyStep", "Executable", "RowStep", "Variant", "joined_tasks", "prepare", "row_tasks"]
-
-AnyStep = RowStep | ProductStep | LibraryCall
-Launchable = AnyStep | JointStep
-
-
-@dataclass(frozen=True)
-class Places:
-    """What the steps of a plan find on a topology: graphs, sizes, and positions of arrays."""
-
-    graphs: Mapping[Relation, Graph]
-    extents: Mapping[Space, int]
-    positions: Mapping[Node, int]
-
-    def bind(self, step: Launchable) -> Action:
-        """A step on this topology."""
-        if isinstance(step, JointStep):
-            return self._joint(step)
-        if isinstance(step, RowStep):
-            bound = step.bind(self.graphs, self.extents)
-            slots = (bound.fixed, self._positions(step))
-            return Launches((slots,), bound.states, bound.kernels, bound.tasks)
-        if isinstance(step, LibraryCall):
-            arrays = {n: self.positions[n] for n in (*step.node.inputs, step.node)}
-            return Call(step.node, arrays, self.extents)
-        a, b = step.node.inputs
-        vectors = self.extents[a.type.space] * a.type.size // a.type.shape[-1]
-        left, right, out = (self.positions[n] for n in (a, b, step.node))
-        return Product(step, (left, right, out), vectors)
-
-    def _joint(self, step: JointStep) -> Launches:
-        bound = step.bind(self.graphs, self.extents)
-        first = (bound.first.fixed, self._positions(step.first))
-        second = (bound.second, self._positions(step.second))
-        return Launches((first, second), (), bound.first.kernels, bound.first.tasks)
-
-    def _positions(self, step: RowStep) -> tuple[int, ...]:
-        return tuple(self.positions.get(n, NOWHERE) for n in step.slots.nodes)
 
 
 @dataclass
@@ -68,8 +33,9 @@ class Executable:
 
     `joint` are its steps with those that run together as one, on graphs that allow it. `extents`
     are those of the last run, `placed` where its values between steps were, and `pages` what it
-    planned for a graph in a file, for `explain`. `bound` is what was worked out for topologies, by
-    the inputs that may be written over.
+    planned for a graph in a file, for `explain`. `arranged` is what is known of runs on any
+    topology, by the inputs that may be written over and whether steps run together; snapshots keep
+    what was worked out for them under `key`.
     """
 
     scheduled: ScheduledPlan
@@ -79,10 +45,8 @@ class Executable:
     extents: Mapping[Space, int] | None = None
     pages: Any = None
     placed: Placement | None = None
-    placements: dict[tuple[tuple[int, ...], bool], Placement] = field(default_factory=dict)
-    bound: WeakKeyDictionary[Snapshot, dict[tuple[int, ...], BoundPlan]] = field(
-        default_factory=WeakKeyDictionary
-    )
+    arranged: dict[tuple[tuple[int, ...], bool], Arrangement] = field(default_factory=dict)
+    key: object = field(default_factory=object)
 
     @property
     def plan(self) -> Plan:
@@ -90,10 +54,16 @@ class Executable:
 
     def placement(self, unneeded: tuple[int, ...], together: bool) -> Placement:
         """Whose memory the values between steps take; see `run`."""
-        found = self.placements.get((unneeded, together))
+        return self.arrangement(unneeded, together).placed
+
+    def arrangement(self, unneeded: tuple[int, ...], together: bool) -> Arrangement:
+        """Where the arrays of a run are, and how its steps are bound."""
+        found = self.arranged.get((unneeded, together))
         if found is None:
             inputs = [self.plan.inputs[i] for i in unneeded]
-            found = self.placements[unneeded, together] = place(self.scheduled, inputs, together)
+            placed = place(self.scheduled, inputs, together)
+            steps = self.joint if together else self.steps
+            found = self.arranged[unneeded, together] = arrange(self.plan, placed, steps)
         return found
 
     @property
@@ -156,7 +126,7 @@ class Executable:
         extents: Mapping[Space, int] | None,
         unneeded: tuple[int, ...] = (),
     ) -> BoundPlan:
-        """The plan on graphs: kept for a snapshot, which stays as it is, as long as that lives."""
+        """The plan on graphs: a snapshot, which stays as it is, keeps it."""
         plan = self._bound_to(graphs, extents, unneeded)
         self.extents, self.placed = plan.extents, plan.placed
         return plan
@@ -167,13 +137,14 @@ class Executable:
         extents: Mapping[Space, int] | None,
         unneeded: tuple[int, ...],
     ) -> BoundPlan:
-        free = {s: n for s, n in (extents or {}).items() if s not in self.related}
-        if len(graphs) != 1 or free or not isinstance(graphs[0], Snapshot):
+        free = {s: n for s, n in extents.items() if s not in self.related} if extents else {}
+        topology = graphs[0] if len(graphs) == 1 and not free else None
+        if not isinstance(topology, Snapshot):
             return self._bind(graphs, free, unneeded)
-        known = self.bound.setdefault(graphs[0], {})
-        found = known.get(unneeded)
+        key = (self.key, unneeded)
+        found: BoundPlan | None = topology.plans.get(key)
         if found is None:
-            found = known[unneeded] = self._bind(graphs, {}, unneeded)
+            found = topology.keep_plan(key, self._bind(graphs, free, unneeded))
         return found
 
     @cached_property
@@ -182,37 +153,29 @@ class Executable:
         ends = ((r.src, r.dst, r.edge) for r in self.relations)
         return frozenset((GLOBAL, *chain.from_iterable(ends)))
 
+    @cached_property
+    def pairs(self) -> tuple[JointStep, ...]:
+        """The steps that run together where the graphs allow it."""
+        return tuple(step for step in self.joint if isinstance(step, JointStep))
+
     def _bind(
         self, graphs: Sequence[Graph], extents: Mapping[Space, int], unneeded: tuple[int, ...]
     ) -> BoundPlan:
-        sizes = {GLOBAL: 1, **extents}
+        sizes, bound = {GLOBAL: 1, **extents}, dict[Relation, Graph]()
         for relation, graph in zip(self.relations, graphs, strict=True):
             sizes[relation.src], sizes[relation.dst] = graph.num_src, graph.num_dst
             sizes[relation.edge] = graph.num_edges
-        positions: dict[Node, int] = {}
-        copies = []
-        for i, node in enumerate((*self.plan.inputs, *self.plan.outputs)):
-            if positions.setdefault(node, i) != i:
-                copies.append((positions[node], i, sizes[node.type.space] * node.type.row_bytes))
-        bound = dict(zip(self.relations, graphs, strict=True))
-        together = all(s.fits(bound) for s in self.joint if isinstance(s, JointStep))
-        first, scratch = len(self.plan.inputs) + len(self.plan.outputs), list[int]()
-        placed = self.placement(unneeded, together)
-        for node, host in placed.hosts.items():
-            if node is host:
-                positions[node] = first + len(scratch)
-                scratch.append(sizes[node.type.space] * node.type.row_bytes)
-            else:
-                positions[node] = positions[host]
-        at = Places(bound, sizes, positions)
-        actions = tuple(at.bind(step) for step in (self.joint if together else self.steps))
-        return BoundPlan(sizes, placed, tuple(scratch), actions, tuple(copies))
+            bound[relation] = graph
+        together = all(pair.fits(bound) for pair in self.pairs)
+        return self.arrangement(unneeded, together).on(bound, sizes)
 
 
 def prepare(
     scheduled: ScheduledPlan, relations: tuple[Relation, ...], stages: Stages | None = None
 ) -> Executable:
-    """The executable of a scheduled plan; kernels are not compiled yet."""
+    """The executable of a scheduled plan; kernels are not compiled yet. From here on graphs are
+    sorted by compiled kernels as well."""
+    offer(SORTER)
     stages = Stages() if stages is None else stages
     steps: list[AnyStep] = []
     schedules = dict(scheduled.schedules)

@@ -11,12 +11,11 @@ from tiga.backends.llvm.memory import Array, element_pointer, i64
 from tiga.ir import llvm
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
+from tiga.relations.walk import ARRAYS
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import DType, Relation
 
-WALK_SLOTS = ("row_ptr", "index", "edge_id", "task_ptr")
-HUB_SLOTS = ("hub_rows", "hub_ptr", "chunk_row", "chunk_lo", "chunk_hi", "chunk_hub")
 SIZE_SLOTS = (
     "num_rows", "num_edges", "num_tasks", "num_hubs", "num_chunks", "num_others", "max_degree",
 )  # fmt: skip
@@ -40,8 +39,7 @@ class Slots:
         return tuple(dict.fromkeys(self._all()))
 
     def _all(self) -> Iterator[object]:
-        yield from WALK_SLOTS
-        yield from HUB_SLOTS
+        yield from ARRAYS
         yield from SIZE_SLOTS
         yield from (("degree", *ends) for ends in self.degrees)
         yield from self.nodes
@@ -80,7 +78,7 @@ class Slots:
     @property
     def fixed(self) -> int:
         """How many slots come before those of partial results."""
-        named = (*WALK_SLOTS, *HUB_SLOTS, *SIZE_SLOTS)
+        named = (*ARRAYS, *SIZE_SLOTS)
         return len(named) + len(self.degrees) + len(self.nodes)
 
     @cached_property

@@ -1,9 +1,10 @@
 """Row programs made ready to launch: compiled for a kind of graph, and bound to its walks."""
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch_mlir import ir
@@ -13,12 +14,13 @@ from tiga.backends.llvm.joint import JointKernels
 from tiga.backends.llvm.kernel import Kernels
 from tiga.backends.llvm.node_products import MAX_TASKS, ROWS_PER_TASK
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
-from tiga.backends.llvm.slots import HUB_SLOTS, WALK_SLOTS, Slots
+from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.stages import Stages
 from tiga.ir.kernel_context import kernel_context
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import Schedule
-from tiga.relations.walk import HUB_DEGREE
+from tiga.relations.walk import ARRAYS, HUB_DEGREE
+from tiga.runtime.addresses import address
 from tiga.trace.node import Node
 from tiga.types import Relation, Space
 
@@ -34,7 +36,7 @@ class Walk(Protocol):
     hub_rows: np.ndarray
     task_ptr: np.ndarray
     index: np.ndarray
-    addresses: Mapping[str, int]
+    addresses: "array[int]"
 
 
 class Graph(Protocol):
@@ -46,6 +48,8 @@ class Graph(Protocol):
 
     def walk(self, side: str) -> Walk: ...
 
+
+ROW_PTR, TASK_PTR = ARRAYS.index("row_ptr"), ARRAYS.index("task_ptr")
 
 SUMMING_TASKS = 128
 """Tasks of a walk that adds up matrices: each has a matrix of its own."""
@@ -71,6 +75,11 @@ class Variant:
     library: Library
     functions: tuple[str, ...]
 
+    @cached_property
+    def kernels(self) -> tuple[tuple[str, int], ...]:
+        """The functions with their addresses, in launch order."""
+        return tuple((name, self.address(name)) for name in self.functions)
+
     def address(self, name: str) -> int:
         return self.library.address(f"step_{name}")
 
@@ -84,7 +93,7 @@ class Counts(NamedTuple):
     others: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # made for every step on every new graph
 class Bound:
     """A row program on one walk: everything about a launch but where arrays are.
 
@@ -92,14 +101,36 @@ class Bound:
     zero; `kernels` addresses and numbers of tasks; `tasks` an array whose address is a slot.
     """
 
-    fixed: tuple[int, ...]
-    states: tuple[tuple[int, bool], ...]
-    kernels: tuple[tuple[int, int], ...]
+    fixed: "array[int]"
+    states: Sequence[tuple[int, bool]]
+    kernels: Sequence[tuple[int, int]]
     tasks: np.ndarray
 
 
-def _state_bytes(node: Node, pieces: int) -> int:
-    return pieces * node.type.size * node.type.dtype.compute.itemsize
+_PIECES: dict[str, Callable[[Counts], int]] = {
+    "total": lambda counts: counts.tasks + counts.hubs,
+    "outer": lambda counts: counts.tasks + counts.chunks,
+    "large": lambda counts: counts.tasks + SCATTER_GROUPS * bool(counts.hubs),
+    "scatter": lambda counts: SCATTER_GROUPS * counts.others,
+    "chunk": lambda counts: counts.chunks,
+    "hub": lambda counts: counts.hubs,
+    "carry": lambda counts: counts.chunks,
+}
+"""How many partial results there are of a kind."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Partial results of a value: so many bytes each, of a kind; whether they start at zero."""
+
+    nbytes: int
+    pieces: Callable[[Counts], int]
+    zeroed: bool = False
+
+    @staticmethod
+    def of(node: Node, kind: str, zeroed: bool = False) -> "Partial":
+        nbytes = node.type.size * node.type.dtype.compute.itemsize
+        return Partial(nbytes, _PIECES[kind], zeroed)
 
 
 @dataclass
@@ -128,75 +159,83 @@ class RowStep:
 
     def bind(self, graphs: Mapping[Relation, Graph], extents: Mapping[Space, int]) -> "Bound":
         """The program on a topology."""
-        if self.program.relation is None:
-            return self._bind_rows(graphs, extents[self.program.space])
-        walk = graphs[self.program.relation].walk(self.program.side)
-        fixed, counts, tasks = self.place(walk, graphs, extents[self.program.other_space])
-        bits = walk.index.dtype.itemsize * 8
-        variant = self.variant(bits, HUB_DEGREE if counts.hubs else 0)
+        program = self.program
+        if program.relation is None:
+            return self._bind_rows(graphs, extents[program.space])
+        walk = graphs[program.relation].walk(program.side)
+        fixed, counts, tasks = self.place(walk, graphs, extents[program.other_space])
+        variant = self.variant(8 * walk.index.itemsize, HUB_DEGREE if counts.hubs else 0)
         return self._bound(variant, fixed, counts, tasks)
 
     def _bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "Bound":
         """The program over so many rows without edges."""
         tasks = row_tasks(extent)
-        walk = [0, 0, 0, tasks.ctypes.data]
-        sizes = [extent, 0, len(tasks) - 1, 0, 0, 0, 0]
-        fixed = [*walk, *(0 for _ in HUB_SLOTS), *sizes, *self._degrees(graphs)]
+        fixed = array("q", bytes(8 * len(ARRAYS)))
+        fixed[TASK_PTR] = address(tasks)
+        fixed.extend((extent, 0, len(tasks) - 1, 0, 0, 0, 0))
+        self._add_degrees(fixed, graphs)
         return self._bound(self.variant(32, 0), fixed, Counts(len(tasks) - 1), tasks)
 
     def place(
         self, walk: Walk, graphs: Mapping[Relation, Graph], others: int
-    ) -> tuple[list[int], "Counts", np.ndarray]:
+    ) -> tuple["array[int]", "Counts", np.ndarray]:
         """The first slots on a walk, its pieces, and the boundaries of its tasks."""
-        program = self.program
         hubs, chunks = len(walk.hub_rows), walk.num_chunks
-        at, task_ptr = dict(walk.addresses), walk.task_ptr
-        if program.outer_sums:
-            # As for scatters: few pieces of what is large, whatever the threads.
-            task_ptr = joined_tasks(
-                task_ptr, SCATTER_GROUPS if program.large_sums else SUMMING_TASKS
-            )
-            at["task_ptr"] = task_ptr.ctypes.data
-        counts = Counts(len(task_ptr) - 1, hubs, chunks, others)
-        sizes = [walk.num_rows, walk.num_edges, counts.tasks, hubs, chunks, others]
+        fixed, task_ptr = walk.addresses[:], walk.task_ptr
+        if self.most_tasks:
+            task_ptr = joined_tasks(task_ptr, self.most_tasks)
+            fixed[TASK_PTR] = address(task_ptr)
+        tasks = len(task_ptr) - 1
         most = min(walk.max_degree, HUB_DEGREE)  # edges that a loop takes without a stop
-        fixed = [at[n] for n in (*WALK_SLOTS, *HUB_SLOTS)] + [*sizes, most]
-        return fixed + self._degrees(graphs), counts, task_ptr
+        fixed.extend((walk.num_rows, walk.num_edges, tasks, hubs, chunks, others, most))
+        self._add_degrees(fixed, graphs)
+        return fixed, Counts(tasks, hubs, chunks, others), task_ptr
 
-    def _degrees(self, graphs: Mapping[Relation, Graph]) -> list[int]:
-        ends = [graphs[relation].walk(side) for relation, side in self.slots.degrees]
-        return [end.addresses["row_ptr"] for end in ends]
+    @cached_property
+    def most_tasks(self) -> int:
+        """The most tasks where each has much of its own, 0 for any number: as for scatters, few
+        pieces of what is large, whatever the threads."""
+        if not self.program.outer_sums:
+            return 0
+        return SCATTER_GROUPS if self.program.large_sums else SUMMING_TASKS
 
-    def _bound(self, variant: Variant, fixed: list[int], counts: "Counts", tasks: Any) -> "Bound":
-        kernels = [(variant.address(n), self._count(n, counts)) for n in variant.functions]
-        return Bound(tuple(fixed), tuple(self._states(counts)), tuple(kernels), tasks)
+    def _add_degrees(self, fixed: "array[int]", graphs: Mapping[Relation, Graph]) -> None:
+        for relation, side in self.slots.degrees:
+            fixed.append(graphs[relation].walk(side).addresses[ROW_PTR])
+
+    def _bound(
+        self, variant: Variant, fixed: "array[int]", counts: "Counts", tasks: np.ndarray
+    ) -> "Bound":
+        kernels = [(address, self._count(name, counts)) for name, address in variant.kernels]
+        partials = self.partials + self.partials_of_hubs if counts.hubs else self.partials
+        states = [(p.nbytes * p.pieces(counts), p.zeroed) for p in partials]
+        return Bound(fixed, states, kernels, tasks)
 
     def _count(self, function: str, counts: "Counts") -> int:
         """How many tasks a kernel of the program has."""
-        known = {
-            "rows": SCATTER_GROUPS if self.program.scatters else counts.tasks,
-            "totals": 1,
-            "scatters": -(-counts.others // SCATTER_ROWS),
-        }
+        if function == "rows":
+            return SCATTER_GROUPS if self.program.scatters else counts.tasks
+        known = {"totals": 1, "scatters": -(-counts.others // SCATTER_ROWS)}
         pieces = {"chunk": counts.chunks, "group": SCATTER_GROUPS}
         return known.get(function, pieces.get(function[:5], counts.hubs))
 
-    def _states(self, counts: "Counts") -> Iterator[tuple[int, bool]]:
-        """Bytes of each array of partial results, and whether it starts at zero."""
-        program, reductions = self.program, self.slots.reductions
-        for n in program.totals:
-            yield _state_bytes(n, counts.tasks + counts.hubs), False
-        for n in program.outer_sums:
-            is_large = n in program.large_sums
-            pieces = SCATTER_GROUPS * bool(counts.hubs) if is_large else counts.chunks
-            yield _state_bytes(n, counts.tasks + pieces), is_large
-        groups = SCATTER_GROUPS * counts.others
-        yield from ((_state_bytes(n, groups), True) for n in program.scatters)
-        if counts.hubs:
-            yield from ((_state_bytes(n, counts.chunks), False) for n in reductions)
-            yield from ((_state_bytes(n, counts.hubs), False) for n in reductions)
-            each = {"chunk": counts.chunks, "hub": counts.hubs, "carry": counts.chunks}
-            yield from ((_state_bytes(n, each[kind]), False) for kind, n in self.slots.scan_states)
+    @cached_property
+    def partials(self) -> tuple[Partial, ...]:
+        """The partial results of a run, in the order of their slots."""
+        program = self.program
+        large = {n: n in program.large_sums for n in program.outer_sums}
+        return (
+            *(Partial.of(n, "total") for n in program.totals),
+            *(Partial.of(n, "large" if is_large else "outer", is_large)
+              for n, is_large in large.items()),
+            *(Partial.of(n, "scatter", True) for n in program.scatters),
+        )  # fmt: skip
+
+    @cached_property
+    def partials_of_hubs(self) -> tuple[Partial, ...]:
+        """Those that follow where rows are split."""
+        kinds = [(kind, n) for kind in ("chunk", "hub") for n in self.slots.reductions]
+        return tuple(Partial.of(n, kind) for kind, n in (*kinds, *self.slots.scan_states))
 
     def module(self, index_bits: int, hub_degree: int = 0) -> tuple[ir.Module, tuple[str, ...]]:
         """The kernels as a module of upstream dialects, in a context of its own."""
@@ -223,13 +262,13 @@ class RowStep:
         return Variant(library, names)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class JointBound:
     """Two row programs on their walks: the first with their kernel, and the first slots of the
     second."""
 
     first: Bound
-    second: tuple[int, ...]
+    second: "array[int]"
 
 
 @dataclass
@@ -257,9 +296,9 @@ class JointStep:
         first, second = self.first.program, self.second.program
         fixed, counts, tasks = self.first.place(walk, graphs, extents[first.other_space])
         more, _, _ = self.second.place(other, graphs, extents[second.other_space])
-        variant = self.variant(walk.index.dtype.itemsize * 8)
+        variant = self.variant(8 * walk.index.itemsize)
         kernels = ((variant.address("rows"), counts.tasks),)
-        return JointBound(Bound(tuple(fixed), (), kernels, tasks), tuple(more))
+        return JointBound(Bound(fixed, (), kernels, tasks), more)
 
     def variant(self, index_bits: int) -> Variant:
         if index_bits not in self.variants:

@@ -308,24 +308,3 @@ def _saves_as_is() -> bool:
 def requires_grad(value: Any) -> bool:
     """Whether a value is a tensor that a derivative may be asked for."""
     return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-class Permute(torch.autograd.Function):
-    """Rows in another order; `inverse` undoes `order`, so the gradient is a gather as well."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, order: torch.Tensor, inverse: torch.Tensor) -> Any:
-        ctx.save_for_backward(order, inverse)
-        return x.index_select(0, order)
-
-    @staticmethod
-    def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
-        order, inverse = ctx.saved_tensors
-        return permute(cotangent, inverse, order), None, None
-
-
-def permute(x: torch.Tensor, order: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
-    """Rows of `x` in another order, differentiable in every mode."""
-    if transforming():
-        return x.index_select(0, order)
-    return Permute.apply(x, order, inverse)

@@ -39,8 +39,11 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
     topology = graph.snapshot() if type(graph) is Graph and not graph.paged else None
     last = None if params or topology is None else state.last
     values: Sequence[Any] | None = None
+    if last is not None and topology is not None and last.topology() is not topology:
+        last = last.on(topology, device_of(graph))
     if last is not None and topology is not None and last.serves(topology, given):
         state.hits += 1
+        state.last = last
         variant, values = last.variant, last.values(given)
         fields = NO_FIELDS if values is not None else _by_namespace(given)
     else:
@@ -90,7 +93,7 @@ def values_of(
     assert variant.captured is not None
     for bound in variant.captured.bounds:
         state.checked.require(bound, *source_value(bound.source, fields, params))
-    return bind(variant.captured, graph, fields, params, state.orders)
+    return bind(variant.captured, graph, fields, params)
 
 
 def _run(variant: Variant, graph: Graph, values: Sequence[Any], topology: Any, state: State) -> Any:
@@ -98,7 +101,7 @@ def _run(variant: Variant, graph: Graph, values: Sequence[Any], topology: Any, s
     assert variant.captured is not None
     outputs = run(variant.unit, graph, None, values, topology)
     if variant.on_edges:
-        outputs = in_given_order(outputs, variant.on_edges, graph, state.orders)
+        outputs = in_given_order(outputs, variant.on_edges, graph)
     if variant.single:
         return outputs[0]
     return mapped(lambda i: outputs[i], variant.captured.result)
@@ -114,7 +117,7 @@ def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any =
     if variant.captured is None:
         raise InvalidType("the oracle evaluates programs, and this call runs on the bounded path.")
     with torch.no_grad():
-        values = bind(variant.captured, graph, fields, params, state_of(kernel).orders)
+        values = bind(variant.captured, graph, fields, params)
     outputs: Sequence[Any] = evaluate_program(variant.captured.program, values, graph)
-    outputs = in_given_order(outputs, variant.on_edges, graph, state_of(kernel).orders)
+    outputs = in_given_order(outputs, variant.on_edges, graph)
     return mapped(lambda i: outputs[i], variant.captured.result)

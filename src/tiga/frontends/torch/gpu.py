@@ -31,8 +31,8 @@ def device_of(graph: Graph) -> torch.device:
     graph in a file runs."""
     if graph.paged:
         return torch.device(graph.device)
-    template = graph.input.template
-    return _CPU if template is None else template.device
+    place = graph.input.place
+    return _CPU if place is None else place
 
 
 def on_gpu(device: torch.device) -> bool:

@@ -57,7 +57,7 @@ def foretold(
     if variant.captured is None or variant.unit is None:
         return ["a call would not be fused"], []
     with torch.no_grad():
-        values = bind(variant.captured, graph, fields, params, state_of(kernel).orders)
+        values = bind(variant.captured, graph, fields, params)
     grad = torch.is_grad_enabled()
     wanted = tuple(i for i, v in enumerate(values) if grad and requires_grad(v))
     try:

@@ -14,7 +14,8 @@ from tiga.frontends.torch.capture import FieldSource
 from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.messages import EdgeOrder
-from tiga.frontends.torch.variants import State, state_of, variant_of
+from tiga.frontends.torch.orders import orders_of
+from tiga.frontends.torch.variants import state_of, variant_of
 from tiga.frontends.trees import mapped
 from tiga.relations import Graph
 
@@ -84,10 +85,10 @@ def prepare(
     runnable = variant.unit.plain()
     results = runnable.allocate(graph)
     launch = runnable.prepare(graph, values, results)
-    refreshes = _refreshes(variant.captured.sources, values, fields, params, graph, state)
-    returned = list(in_given_order(results, variant.on_edges, graph, state.orders))
+    refreshes = _refreshes(variant.captured.sources, values, fields, params, graph)
+    returned = list(in_given_order(results, variant.on_edges, graph))
     ordered = [
-        Refresh(to, of, state.orders.of(graph)[1])
+        Refresh(to, of, orders_of(graph).to_user)
         for to, of in zip(returned, results, strict=True)
         if to is not of
     ]
@@ -98,14 +99,13 @@ def prepare(
 
 
 def _refreshes(
-    sources: Sequence[Any], values: Sequence[Any], fields: Any, params: Any, graph: Graph,
-    state: State,
-) -> list[Refresh]:  # fmt: skip
+    sources: Sequence[Any], values: Sequence[Any], fields: Any, params: Any, graph: Graph
+) -> list[Refresh]:
     """The values that are copies of what the user gave."""
     found = []
     for source, value in zip(sources, values, strict=True):
         is_edge = isinstance(source, FieldSource) and source.namespace == "edge"
-        order = state.orders.of(graph)[0] if is_edge and graph.permutes_edges else None
+        order = orders_of(graph).to_rows if is_edge and graph.permutes_edges else None
         given = source_value(source, fields, params)[0] if _is_given(source) else None
         if isinstance(given, torch.Tensor) and given.data_ptr() != value.data_ptr():
             found.append(Refresh(value, given.detach(), order))

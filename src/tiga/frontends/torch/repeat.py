@@ -13,6 +13,7 @@ from tiga.relations.snapshot import Snapshot
 Fields = tuple[tuple[str, torch.dtype, torch.Size], ...] | None
 
 NAMESPACES = "src", "dst", "edge", "ndata"
+EDGES, NODES = 2, 3
 NO_FIELDS: Mapping[str, Any] = {}
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -31,13 +32,13 @@ def settings() -> tuple[Any, ...]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # one is made for every new graph
 class Repeat:
     """What a call looked like that a variant served: names, dtypes and shapes of its fields.
 
     Another call that looks the same on the same topology passes every check that the first one
     passed. `given` holds `src`, `dst`, `edge` and `ndata`, None for what was left out; `places`
-    where among them the inputs of the program are, None if not all are there, or not as they come.
+    where among them the inputs of the program are, None if not all are there.
     """
 
     topology: "weakref.ref[Snapshot]"
@@ -46,6 +47,8 @@ class Repeat:
     settings: tuple[Any, ...]
     variant: Any
     places: tuple[tuple[int, str], ...] | None
+    in_order: bool
+    """Whether edge fields are read as they come."""
 
     @staticmethod
     def of(
@@ -60,8 +63,25 @@ class Repeat:
             None if fields is None else tuple((n, v.dtype, v.shape) for n, v in fields.items())
             for fields in given
         )
-        places = _places(variant, given, topology)
-        return Repeat(weakref.ref(topology), kinds, device, settings(), variant, places)
+        in_order = topology.topology.permutation is None
+        return Repeat(
+            weakref.ref(topology), kinds, device, settings(), variant, _places(variant), in_order
+        )
+
+    def on(self, topology: Snapshot, device: torch.device) -> "Repeat | None":
+        """What the same call looks like on another topology; None if it is to be checked anew."""
+        nodes = topology.num_src
+        if device != self.device or (self.given[NODES] is not None and nodes != topology.num_dst):
+            return None
+        extents = nodes, topology.num_dst, topology.num_edges, nodes
+        given = tuple([
+            fields and tuple([(n, t, torch.Size((extent, *shape[1:]))) for n, t, shape in fields])
+            for fields, extent in zip(self.given, extents)  # noqa: B905  # both have four
+        ])  # fmt: skip
+        in_order = topology.topology.permutation is None
+        return Repeat(
+            weakref.ref(topology), given, device, self.settings, self.variant, self.places, in_order
+        )
 
     def serves(self, topology: Snapshot, given: Sequence[Any]) -> bool:
         """Whether a call without parameters looks the same."""
@@ -87,10 +107,13 @@ class Repeat:
                 return False
         return True
 
+    def _reads_nodes_only(self) -> bool:
+        return all(position != EDGES for position, _ in self.places or ())
+
     def values(self, given: Sequence[Any]) -> list[torch.Tensor] | None:
         """The inputs of the program for a call that looks the same, contiguous; None where they are
         to be looked up one by one."""
-        if self.places is None:
+        if self.places is None or not (self.in_order or self._reads_nodes_only()):
             return None
         found = [given[position][name] for position, name in self.places]
         for value in found:
@@ -99,9 +122,7 @@ class Repeat:
         return found
 
 
-def _places(
-    variant: Any, given: Sequence[Any], topology: Snapshot
-) -> tuple[tuple[int, str], ...] | None:
+def _places(variant: Any) -> tuple[tuple[int, str], ...] | None:
     """Where the inputs of a variant's program are among the fields of a call."""
     captured = variant.captured
     if captured is None or captured.bounds:
@@ -109,8 +130,6 @@ def _places(
     found = []
     for source in captured.sources:
         if not isinstance(source, FieldSource):
-            return None
-        if source.namespace == "edge" and topology.topology.permutation is not None:
             return None
         found.append((NAMESPACES.index(source.namespace), source.name))
     return tuple(found)

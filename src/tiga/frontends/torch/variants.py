@@ -11,7 +11,6 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from tiga.errors import Unfusable
 from tiga.frontends.message_passing import TORCH_STATE, MessagePassing
-from tiga.frontends.torch.binding import Orders
 from tiga.frontends.torch.bounded import Bounded
 from tiga.frontends.torch.bounds import Checked
 from tiga.frontends.torch.capture import Captured, Request, capture, discover
@@ -80,7 +79,6 @@ class State:
     hits: int = 0
     misses: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
-    orders: Orders = field(default_factory=Orders)
     checked: Checked = field(default_factory=Checked)
     last: Repeat | None = None
 

@@ -1,0 +1,311 @@
+"""Kernels that sort the edges of a relation by counting.
+
+Edges are cut into blocks, one for each task, with counters of their own: a block counts its edges
+row by row, the counts become the places where they go, and the block puts them there. Edges of a
+row keep the order of blocks and that within them, so the result is the stable one, however many
+blocks there are. The same walk over the rows that makes places of counts makes row pointers, cuts
+rows into tasks (see `tiga.relations.walk`) and finds the longest row.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, llvm, scf
+
+from tiga.backends.llvm.lanes import Lanes, integer, resized_integer, where
+from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.memory import element_pointer, i64, load_word
+from tiga.backends.llvm.task_function import task_function
+from tiga.relations.walk import HUB_DEGREE, MAX_TASKS, TASK_WEIGHT
+
+SLOTS = (
+    "rows", "row_stride", "others", "other_stride", "num_edges", "num_others", "block",
+    "num_rows", "num_blocks", "counts", "faults", "row_ptr", "index", "edge_id", "task_ptr",
+    "facts", "bounds",
+)  # fmt: skip
+"""Addresses, strides in elements, and numbers, in one table.
+
+`rows` and `others` name the ends of every edge, by the first of which they are sorted. Where edges
+are given in the order of the other end, `others` are row pointers over these, and block b has the
+edges of those from `bounds[b]` to `bounds[b + 1]`; otherwise blocks have `block` edges each.
+"""
+
+FAULTS = 2
+"""Numbers for each block: edges with an end that does not exist, and edges whose row is less than
+that of the edge before."""
+
+FACTS = ("num_tasks", "max_degree", "num_hubs")
+
+Values = Sequence[Lanes]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Integers at an address, 64 bits wide in registers."""
+
+    base: ir.Value
+    bits: int
+
+    def load(self, at: Lanes) -> Lanes:
+        return Lanes(load_word(self.base, at.value, self.bits))
+
+    def store(self, value: Lanes, at: Lanes) -> None:
+        pointer = element_pointer(self.base, at.value, integer(self.bits))
+        llvm.store(resized_integer(value, self.bits).value, pointer)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The table of a kernel: each slot is loaded once, at its entry.
+
+    `given` are the bits of `rows` and `others`, `kept` those of what is stored.
+    """
+
+    table: ir.Value
+    given: int
+    kept: int
+    loaded: dict[str, ir.Value] = field(default_factory=dict)
+
+    def _load(self, name: str, type_: ir.Type) -> ir.Value:
+        if name not in self.loaded:
+            with ir.InsertionPoint.at_block_begin(self.table.owner):
+                at = element_pointer(self.table, i64(SLOTS.index(name)), integer(64))
+                self.loaded[name] = llvm.load(type_, at)
+        return self.loaded[name]
+
+    def number(self, name: str) -> Lanes:
+        return Lanes(self._load(name, integer(64)))
+
+    def words(self, name: str, bits: int = 64) -> Words:
+        return Words(self._load(name, llvm.PointerType.get()), bits)
+
+    def row(self, edge: Lanes) -> Lanes:
+        return self.words("rows", self.given).load(edge * self.number("row_stride"))
+
+    def other(self, edge: Lanes) -> Lanes:
+        return self.words("others", self.given).load(edge * self.number("other_stride"))
+
+    def block(self, number: Lanes) -> tuple[Lanes, Lanes]:
+        """The first edge of a block, which has one, and the edge after its last."""
+        first = number * self.number("block")
+        return first, _least(first + self.number("block"), self.number("num_edges"))
+
+    def advance(self, block: Lanes, row: Lanes) -> Lanes:
+        """Add one to the block's counter of a row; what it was."""
+        counts = self.words("counts", self.kept)
+        at = block * self.number("num_rows") + row
+        old = counts.load(at)
+        counts.store(old + 1, at)
+        return old
+
+    def put(self, place: Lanes, other: Lanes, edge: Lanes) -> None:
+        self.words("index", self.kept).store(other, place)
+        self.words("edge_id", self.kept).store(edge, place)
+
+
+def _each(low: Lanes, high: Lanes, carried: Values, body: Callable[..., Values]) -> Values:
+    """`carried = body(position, *carried)` for positions low, ..., high - 1."""
+
+    def step(at: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        return [v.value for v in body(Lanes(at), *map(Lanes, values))]
+
+    return [Lanes(v) for v in loop(low.value, high.value, 1, [v.value for v in carried], step)]
+
+
+def _where(condition: Lanes, body: Callable[[], None]) -> None:
+    with ir.InsertionPoint(scf.IfOp(condition.value).then_block):
+        body()
+        scf.yield_([])
+
+
+def _number(value: int) -> Lanes:
+    return Lanes(i64(value))
+
+
+def _least(a: Lanes, b: Lanes) -> Lanes:
+    return Lanes(arith.minsi(a.value, b.value))
+
+
+def _most(a: Lanes, b: Lanes) -> Lanes:
+    return Lanes(arith.maxsi(a.value, b.value))
+
+
+def _exists(node: Lanes, count: Lanes) -> Lanes:
+    """Whether a node is in `0..count-1`: read as unsigned, negative ones are the largest."""
+    return Lanes(arith.cmpi(arith.CmpIPredicate.ult, node.value, count.value))
+
+
+def _as_number(truth: Lanes) -> Lanes:
+    return resized_integer(truth, 64, signed=False)
+
+
+def _count(frame: Frame, block: Lanes) -> None:
+    """Count the edges of a block by row, and look for faults. What does not exist counts for row 0:
+    nobody reads the counts then."""
+    first, last = frame.block(block)
+    num_rows, num_others = frame.number("num_rows"), frame.number("num_others")
+    zero = _number(0)
+
+    def edge(at: Lanes, before: Lanes, wrong: Lanes, falls: Lanes) -> Values:
+        row = frame.row(at)
+        exists = _exists(row, num_rows)
+        right = exists & _exists(frame.other(at), num_others)
+        frame.advance(block, where(exists, row, 0))
+        return row, wrong + _as_number(~right), falls + _as_number(row < before)
+
+    start = frame.row(_most(first - 1, zero))
+    _, wrong, falls = _each(first, last, (start, zero, zero), edge)
+    faults = frame.words("faults")
+    faults.store(wrong, block * FAULTS)
+    faults.store(falls, block * FAULTS + 1)
+
+
+def _place(frame: Frame, block: Lanes) -> None:
+    """Put the edges of a block where they go."""
+
+    def edge(at: Lanes) -> Values:
+        frame.put(frame.advance(block, frame.row(at)), frame.other(at), at)
+        return ()
+
+    _each(*frame.block(block), (), edge)
+
+
+def _copy(frame: Frame, block: Lanes) -> None:
+    """Put the other ends where they are: edges are in order."""
+
+    def edge(at: Lanes) -> Values:
+        frame.words("index", frame.kept).store(frame.other(at), at)
+        return ()
+
+    _each(*frame.block(block), (), edge)
+
+
+def _others_of(frame: Frame, block: Lanes) -> tuple[Lanes, Lanes]:
+    """The other ends whose edges a block has."""
+    bounds = frame.words("bounds")
+    return bounds.load(block), bounds.load(block + 1)
+
+
+def _count_ordered(frame: Frame, block: Lanes) -> None:
+    """As `_count`, where edges are in the order of their other ends."""
+    starts, rows = frame.words("others"), frame.words("rows", frame.kept)
+
+    def edge(at: Lanes) -> Values:
+        frame.advance(block, rows.load(at))
+        return ()
+
+    first, last = map(starts.load, _others_of(frame, block))
+    _each(first, last, (), edge)
+
+
+def _place_ordered(frame: Frame, block: Lanes) -> None:
+    """As `_place`, where edges are in the order of their other ends."""
+    starts, rows = frame.words("others"), frame.words("rows", frame.kept)
+
+    def other(node: Lanes) -> Values:
+        def edge(at: Lanes) -> Values:
+            frame.put(frame.advance(block, rows.load(at)), node, at)
+            return ()
+
+        _each(starts.load(node), starts.load(node + 1), (), edge)
+        return ()
+
+    _each(*_others_of(frame, block), (), other)
+
+
+def _places(frame: Frame, _: Lanes) -> None:
+    """Make places of all counts, row pointers, and tasks."""
+    counts, starts = frame.words("counts", frame.kept), frame.words("row_ptr")
+    num_rows, zero = frame.number("num_rows"), _number(0)
+
+    def row(at: Lanes, start: Lanes, longest: Lanes, hubs: Lanes, apart: Lanes) -> Values:
+        def block(number: Lanes, place: Lanes) -> Values:
+            own = number * num_rows + at
+            count = counts.load(own)
+            counts.store(place, own)
+            return (place + count,)
+
+        (end,) = _each(zero, frame.number("num_blocks"), (start,), block)
+        starts.store(end, at + 1)
+        degree = end - start
+        is_hub = degree > HUB_DEGREE
+        more = where(is_hub, degree, 0)
+        return end, _most(longest, degree), hubs + _as_number(is_hub), apart + more
+
+    starts.store(zero, zero)
+    edges, longest, hubs, apart = _each(zero, num_rows, (zero,) * 4, row)
+    tasks = _cut(frame, edges + num_rows - apart)
+    for i, fact in enumerate((tasks, longest, hubs)):
+        frame.words("facts").store(fact, _number(i))
+
+
+def _cut(frame: Frame, total: Lanes) -> Lanes:
+    """Cut rows of this weight together into tasks; how many. Each ends with the row that reaches a
+    multiple of the weight that it should have."""
+    starts, bounds = frame.words("row_ptr"), frame.words("task_ptr")
+    num_rows, zero = frame.number("num_rows"), _number(0)
+    share = Lanes(arith.ceildivsi(total.value, i64(MAX_TASKS)))
+    target = _most(_number(TASK_WEIGHT), share)
+
+    def row(at: Lanes, tasks: Lanes, weight: Lanes, goal: Lanes, last: Lanes) -> Values:
+        degree = starts.load(at + 1) - starts.load(at)
+        weight = weight + 1 + where(degree > HUB_DEGREE, 0, degree)
+        ends = (weight >= goal) & (goal < total)
+        tasks = tasks + _as_number(ends)
+        _where(ends, lambda: bounds.store(at + 1, tasks))
+        times = Lanes(arith.divui(weight.value, target.value))
+        goal = where(ends, (times + 1) * target, goal)
+        return tasks, weight, goal, where(ends, at + 1, last)
+
+    bounds.store(zero, zero)
+    several = where(total > target, num_rows, 0)
+    tasks, _, _, last = _each(zero, several, (zero, zero, target, zero), row)
+    tasks = tasks + _as_number(last < num_rows)
+    _where(last < num_rows, lambda: bounds.store(num_rows, tasks))
+    return tasks
+
+
+def _sort(frame: Frame, block: Lanes) -> None:
+    """All of it, of the only block."""
+    faults = frame.words("faults")
+    _count(frame, block)
+
+    def place() -> None:
+        _places(frame, block)
+        in_order = faults.load(block + 1).compare("eq", 0)
+        _where(in_order, lambda: _copy(frame, block))
+        _where(~in_order, lambda: _place(frame, block))
+
+    _where(faults.load(block).compare("eq", 0), place)
+
+
+def _sort_ordered(frame: Frame, block: Lanes) -> None:
+    """As `_sort`, where edges are in the order of their other ends."""
+    _count_ordered(frame, block)
+    _places(frame, block)
+    _place_ordered(frame, block)
+
+
+Kernel = Callable[[Frame, Lanes], None]
+
+GIVEN: dict[str, Kernel] = {
+    "count": _count, "places": _places, "place": _place, "copy": _copy, "sort": _sort,
+}  # fmt: skip
+ORDERED: dict[str, Kernel] = {
+    "count": _count_ordered, "places": _places, "place": _place_ordered, "sort": _sort_ordered,
+}  # fmt: skip
+"""The kernels for edges as they are given, and for edges in the order of their other ends. "sort"
+does what the others do, for one block."""
+
+
+def add_kernels(kernels: Mapping[str, Kernel], given: int, kept: int) -> None:
+    """Add `void name(ptr table, i64 lo, i64 hi)` for each to the module at the insertion point."""
+
+    def prepare(body: Kernel, table: ir.Value) -> Callable[[ir.Value], None]:
+        frame = Frame(table, given, kept)
+        return lambda number: body(frame, Lanes(number))
+
+    for name, body in kernels.items():
+        task_function(name, partial(prepare, body))
