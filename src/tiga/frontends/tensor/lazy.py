@@ -9,6 +9,7 @@ import contextlib
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
+from os import sep
 from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
@@ -22,14 +23,23 @@ from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Type, dtype_of_numpy
 
-_OWN = frozenset(
-    str(path)
+_PACKAGE = str(Path(__file__).parents[2])
+_FOLDERS = tuple(
+    f"{_PACKAGE}{sep}{folder}{sep}"
     for folder in ("frontends", "autograd", "reducers", "trace", "ops")
-    for path in (Path(__file__).parents[2] / folder).rglob("*.py")
-) | {
-    *(str(Path(__file__).parents[2] / name) for name in ("functions.py", "served.py")),
-    contextlib.__file__,
-}
+)
+_FILES = {contextlib.__file__, *(f"{_PACKAGE}{sep}{name}.py" for name in ("functions", "served"))}
+
+
+class _Own(dict[str, bool]):
+    """Whether a file of code is none of the user's."""
+
+    def __missing__(self, file: str) -> bool:
+        own = self[file] = file in _FILES or file.startswith(_FOLDERS)
+        return own
+
+
+_OWN = _Own()
 
 LARGE = 1 << 62
 """What counts as the size of the largest value where it is not known: it has to be looked for."""
@@ -43,7 +53,7 @@ Place = tuple[CodeType, int]
 def user_place() -> Place | None:
     """The nearest line on the stack outside of this package, as code and instruction."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename in _OWN:
+    while frame is not None and _OWN[frame.f_code.co_filename]:
         frame = frame.f_back  # type: ignore[assignment]
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
