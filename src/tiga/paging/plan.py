@@ -20,6 +20,13 @@ TARGET = 16 * 2**20
 """Bytes of a page that is not made larger: its requests are as long as a disk needs them, the last
 cache holds it, and memory is asked of the system for a few such pages only."""
 
+LONGEST = 64 * 2**20
+"""The same where that leaves so many pages that few are begun or ended alone: what is done once for
+each takes as long as reading several MiB."""
+
+PAGES = 64
+"""A walk has so many pages at least, where they take more than `TARGET`."""
+
 NEAR = 2 * 2**20
 """The same for each thread, of files in the page cache: what a core has copied from there is then
 in its caches when it computes. More threads have longer pages, as pages are begun one after
@@ -41,8 +48,9 @@ class Limits:
     """Bytes that all pages in memory may take together, how many are read ahead, and the rows of
     one, if they are bounded too.
 
-    `target` is what a page takes that is not made larger; `advice` says how to allow more bytes.
-    Up to `readers` pages are read at a time, and `writers` written.
+    `target` is what a page takes that is not made larger, up to `longest` in walks that move much;
+    `advice` says how to allow more bytes. Up to `readers` pages are read at a time, and `writers`
+    written.
     """
 
     nbytes: int
@@ -50,6 +58,7 @@ class Limits:
     page_rows: int | None = None
     threads: int = 1
     target: int = TARGET
+    longest: int = 0
     advice: str = "memory={'host': ...} of tg.execution (or TIGA_MEMORY_BOUND)"
     readers: int = READERS
     writers: int = WRITERS
@@ -58,7 +67,11 @@ class Limits:
         """Those of pages that are copied from the page cache: there is no disk to wait for, so
         there are as many as threads, beside one."""
         target = min(self.target, NEAR * max(2, self.threads))
-        return replace(self, depth=min(self.depth, self.threads), target=target)
+        return replace(self, depth=min(self.depth, self.threads), target=target, longest=0)
+
+    def page_bytes(self, moved: int) -> int:
+        """Bytes of a page that is not made larger, where so many are moved in all."""
+        return max(self.target, min(self.longest, moved // PAGES))
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,7 @@ class Planner:
         whole, best = self.limits.nbytes, None
         arenas = arenas_of(self.stage, self.limits)
         choices = [
-            (arenas, self.limits.target),
+            (arenas, self.limits.page_bytes(self.least_cost)),
             (arenas, whole),
             (min(arenas, FEW), whole),
             (1, whole),
@@ -366,7 +379,8 @@ class RowBytes:
 
 def row_spans(tasks: np.ndarray, row: RowBytes, limits: Limits, arenas: int) -> Spans:
     """Pages over rows without edges; one at a time where tasks of several do not fit."""
-    found = Spans(_row_pages(tasks, row, min(limits.target, limits.nbytes // arenas)), arenas)
+    target = limits.page_bytes(int(tasks[-1]) * (row.read + row.written))
+    found = Spans(_row_pages(tasks, row, min(target, limits.nbytes // arenas)), arenas)
     if found.arenas * found.arena_bytes <= limits.nbytes:
         return found
     return Spans(_row_pages(tasks, row, min(limits.target, limits.nbytes)), 1)

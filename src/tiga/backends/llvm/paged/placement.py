@@ -7,7 +7,7 @@ import numpy as np
 
 from tiga.knobs import current
 from tiga.paging.pipeline import READERS
-from tiga.paging.plan import Limits
+from tiga.paging.plan import LONGEST, Limits
 from tiga.paging.results import fitting, spilled, spilled_array
 from tiga.runtime.pages import MemoryRows, Rows, Traffic
 from tiga.runtime.scope import Scope, active, fallback
@@ -40,8 +40,9 @@ class Placement:
         bound = current().memory_bound if left is None else left - stored
         ahead = READERS + min(threads, COMPUTED)
         self.limits = Limits(
-            bound, self.scope.depth(ahead), self.scope.page_rows, threads, readers=ahead
-        )
+            bound, self.scope.depth(ahead), self.scope.page_rows, threads, longest=LONGEST,
+            readers=ahead,
+        )  # fmt: skip
 
     def charge(self, nbytes: int) -> Callable[[], None]:
         """Count the memory of pages; what is returned takes that back."""
