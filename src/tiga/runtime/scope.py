@@ -22,6 +22,7 @@ from tiga.errors import OutOfBudget
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.locks import Ordered
 from tiga.runtime.pool import POOL
+from tiga.runtime.spare_files import OwnFile, SpareFiles
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.tiers import TIERS, Account
 
@@ -68,6 +69,7 @@ class Scope:
         self.counters = Counters()
         self.residents: OrderedDict[int, Resident] = OrderedDict()
         self.history: list[tuple[float, int, int]] = [(time.perf_counter(), 0, 0)]
+        self.spares = SpareFiles(lambda: self.disk.peak - self.disk.live)
         self._file: SpillFile | None = None
         self._lock, self._making_file = Ordered("scope"), Ordered("spill file")
 
@@ -88,6 +90,35 @@ class Scope:
             if self._file is None:
                 self._file = SpillFile(self.spill_dir)
             return self._file
+
+    def own_file(self, nbytes: int) -> OwnFile:
+        """A file for one value. Those in use and those that wait for one never take more than were
+        in use at a time.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        new = partial(OwnFile.new, self.spill_dir, nbytes)
+        return self.spares.take(nbytes) or self._placed(new)
+
+    def allocate(self, nbytes: int) -> int:
+        """The offset of so many bytes in the spill file.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        return self._placed(partial(self.file.allocate, nbytes))
+
+    def _placed(self, place: Callable[[], Any]) -> Any:
+        """What finds room on disk, where files that wait take none that is needed."""
+        self.spares.shrink()
+        try:
+            return place()
+        except OSError:
+            if not self.spares.nbytes:
+                raise
+            self.spares.shrink(0)
+            return place()
 
     def depth(self, usual: int) -> int:
         """Pages that are read ahead: `usual`, unless told otherwise."""
@@ -225,14 +256,21 @@ class Extent:
         self.nbytes, self.scope = nbytes, scope
         ticket = scope.disk.charge(nbytes, what)
         try:
-            self.file = SpillFile(scope.spill_dir) if alone else scope.file
-            self.start = self.file.allocate(nbytes)
+            self.file, self.start, give_back = self._place(alone)
         except BaseException:
             scope.disk.release(ticket)
             raise
-        give_back = self.file.close if alone else partial(self.file.free, self.start, nbytes)
         self._free = weakref.finalize(self, _free, scope, give_back, ticket)
         self._free.atexit = False
+
+    def _place(self, alone: bool) -> tuple[SpillFile, int, Callable[[], None]]:
+        """The file, where the bytes start in it, and what gives them back."""
+        scope = self.scope
+        if alone:
+            own = scope.own_file(self.nbytes)
+            return own.file, 0, partial(scope.spares.give, own)
+        start = scope.allocate(self.nbytes)
+        return scope.file, start, partial(scope.file.free, start, self.nbytes)
 
     def read(self, offset: int = 0, nbytes: int | None = None) -> np.ndarray:
         """The bytes, or `nbytes` of them from `offset` on, uint8."""
@@ -249,8 +287,8 @@ class Extent:
 
 
 def _free(scope: Scope, give_back: Callable[[], None], ticket: int) -> None:
+    scope.disk.release(ticket)  # first: what is kept of it depends on what is in use
     give_back()
-    scope.disk.release(ticket)
 
 
 def _stays() -> bool:
