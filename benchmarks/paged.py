@@ -9,6 +9,9 @@ Makes the file once (25e6 nodes: 6.3 GiB, some minutes) in --folder, where later
 remove the folder afterwards. The program is run on a small graph first, so that everything is
 compiled; peak memory is what the process holds beyond that, without pages of files.
 
+Each of `--steps` goes forward and backward, and drops its results at its end. The first asks the
+system for all of its memory and files; the next ones use these again, as training does.
+
 The disk's rates are those of reading the file's beginning, and of writing a file anew and again, in
 order and past the page cache, with requests of 4 MiB from huge pages, 1 and 4 at a time: the better
 counts. `read_share` is the rate of reading over both passes against the disk's; `disk_share` counts
@@ -24,6 +27,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -166,38 +170,59 @@ def both(layer: Any, graph: Any, x: Any, w: Any, seed: torch.Tensor) -> Any:
     return torch.autograd.grad(forward(layer, graph, x, w), (x, w), seed)
 
 
-def measured(path: Path, folder: str, budget: str, cold: bool) -> dict[str, Any]:
-    """Seconds, bytes and peak memory of one forward and backward within a budget."""
+def measured(path: Path, folder: str, budget: str, cold: bool, steps: int) -> dict[str, Any]:
+    """Seconds and bytes of each step, a forward and a backward within a budget, and the most that
+    they hold."""
     layer = Weighted()
     _warm_up(layer, folder)
     graph = tg.Graph.open(path)
+    with Watch() as watch, tg.execution(memory={"host": budget}, spill_dir=folder) as run:
+        found = [_step(layer, graph, path, cold) for _ in range(steps)]
+    plans = [line for line in layer.explain().splitlines() if "in a file" in line]
+    return {
+        "steps": found,
+        "planned": [_told(line, "reads") for line in plans],
+        "peak": watch.most,
+        "budget": parse_size(budget),
+        "charged": run.memory_report()["peak_bytes"]["host"],
+        "plans": plans,
+    }
+
+
+def _step(layer: Any, graph: Any, path: Path, cold: bool) -> dict[str, Any]:
+    """One forward and backward, whose results live until it ends."""
     x, w = fields_of(graph)
     if cold:
         drop_cached(path)
     seed = torch.ones(1, 1).expand(graph.num_dst, WIDTH)
-    traffic = [(0, 0)]
-    with Watch() as watch, tg.execution(memory={"host": budget}, spill_dir=folder) as run:
-        start, before = time.perf_counter(), os.times()
-        out = forward(layer, graph, x, w)
-        middle = time.perf_counter()
-        traffic.append((graph.traffic.read, graph.traffic.written))
-        torch.autograd.grad(out, (x, w), seed)
-        end, after = time.perf_counter(), os.times()
-        traffic.append((graph.traffic.read, graph.traffic.written))
-    (read_forward, _), (read, written) = traffic[1:]
-    plans = [line for line in layer.explain().splitlines() if "in a file" in line]
+    traffic = [(graph.traffic.read, graph.traffic.written)]
+    start, before = time.perf_counter(), os.times()
+    out = forward(layer, graph, x, w)
+    middle = time.perf_counter()
+    traffic.append((graph.traffic.read, graph.traffic.written))
+    gradients = torch.autograd.grad(out, (x, w), seed)
+    end, after = time.perf_counter(), os.times()
+    traffic.append((graph.traffic.read, graph.traffic.written))
+    del out, gradients
     return {
         "forward_seconds": middle - start,
         "backward_seconds": end - middle,
         "user_seconds": after.user - before.user,
         "system_seconds": after.system - before.system,
-        "read": [read_forward, read - read_forward],
-        "planned": [_told(line, "reads") for line in plans],
-        "written": written,
-        "peak": watch.most,
-        "budget": parse_size(budget),
-        "charged": run.memory_report()["peak_bytes"]["host"],
-        "plans": plans,
+        "read": [high[0] - low[0] for low, high in pairwise(traffic)],
+        "written": traffic[-1][1] - traffic[0][1],
+    }
+
+
+def shares(step: dict[str, Any], rates: tuple[float, float]) -> dict[str, float]:
+    """What a step makes of the disk and of the cores, given the disk's rates."""
+    seconds = step["forward_seconds"] + step["backward_seconds"]
+    read, written = sum(step["read"]), step["written"]
+    busy = step["user_seconds"] + step["system_seconds"]
+    return {
+        "read_share": read / seconds / rates[0],
+        "disk_share": (read / rates[0] + written / rates[1]) / seconds,
+        "cpu_share": busy / seconds / (os.cpu_count() or 1),
     }
 
 
@@ -219,22 +244,19 @@ def main() -> None:
     parser.add_argument("--nodes", type=lambda text: int(float(text)), default=25_000_000)
     parser.add_argument("--sources", choices=("local", "random", "unordered"), default="local")
     parser.add_argument("--budget", default="2GiB")
+    parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--folder", default=FOLDER)
     parser.add_argument("--cold", action="store_true", help="nothing of the file in the page cache")
     options = parser.parse_args()
     path = graph_file(options.folder, options.nodes, options.sources)
-    found = measured(path, options.folder, options.budget, options.cold)
+    found = measured(path, options.folder, options.budget, options.cold, options.steps)
     drop_cached(path)
     scratch = path.with_suffix(".x")
     rates = disk_rate(path), disk_rate(scratch, write=True)
     scratch.unlink()
-    seconds = found["forward_seconds"] + found["backward_seconds"]
-    read, written = sum(found["read"]), found["written"]
-    busy = found["user_seconds"] + found["system_seconds"]
     found["disk_read_rate"], found["disk_write_rate"] = rates
-    found["read_share"] = read / seconds / rates[0]
-    found["disk_share"] = (read / rates[0] + written / rates[1]) / seconds
-    found["cpu_share"] = busy / seconds / (os.cpu_count() or 1)
+    found["steps"] = [{**step, **shares(step, rates)} for step in found["steps"]]
+    read = sum(found["steps"][-1]["read"])
     found["read_of_planned"] = read / max(1, sum(found["planned"]))
     found["peak_of_budget"] = found["peak"] / found["budget"]
     print(json.dumps(found))
