@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import tiga as tg
 from tests.memory.test_forecast import predictions
@@ -95,7 +97,7 @@ def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """All walks that may go by tiles do, by several blocks and by tiles as small as may be."""
 
     def plan(stage: Any, limits: Any, spans: Any) -> Any:
-        for share in (8, 4, 2, 1):
+        for share in (32, 16, 8, 4, 2, 1):
             small = replace(limits, nbytes=limits.nbytes // share)
             for tiles in (64, 32, 16, 8, 6, 4, 3):
                 if found := TilePlanner(stage, small).with_tiles(small.nbytes // tiles):
@@ -137,11 +139,11 @@ def test_several_reducers_and_values_of_edges(
         request.getfixturevalue("tiled")
     paged = stored("hubs")
     x, w = fields(paged)
-    given: Any = {"ndata": {"x": x}, "edge": {"w": w}}
-    expected = Several()(graph=paged.in_memory(), **given)
+    call: Any = {"ndata": {"x": x}, "edge": {"w": w}}
+    expected = Several()(graph=paged.in_memory(), **call)
     layer, pages = Several(), NODES if "parts" in way else None
     with tg.execution(memory={"host": budget}, page_rows=pages, spill_dir=tmp_path):
-        found = layer(graph=paged, **given)
+        found = layer(graph=paged, **call)
     assert same(list(found), list(expected))
     assert way in layer.explain()
 
@@ -213,9 +215,9 @@ def test_second_derivatives(stored: Any, tiled: None) -> None:
 def test_native_tensors(stored: Any, tiled: None) -> None:
     paged = stored("random")
     x, w = fields(paged)
-    given: Any = {"src": {"x": x}, "edge": {"w": w}}
-    expected = WeightedSum()(graph=paged.in_memory(), **given)
-    native = {k: {n: tg.tensor(v.numpy()) for n, v in f.items()} for k, f in given.items()}
+    call: Any = {"src": {"x": x}, "edge": {"w": w}}
+    expected = WeightedSum()(graph=paged.in_memory(), **call)
+    native = {k: {n: tg.tensor(v.numpy()) for n, v in f.items()} for k, f in call.items()}
     with tg.execution(memory={"host": "3MiB"}):
         found = WeightedSum()(graph=paged, **native)
         assert torch.equal(torch.from_numpy(found.numpy()), expected)
@@ -248,6 +250,36 @@ def test_an_edge_number_of_another_row_is_found(tiled: None, tmp_path: Path, sto
         computed(WeightedSum(), paged, "3MiB")
 
 
+CALM = [HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=CALM)
+@given(
+    nodes=st.integers(1, 90),
+    edges=st.integers(0, 1200),
+    skew=st.sampled_from([1, 4]),
+    kernel=st.sampled_from([WeightedSum, Largest, Attention]),
+    budget=st.sampled_from(["100KiB", "200KiB", "1MiB"]),
+    depth=st.sampled_from([0, 2]),
+    seed=st.integers(0, 2**31),
+)
+def test_any_small_graph(
+    nodes: int, edges: int, skew: int, kernel: Any, budget: str, depth: int, seed: int,
+    tiled: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of small tasks, at which blocks and tiles are cut."""
+    monkeypatch.setattr("tiga.relations.walk.TASK_WEIGHT", 16)
+    rng, path = np.random.default_rng(seed), tmp_path_factory.mktemp("any") / "g"
+    src, dst = (rng.random((2, edges)) ** skew * nodes).astype(np.int64)
+    x, w = (rng.random(shape, np.float32) for shape in ((nodes, 48), edges))
+    tg.Graph.write_csr(
+        path, [(src, dst, {"w": w})], num_nodes=nodes, fields={"src": {"x": x}}, sort_sources=True
+    )
+    paged = tg.Graph.open(path)
+    expected = results(kernel(), paged.in_memory(), *fields(paged))
+    assert same(computed(kernel(), paged, budget, prefetch_depth=depth), expected)
+
+
 # what is chosen
 
 FAR = 20_000
@@ -259,9 +291,9 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Any:
     rng, folder = np.random.default_rng(2), tmp_path_factory.mktemp("far")
     src, dst = rng.integers(0, FAR, (2, 4 * FAR))
     chunks = [(src, dst, {"w": rng.random(4 * FAR, np.float32)})]
-    given: Any = {"num_nodes": FAR, "fields": {"src": {"x": rng.random((FAR, 64), np.float32)}}}
+    written: Any = {"num_nodes": FAR, "fields": {"src": {"x": rng.random((FAR, 64), np.float32)}}}
     return [
-        tg.Graph.open(tg.Graph.write_csr(folder / str(s), chunks, sort_sources=s, **given))
+        tg.Graph.open(tg.Graph.write_csr(folder / str(s), chunks, sort_sources=s, **written))
         for s in (False, True)
     ]
 

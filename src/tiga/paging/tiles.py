@@ -100,13 +100,13 @@ class Tiling:
     remark = ""
 
 
-def goes_by_tiles(program: RowProgram, walk_ascends: bool) -> bool:
-    """Whether a walk may go tile by tile: its loops end in states of a fixed size, each of its own
-    row, and edges come in order."""
+def goes_by_tiles(program: RowProgram) -> bool:
+    """Whether a walk whose other ends ascend along each row may go tile by tile: its loops end in
+    states of a fixed size, each of its own row."""
     plain = not (program.outer_sums or program.scans or program.scatters)
     edges = [n for phase in program.phases for n in phase.edge_values]
     placed = any(n.op.origin is Origin.POSITION for n in _all_of(edges))
-    return walk_ascends and plain and bool(program.phases) and not placed
+    return plain and bool(program.phases) and not placed
 
 
 def _all_of(nodes: Iterable[Node]) -> Iterator[Node]:

@@ -26,6 +26,8 @@ class LongRow:
 
         All are read again for each part that fits: rows as long as this are few.
         """
+        if self.low == self.high:
+            return
         width = -(-(last - first) // BINS)
         counts = np.zeros(-(-(last - first) // width), np.int64)
         for start, end in self._pieces():

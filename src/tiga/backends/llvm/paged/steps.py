@@ -61,7 +61,9 @@ class Steps:
         limits = replace(limits, nbytes=limits.nbytes - sums)
         way, tiling = self._planned(stage, limits, schedule)
         planner = way.planner(stage, limits, division_of(program, len(walk.tasks) - 1))
-        if tiling is not None and goes_by_tiles(program, walk.ascends):
+        if stage.is_uniform:
+            tiling = None  # pages read one row of the other ends
+        if tiling is not None and walk.ascends:
             return planner, tiling
         spans = replace(way.spans, beside=sums, stored=stage.file_bytes)
         return planner, replace(spans, advice=advice_on(tiling) if tiling is not None else "")
@@ -80,7 +82,7 @@ class Steps:
             if len(known) >= MOST_PLANS:
                 known.clear()
             found, tiling = plan_walk(stage, limits, division), None
-            if schedule.lanes == "features" and goes_by_tiles(program, True):
+            if schedule.lanes == "features" and goes_by_tiles(program):
                 tiling = plan_tiles(stage, limits, found.spans)
             way = known[key] = found, tiling
         return way
