@@ -313,6 +313,27 @@ def test_messages_that_their_reducer_does_not_take(name: str) -> None:
     assert "test_message_programs.py:" in str(caught.value)
 
 
+CALLS = {
+    "a parameter that nobody takes": ({"beta": 2.0}, "takes a parameter `beta`"),
+    "a name that is near": ({"alpah": 2.0}, r"Did you mean `alpha`\?"),
+    "a name of another library": ({"alpha": 1.0, "edata": {}}, r"Did you mean `edge`\?"),
+    "no parameter": ({}, r"test_message_programs\.py:\d+: Scaled\.edge cannot be called"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_parameters_that_no_function_takes(name: str) -> None:
+    class Scaled(tg.MessagePassing):
+        def edge(self, src, dst, edge, alpha):
+            return alpha * src.x
+
+    params, reason = CALLS[name]
+    given = {"graph": GRAPH, "src": {"x": tg.tensor(X)}}
+    with pytest.raises(tg.errors.InvalidType, match=reason):
+        Scaled()(**given, **params)
+    assert Scaled()(**given, alpha=0.0).numpy().sum() == 0
+
+
 class Sorted(tg.MessagePassing):
     """Sorting features and looking a table up are in no walk."""
 

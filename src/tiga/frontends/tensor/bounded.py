@@ -11,10 +11,11 @@ import numpy as np
 
 from tiga.errors import Unfusable
 from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
+from tiga.frontends.signature import taken
 from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.fields import FieldView, edge_order, in_given_order, indices, options
+from tiga.frontends.tensor.fields import FieldView, edge_order, in_given_order, indices
 from tiga.frontends.tensor.lazy import Cell, LazyNode
 from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.segments import in_segment
@@ -130,9 +131,8 @@ def _block(
     picks, pointers = _picks(topology, low, high), topology.csr.row_ptr[low : high + 1]
     positions = {end: indices(pick) for end, pick in picks.items()}
     views = [_view(end, index, fields) for end, index in positions.items()]
-    edge = kernel.edge
     sent = Messages(len(picks["edge"]))
-    tree = mapped(sent.stored, edge(*views, **options(edge, 4, params)))
+    tree = mapped(sent.stored, kernel.edge(*views, **taken(kernel, "edge", params)))
     inner = Stored(kernel, tree)
     graph = Graph.from_csr(
         pointers - pointers[0], picks["src"], num_src=topology.num_src, validate="none"

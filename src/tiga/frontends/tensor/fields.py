@@ -1,6 +1,6 @@
 """Fields as `edge` and `node` see them, parameters of a call, and the order of edges."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -116,12 +116,3 @@ def indices(array: np.ndarray) -> LazyNode:
     """Positions as a node."""
     wide = np.array(array, np.int64)
     return leaf(wide, Type(int64, wide.shape, GLOBAL))
-
-
-def options(function: Callable[..., Any], taken: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the call that a function takes."""
-    if not params:
-        return {}
-    code = getattr(function, "__func__", function).__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {n: v for n, v in params.items() if n in names[taken:]}

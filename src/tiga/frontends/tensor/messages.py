@@ -13,6 +13,7 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue, Unfusable
 from tiga.frontends.message_passing import FieldSets, MessagePassing, PerEdge
+from tiga.frontends.signature import check_parameters, require_known, taken
 from tiga.frontends.tensor.build import apply, as_tensor, extent_of
 from tiga.frontends.tensor.calls import calls_of
 from tiga.frontends.tensor.capture import (
@@ -39,7 +40,6 @@ from tiga.frontends.tensor.fields import (
     edge_numbers,
     edge_orders,
     in_given_order,
-    options,
 )
 from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
@@ -175,8 +175,10 @@ class Call:
 
     def plan(self) -> Plan:
         """The program of what `edge` and `node` build now."""
-        template, edge = self.template, self.kernel.edge
-        sent = edge(*template.edge_views, **options(edge, 4, self.params))
+        template = self.template
+        if self.params:
+            require_known(self.kernel, self.params)
+        sent = called(self.kernel, "edge", self.params, *template.edge_views)
         tree = address(self.kernel.reducer, sent)
         of = self._walk([value for one in leaves_of(tree) for value in one.values])
         rows = template.rows.get(form_of(tree), of, lambda variable: self._rows(tree, of, variable))
@@ -194,8 +196,8 @@ class Call:
             return reason
 
     def _node(self, rows: Rows) -> Plan:
-        template, node, grad = self.template, self.kernel.node, self.grad
-        value = node(template.node_view, rows.view(grad), **options(node, 3, self.params))
+        template, grad = self.template, self.grad
+        value = called(self.kernel, "node", self.params, template.node_view, rows.view(grad))
         made = mapped(_returned, value)
         of = self._walk([one for one in leaves_of(made) if not isinstance(one, PerEdge)])
         plan: Plan = rows.plans.get(
@@ -211,6 +213,21 @@ class Call:
         self.numbers += of.numbers
         self.grad = self.grad or any(value._grad for value in values)
         return of
+
+
+def called(kernel: Any, function: str, params: Mapping[str, Any], *given: Any) -> Any:
+    """What `edge` or `node` returns, with the parameters of the call that it takes.
+
+    Raises:
+        InvalidType: it takes other arguments.
+    """
+    try:
+        if not params:
+            return getattr(kernel, function)(*given)
+        return getattr(kernel, function)(*given, **taken(kernel, function, params))
+    except TypeError:
+        check_parameters(kernel, params)
+        raise
 
 
 def _returned(leaf: Any) -> Any:

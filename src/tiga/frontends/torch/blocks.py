@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge, missing_field
 from tiga.frontends.sent import Addressed, address
+from tiga.frontends.signature import line_of, user_function
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.capture import RELATION, MissingField
 from tiga.frontends.torch.draws import NodeOrder, require_no_training
@@ -21,10 +22,9 @@ from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
 from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.messages import EdgeOrder, aggregate
-from tiga.frontends.torch.signature import user_function
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.unit import unit_of
-from tiga.frontends.torch.where import line_of, located, user_line
+from tiga.frontends.torch.where import located, user_line
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph

@@ -15,6 +15,7 @@ import torch
 
 from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing, PerEdge
+from tiga.frontends.signature import taken
 from tiga.frontends.torch.blocks import (
     Block,
     BlockFields,
@@ -26,7 +27,6 @@ from tiga.frontends.torch.blocks import (
     tensors_of,
 )
 from tiga.frontends.torch.discover import Discovery
-from tiga.frontends.torch.signature import accepts, user_function
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.relations import Graph
@@ -85,12 +85,6 @@ def cut(row_ptr: np.ndarray, most: int) -> Iterator[Block]:
         if high == rows:
             return
         low = high
-
-
-def taken(kernel: MessagePassing, function: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that `edge` or `node` takes."""
-    target = user_function(kernel, function)
-    return {name: value for name, value in params.items() if accepts(target, name)}
 
 
 @dataclass(frozen=True)

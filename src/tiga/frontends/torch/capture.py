@@ -10,6 +10,7 @@ import torch
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing, PerEdge, missing_field
+from tiga.frontends.signature import check_parameters, line_of, taken, user_function
 from tiga.frontends.torch.bounds import Bound, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
@@ -20,9 +21,8 @@ from tiga.frontends.torch.numbers import Operand, is_plain_number, kept_value, n
 from tiga.frontends.torch.numbers import operand as make_operand
 from tiga.frontends.torch.rebuild import Rebuilder
 from tiga.frontends.torch.recording import recording_clone
-from tiga.frontends.torch.signature import accepts, check_parameters, user_function
 from tiga.frontends.torch.tracer import Recorder, Storage, Traced
-from tiga.frontends.torch.where import line_of, located, user_line
+from tiga.frontends.torch.where import located, user_line
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.ops.message import gather
 from tiga.trace.node import Node, topological
@@ -213,13 +213,10 @@ class Attempt:
         values = {n: make(n, t) for n, t in fields.get(namespace, {}).items()}
         return FieldView(end, values, self.recorder)
 
-    def parameters(self, function: Any) -> dict[str, Any]:
-        """The parameters of the call that a function takes, by name."""
-        return {
-            name: self.parameter(name, value)
-            for name, value in self.request.params.items()
-            if accepts(function, name)
-        }
+    def parameters(self, function: str) -> dict[str, Any]:
+        """The parameters of the call that `edge` or `node` takes, by name."""
+        given = taken(self.request.kernel, function, self.request.params)
+        return {name: self.parameter(name, value) for name, value in given.items()}
 
     def parameter(self, name: str, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -259,7 +256,7 @@ class Attempt:
         recorder.space = relation.edge
         edge = self._bound(clone, "edge")
         views = self.view("src", True), self.view("dst", True), self.view("edge", True)
-        params = self.parameters(user_function(kernel, "edge"))
+        params = self.parameters("edge")
         with located(lambda: self._returned(clone, "edge")):
             sent = edge(*views, **params)
             rows = aggregate(recorder, relation, kernel.reducer, sent)
@@ -270,7 +267,7 @@ class Attempt:
         given = mapped(self._row, rows)
         types = (n.type for n in leaves_of(rows))
         self.rows = numbered(rows), tuple((torch_dtype(t.dtype), t.shape) for t in types)
-        params = self.parameters(user_function(kernel, "node"))
+        params = self.parameters("node")
         with located(lambda: self._returned(clone, "node")):
             made = node(self.view("dst", False), given, **params)
             return mapped(self._made, made)

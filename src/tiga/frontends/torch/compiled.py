@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tiga.errors import TigaError, Unfusable
 from tiga.frontends.message_passing import FieldSets
+from tiga.frontends.signature import accepts, user_function
 from tiga.frontends.torch import library, transformed
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.call import call
@@ -23,7 +24,6 @@ from tiga.frontends.torch.draws import NodeOrder, Seed
 from tiga.frontends.torch.guards import Place
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.paths import follow, paths
-from tiga.frontends.torch.signature import accepts, user_function
 from tiga.frontends.torch.variants import find_variant, key_of, state_of
 from tiga.frontends.trees import described, rebuilt
 from tiga.relations.inputs import CsrInput, TransposedInput

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
 
 import torch
 
@@ -34,12 +33,6 @@ def user_line() -> str:
     while frame is not None and _belongs_to_library(frame.f_code.co_filename):
         frame = frame.f_back
     return "<unknown>" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def line_of(function: Any) -> str:
-    """`file:line` where a function is defined."""
-    code = getattr(function, "__code__", None)
-    return "<unknown>" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 @contextmanager
