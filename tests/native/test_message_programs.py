@@ -313,6 +313,31 @@ def test_messages_that_their_reducer_does_not_take(name: str) -> None:
     assert "test_message_programs.py:" in str(caught.value)
 
 
+EXTENTS = {
+    "shape": lambda x: x * x.shape[0],
+    "len": lambda x: x * len(x),
+    "size": lambda x: x / x.size,
+}
+
+
+@pytest.mark.parametrize("name", EXTENTS)
+def test_the_number_of_edges_is_no_number(name: str) -> None:
+    class OnEdges(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return EXTENTS[name](src.x)
+
+    class OnNodes(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return src.x
+
+        def node(self, dst, aggregate):
+            return EXTENTS[name](aggregate)
+
+    for kernel in (OnEdges(), OnNodes()):
+        with pytest.raises(tg.errors.InvalidValue, match="how many edges"):
+            kernel(graph=GRAPH, src={"x": tg.tensor(X)})
+
+
 CALLS = {
     "a parameter that nobody takes": ({"beta": 2.0}, "takes a parameter `beta`"),
     "a name that is near": ({"alpah": 2.0}, r"Did you mean `alpha`\?"),

@@ -7,9 +7,10 @@ the space of the value.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tiga.errors import InvalidValue, Unfusable
-from tiga.frontends.tensor.lazy import MADE_UP
+from tiga.frontends.tensor.lazy import MADE_UP, here
 from tiga.ops.align import expand_to
 from tiga.ops.base import Pointwise
 from tiga.ops.contract import contract
@@ -33,6 +34,21 @@ from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
 
 EDGES, NODES = MADE_UP
+
+
+def require_no_extent(number: Any) -> None:
+    """Refuse a number that was made of the made-up number of entities, as far as that shows.
+
+    Raises:
+        InvalidValue: it is a multiple of that.
+    """
+    if not number or isinstance(number, complex) or (number % EDGES and number % NODES):
+        return
+    raise InvalidValue(
+        f"{here()}: `edge` or `node` reads how many edges (or nodes) there are, in a shape or a "
+        f"size: it computes with {number}. One program serves every graph; pass the number as a "
+        f"parameter of the call, `kernel(graph=..., n=graph.num_edges)`."
+    )
 
 
 @dataclass

@@ -33,7 +33,7 @@ from tiga.frontends.tensor.capture import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.entities import EDGES, NODES
+from tiga.frontends.tensor.entities import EDGES, NODES, require_no_extent
 from tiga.frontends.tensor.fields import (
     REORDER,
     FieldView,
@@ -210,6 +210,8 @@ class Call:
     def _walk(self, values: list[Tensor]) -> Any:
         of = sketch([value._node for value in values])
         self.order += of.order
+        for op in of.numbers:
+            require_no_extent(op.value)
         self.numbers += of.numbers
         self.grad = self.grad or any(value._grad for value in values)
         return of
