@@ -173,3 +173,33 @@ def test_a_folder_is_no_snapshot(tmp_path: Path) -> None:
     for attach in (tg.load, tg.Graph.open):
         with pytest.raises(IsADirectoryError, match=f"{tmp_path.name} is a folder"):
             attach(tmp_path)
+
+
+def test_a_link_leads_to_the_file_that_is_written(tmp_path: Path) -> None:
+    real = tg.save(tg.ones(3), tmp_path / "real.tiga")
+    link, dangling = tmp_path / "link.tiga", tmp_path / "dangling.tiga"
+    link.symlink_to(real)
+    dangling.symlink_to(tmp_path / "new.tiga")
+    with pytest.raises(FileExistsError):
+        tg.save(tg.zeros(3), link)
+    assert tg.save(tg.zeros(3), link, overwrite=True) == link
+    assert tg.save(tg.ones(2), dangling) == dangling
+    assert link.is_symlink()
+    assert tg.load(real).tolist() == [0.0, 0.0, 0.0]
+    assert tg.load(tmp_path / "new.tiga").tolist() == [1.0, 1.0]
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidFile, match="pipe"):
+        tg.load(tmp_path / "pipe")  # rather than wait for a writer
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        tg.save(tg.ones(1), tmp_path, overwrite=True)
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        tg.Graph.write_csr(tmp_path, [([0], [0])], num_nodes=1, overwrite=True)
+    for path in (None, 3, b"x.tiga"):
+        for call in (tg.load, lambda p: tg.save(tg.ones(1), p), tg.Graph.open):
+            with pytest.raises(InvalidType, match="expected a path"):
+                call(path)
+    with pytest.raises(InvalidType, match="expected a path"), tg.execution(spill_dir=3):
+        pass

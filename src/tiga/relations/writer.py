@@ -24,6 +24,7 @@ from tiga.relations.store import array_of, ascends, graph_info, range_of
 from tiga.relations.walk import plan_rows
 from tiga.runtime.container import Content, require_name, write_container
 from tiga.runtime.direct import BLOCK
+from tiga.runtime.paths import as_path, to_write
 from tiga.runtime.tiers import parse_size
 from tiga.types import dtype_of_numpy
 
@@ -304,7 +305,7 @@ def write_graph(
     overwrite: bool, progress: Any, sort_sources: bool,
 ) -> Path:  # fmt: skip
     """Write a graph from chunks of edges; see `Graph.write_csr`."""
-    path, budget = Path(path), parse_size(memory)
+    path, budget = as_path(path), parse_size(memory)
     if not isinstance(edges, Iterable):
         raise InvalidType(
             "Graph.write_csr: `edges` expected an iterable of chunks (src, dst) or (src, dst, "
@@ -317,8 +318,7 @@ def write_graph(
     num_dst = num_nodes if num_dst is None else num_dst
     assert num_src is not None
     assert num_dst is not None
-    if not overwrite and path.exists():
-        raise FileExistsError(f"save: {path} exists; choose another name, or pass overwrite=True.")
+    to_write(path, overwrite)  # refused before the edges are read
     nodes = node_contents({"src": num_src, "dst": num_dst}, fields)
     told: Progress = progress if callable(progress) else Bar() if progress else _silent
     spool = Spool(path, num_src, num_dst, str(index_dtype(num_src, num_dst)))

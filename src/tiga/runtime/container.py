@@ -26,6 +26,7 @@ import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidFile, InvalidValue
+from tiga.runtime.paths import as_path, to_read, to_write
 from tiga.runtime.spill import open_named, pread_into, pwrite_all, remove_of_dead
 
 FORMAT = 1
@@ -120,11 +121,7 @@ def write_container(
         FileExistsError: there is a file, and no `overwrite`.
         OSError: the disk is full, or the folder cannot be written; no file is left then.
     """
-    path = Path(path)
-    if not overwrite and path.exists():
-        raise FileExistsError(f"save: {path} exists; choose another name, or pass overwrite=True.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"save: the folder {path.parent} does not exist; create it first.")
+    given, path = as_path(path), to_write(path, overwrite)
     remove_of_dead(path.parent, _PARTIAL)
     fd, partial = open_named(path.parent, _PARTIAL, 0o666)
     try:
@@ -140,7 +137,7 @@ def write_container(
         raise
     finally:
         os.close(fd)
-    return path
+    return given
 
 
 def publish(partial: Path, path: Path, overwrite: bool) -> None:
@@ -242,9 +239,7 @@ class Container:
     """
 
     def __init__(self, path: Any) -> None:
-        self.path = Path(path)
-        if self.path.is_dir():
-            raise IsADirectoryError(f"{self.path} is a folder; expected the file of a snapshot.")
+        self.path = to_read(path)
         self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._read_header()

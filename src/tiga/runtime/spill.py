@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidState, InvalidValue
+from tiga.runtime.paths import as_path
 from tiga.runtime.turns import Turns
 
 _PREFIX = ".tiga-spill-"
@@ -43,7 +44,7 @@ class SpillFile:
     """
 
     def __init__(self, directory: Any = None) -> None:
-        self.directory = default_directory() if directory is None else Path(directory)
+        self.directory = default_directory() if directory is None else as_path(directory)
         if not self.directory.is_dir():
             raise InvalidValue(
                 f"spill directory: expected an existing directory, got {str(directory)!r}; "
