@@ -341,8 +341,6 @@ class PagedGraph(Graph):
 
 def open_graph(path: Any, device: Any) -> PagedGraph:
     """Open a graph's file; see `Graph.open`."""
-    if not isinstance(path, (str, Path)):
-        raise InvalidValue(f"Graph.open: expected a path, got {path!r}.")
     named = re.fullmatch(r"cpu|cuda(:\d+)?", str(device))
     if named is None:
         known = "'cpu', 'cuda' or 'cuda:N'"
