@@ -150,25 +150,26 @@ def current() -> Knobs:
     return _knobs(tuple(map(os.environ.get, _VARIABLES)), _overrides.get())
 
 
-_texts = getattr(os.environ, "_data", None)
-"""The environment's own table, if it can be had: asking `os.environ` for a variable that is not set
-raises and catches an error, which small programs would spend a tenth of their time on."""
+class Variable:
+    """An environment variable, read at every call, in little time: asking `os.environ` for one that
+    is not set raises and catches an error, so its own table is asked if it can be had."""
+
+    __slots__ = ("_decoded", "_get", "_key")
+
+    def __init__(self, name: str) -> None:
+        table: Any = getattr(os.environ, "_data", None)
+        known = table is not None
+        self._key = os.environ.encodekey(name) if known else name
+        self._get = table.get if known else os.environ.get
+        self._decoded = os.environ.decodevalue if known else str
+
+    def __call__(self) -> str | None:
+        """What it holds; None where it is not set."""
+        found = self._get(self._key)
+        return None if found is None else self._decoded(found)
 
 
-def environment(variable: str) -> str | None:
-    """What an environment variable holds."""
-    if _texts is None:
-        return os.environ.get(variable)
-    found = _texts.get(_encoded(variable))
-    return None if found is None else os.environ.decodevalue(found)
-
-
-@lru_cache(maxsize=64)
-def _encoded(variable: str) -> Any:
-    return os.environ.encodekey(variable)
-
-
-_BY_NAME = {knob.name: (knob, knob.metadata["variable"]) for knob in TABLE}
+_BY_NAME = {knob.name: (knob, Variable(knob.metadata["variable"])) for knob in TABLE}
 
 
 def read(name: str) -> Any:
@@ -184,7 +185,7 @@ def read(name: str) -> Any:
     if _overrides.get():
         return getattr(current(), name)
     knob, variable = _BY_NAME[name]
-    text = environment(variable)
+    text = variable()
     return _read(knob, text) if text else knob.default
 
 

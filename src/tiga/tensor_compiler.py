@@ -11,7 +11,7 @@ import numpy as np
 from tiga.backends.llvm.dense.adds import add_at, build_adds, compile_adds, form_of
 from tiga.backends.llvm.dense.extrema import blocks_step, compile_blocks, position_of_extremum
 from tiga.backends.llvm.dense.kernel import build
-from tiga.backends.llvm.dense.run import Template, bind, run_kernel, template
+from tiga.backends.llvm.dense.run import Template, bind, template
 from tiga.backends.llvm.engine import compile_module
 from tiga.backends.reference.dense import apply_op
 from tiga.errors import InvalidIndex, InvalidValue
@@ -29,6 +29,7 @@ from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 Body = Callable[..., np.ndarray]
+Run = Callable[..., list[np.ndarray]]
 
 STAGES = ("gf_tensor", "loops", "llvm")
 
@@ -91,10 +92,6 @@ class TensorExecutable:
         return len(set(outputs)) == len(outputs) and set(outputs) <= set(made)
 
     @cached_property
-    def _wiring(self) -> "Wiring":
-        return Wiring.of(self)
-
-    @cached_property
     def templates(self) -> dict[int, Template]:
         """The kernels by the number of their step, compiled."""
         kernels = enumerate(self.steps)
@@ -113,9 +110,11 @@ class TensorExecutable:
             _compile(node)
         return (perf_counter() - start) * 1e3
 
-    def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
-        """The outputs for given inputs, and bodies of the calls that were deferred."""
-        return self._wiring.run(arrays, bodies)
+    @cached_property
+    def run(self) -> "Run":
+        """What gives the outputs for given inputs, and bodies of the calls that were deferred."""
+        wiring = Wiring.of(self)
+        return wiring.run if wiring.alone is None else wiring.alone.run
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -180,8 +179,6 @@ class Wiring:
 
     def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Body] = ()) -> list[np.ndarray]:
         """See `TensorExecutable.run`."""
-        if self.alone is not None:
-            return run_kernel(self.alone, arrays)
         values: list[Any] = [*arrays, *self.rest]
         for wire in self.wires:
             given = [values[i] for i in wire.reads]
@@ -190,7 +187,7 @@ class Wiring:
             elif isinstance(wire.work, Node):
                 values[wire.writes[0]] = call_library(wire.work, given, self.relaxed)
             else:
-                for place, array in zip(wire.writes, run_kernel(wire.work, given), strict=True):
+                for place, array in zip(wire.writes, wire.work.run(given), strict=True):
                     values[place] = array
             for place in wire.released:
                 values[place] = None

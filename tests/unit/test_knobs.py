@@ -1,5 +1,6 @@
 """Settings: environment under scope, each checked where it is read."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -103,9 +104,10 @@ def test_table_says_what_each_knob_means() -> None:
 
 def test_a_variable_is_what_the_environment_holds_now(monkeypatch):
     monkeypatch.delenv("TIGA_MADE_UP", raising=False)
-    assert knobs.environment("TIGA_MADE_UP") is None
+    variable = knobs.Variable("TIGA_MADE_UP")
+    assert variable() is None
     for text in ("", "3,2", "größe"):
         monkeypatch.setenv("TIGA_MADE_UP", text)
-        assert knobs.environment("TIGA_MADE_UP") == text
-    monkeypatch.setattr(knobs, "_texts", None)
-    assert knobs.environment("TIGA_MADE_UP") == "größe"
+        assert variable() == text
+    monkeypatch.setattr(os, "environ", {"TIGA_MADE_UP": "größe"})
+    assert knobs.Variable("TIGA_MADE_UP")() == "größe"

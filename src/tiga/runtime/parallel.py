@@ -19,6 +19,7 @@ from tiga import knobs
 
 _LIBRARY_NAMES = ("libgomp", "libiomp5", "libomp")
 _ENTRY = "GOMP_parallel"
+_omp_num_threads = knobs.Variable("OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def thread_count(threads: int | None = None) -> int:
 
 def _environment_threads() -> int | None:
     """The first level of OMP_NUM_THREADS, which may be a list such as `4,2`."""
-    text = knobs.environment("OMP_NUM_THREADS")
+    text = _omp_num_threads()
     if not text:
         return None
     first = text.split(",")[0].strip()

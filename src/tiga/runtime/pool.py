@@ -4,9 +4,9 @@ A block is free when nothing but the pool refers to it, so nobody has to give it
 """
 
 import math
-import sys
 from ctypes import Array, addressof, c_char
 from dataclasses import dataclass, field
+from sys import getrefcount
 from threading import RLock
 from typing import Any
 
@@ -72,7 +72,7 @@ class Block:
     @property
     def free(self) -> bool:
         """Whether nothing else refers to the memory."""
-        return sys.getrefcount(self.memory) <= _OWN_REFERENCES
+        return getrefcount(self.memory) <= _OWN_REFERENCES
 
 
 @dataclass
@@ -102,21 +102,26 @@ class Pool:
         if nbytes < least:
             return np.empty(shape, dtype)
         with self._lock:
-            block = self._take(nbytes)
+            block = self._waiting_for(nbytes) or self._new(nbytes)
             return np.ndarray(shape, dtype, block.memory, block.start)
 
-    def _take(self, nbytes: int) -> Block:
-        """A free block that is not much too large, or a new one. The one that was used last is
-        the likeliest to be in a cache."""
+    def _waiting_for(self, nbytes: int) -> Block | None:
+        """A free block that is not much too large. The one that was used last is the likeliest to
+        be in a cache."""
         blocks = self._blocks
-        for place in range(len(blocks) - 1, -1, -1):
-            block = blocks[place]
-            if nbytes <= block.nbytes <= 2 * nbytes and block.free:
+        for block in reversed(blocks):
+            if not nbytes <= block.nbytes <= 2 * nbytes:
+                continue
+            if getrefcount(block.memory) <= _OWN_REFERENCES:  # `Block.free`, without a call
                 if block is not blocks[-1]:
-                    blocks.append(blocks.pop(place))
+                    blocks.remove(block)
+                    blocks.append(block)
                 return block
+        return None
+
+    def _new(self, nbytes: int) -> Block:
         if self._waiting() > self.limit:
-            self._blocks = [block for block in blocks if not block.free]
+            self._blocks = [block for block in self._blocks if not block.free]
         self._made += 1
         made = Block(nbytes, self._made)
         self._blocks.append(made)

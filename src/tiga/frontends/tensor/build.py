@@ -286,7 +286,7 @@ def joined(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
         depth = y.depth
     largest = x.largest if x.largest > y.largest else y.largest
     type_ = _inferred(op, x.type, y.type) if op.exact else x.type
-    node = LazyNode(op, (x, y), type_, user_place(), depth + 1, largest)
+    node = LazyNode(op, (x, y), type_, user_place(3), depth + 1, largest)
     made = Tensor(node, grad and type_.dtype.is_differentiable)
     if depth > CHAIN:
         _cut(made)

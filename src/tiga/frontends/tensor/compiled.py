@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.frontends.tensor.planned import Entry, Run, anywhere, graph_calls, plan_anew
+from tiga.frontends.tensor.planned import Entry, Run, plan_anew
 from tiga.frontends.tensor.recipe import Recipe, structure
 from tiga.runtime.layout import row_major_copy
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
@@ -22,21 +22,20 @@ def run_compiled(
 ) -> tuple[list[np.ndarray], Run]:
     """Values of `roots`, and how they were computed."""
     start = perf_counter()
-    shape, order = structure(roots)
-    calls = graph_calls(roots, order)
-    key = (anywhere(shape) if calls else shape, native, relaxed)
+    found = structure(roots)
+    key = (found.parts, native, relaxed)
     entry = CACHE.get(key)
     hit = entry is not None
     if entry is None:
         make = partial(compile_tensors, native=native, relaxed=relaxed)
-        entry = plan_anew(CACHE, key, roots, order, calls, make)
-    executable = entry.executable
+        entry = plan_anew(CACHE, key, roots, found, make)
+    order, executable = found.order, entry.executable
     given = entry.operands(order)
     compile_ms = 0.0 if executable.is_compiled else executable.compile()
     launched = perf_counter()
-    arrays = executable.run(given, [order[i].op.compute for i in calls])
+    arrays = executable.run(given, [order[i].op.compute for i in found.calls])
     done = perf_counter()
-    recipe = Recipe(len(roots), shape, order, entry.inputs)
+    recipe = Recipe(entry.form, order, found.calls)
     how = Run(recipe, executable, hit, relaxed, compile_ms, done - launched, done - start)
     return (arrays if executable.fresh else _own(arrays, given)), how
 

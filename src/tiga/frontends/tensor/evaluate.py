@@ -290,18 +290,19 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
     node = tensor._node
     give_array(tensor, array)
     tensor._execution = how
-    if node.cell is None:
-        node.cell = Cell(array)
     if tensor._grad:
+        node.cell = node.cell or Cell(array)
         return
     tensor._node = leaf(array, node.type, node.place)
-    # Other expressions read the value too: a write in place has to know of it.
-    shared = sys.getrefcount(node) > _OWN_REFERENCES
-    if node.largest <= FEW:
+    shared, few = sys.getrefcount(node) > _OWN_REFERENCES, node.largest <= FEW
+    if node.cell is None and (shared or few):
+        node.cell = Cell(array)
+    if few:
         tensor._expression = node
     else:
-        recipe = getattr(how, "recipe", None)
-        tensor._expression = made_by(node) if recipe is None else Made(recipe, number)
+        recipe = getattr(how, "recipe", None) or made_by(node)
+        tensor._expression = Made(recipe, number) if number else recipe
+    # Other expressions read the value too: a write in place has to know of it.
     if shared:
         assert tensor._buffer is not None
         tensor._buffer.nodes.append((ref(node), ref(array)))

@@ -11,7 +11,7 @@ from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
-from tiga.frontends.tensor.planned import Entry, Run, anywhere, graph_calls, plan_anew
+from tiga.frontends.tensor.planned import Entry, Run, plan_anew
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
@@ -31,30 +31,6 @@ class Copy(NamedTuple):
         return {"backend": "copy", "materialize_ms": self.seconds * 1e3, "saved_bytes": 0}
 
 
-class Expression(NamedTuple):
-    """Expressions by their structure, the nodes in order, and the places of calls on graphs."""
-
-    shape: Structure
-    order: list[Node]
-    calls: list[int]
-
-    @staticmethod
-    def of(roots: Sequence[Node]) -> "Expression":
-        """What is computed for roots."""
-        shape, order = structure(roots)
-        return Expression(shape, order, graph_calls(roots, order))
-
-    @property
-    def key(self) -> Structure:
-        """What tells it from others, whatever the graphs."""
-        return anywhere(self.shape) if self.calls else self.shape
-
-    def entry(self, roots: Sequence[Node], key: Any, relaxed: bool) -> Entry[DenseExecutable]:
-        """The expression planned anew."""
-        make = partial(compile_dense, relaxed=relaxed)
-        return plan_anew(CACHE, key, roots, self.order, self.calls, make)
-
-
 def run_on_gpu(
     roots: Sequence[Node], index: int, mode: str, relaxed: bool = True
 ) -> tuple[list[DeviceArray], Run]:
@@ -70,14 +46,14 @@ def run_on_gpu(
             f"cuda:{index}; use auto or native, or copy them: x.cpu()."
         )
     start = perf_counter()
-    expression = Expression.of(roots)
-    key: Any = expression.key if relaxed else ("in order", expression.key)
+    found = structure(roots)
+    key: Any = found.parts if relaxed else ("in order", found.parts)
     entry = CACHE.get(key)
     hit = entry is not None
     if entry is None:
-        entry = expression.entry(roots, key, relaxed)
-    given = [on_gpu(array, index) for array in entry.operands(expression.order)]
-    arrays, how = _launched(entry, given, index, expression, len(roots), hit, start)
+        entry = plan_anew(CACHE, key, roots, found, partial(compile_dense, relaxed=relaxed))
+    given = [on_gpu(array, index) for array in entry.operands(found.order)]
+    arrays, how = _launched(entry, given, index, found, hit, start)
     return arrays, how._replace(relaxed=relaxed)
 
 
@@ -85,32 +61,32 @@ def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
     """Values of `roots` whose expression was planned before, if their operands are all on one GPU:
     the short way, which looks at nothing but their structure."""
     start = perf_counter()
-    expression = Expression.of(roots)
-    entry = CACHE.get(expression.key)
+    found = structure(roots)
+    entry = CACHE.get(found.parts)
     if entry is None:
         return None
-    given = entry.operands(expression.order)
+    given = entry.operands(found.order)
     if not given or any(array.__class__ is not DeviceArray for array in given):
         return None
     index = given[0].machine.index
     scattered = any(array.machine.index != index for array in given)
     if scattered or knobs.read("tensor_backend") == "python":
         return None
-    return _launched(entry, given, index, expression, len(roots), True, start)
+    return _launched(entry, given, index, found, True, start)
 
 
 def _launched(
-    entry: Entry[DenseExecutable], given: list[DeviceArray], index: int, expression: Expression,
-    count: int, hit: bool, start: float,
+    entry: Entry[DenseExecutable], given: list[DeviceArray], index: int, found: Structure,
+    hit: bool, start: float,
 ) -> tuple[list[DeviceArray], Run]:  # fmt: skip
     where, executable = room(index), entry.executable
     compiled = executable.is_compiled(where.machine)
     compile_ms = 0.0 if compiled else executable.compile(where.machine)
     launched = perf_counter()
-    bodies = [expression.order[i].op.compute_on_gpu for i in expression.calls]
+    bodies = [found.order[i].op.compute_on_gpu for i in found.calls]
     arrays = executable.run(given, where, bodies)
     done = perf_counter()
-    recipe = Recipe(count, expression.shape, expression.order, entry.inputs)
+    recipe = Recipe(entry.form, found.order, found.calls)
     return arrays, Run(recipe, executable, hit, True, compile_ms, done - launched, done - start)
 
 

@@ -7,7 +7,7 @@ from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.recipe import Made
+from tiga.frontends.tensor.recipe import Made, Recipe
 from tiga.trace.node import Node, topological
 
 
@@ -20,7 +20,7 @@ def shown_node(x: Tensor, *, alive: bool = False) -> Node:
     found = x._expression
     if found is None:
         return x._node
-    return found.node(alive=alive) if isinstance(found, Made) else found
+    return found.node(alive=alive) if isinstance(found, (Made, Recipe)) else found
 
 
 def hash_of(x: Tensor) -> str:

@@ -50,9 +50,10 @@ MADE_UP = (1_000_003, 1_000_033)
 Place = tuple[CodeType, int]
 
 
-def user_place() -> Place | None:
-    """The nearest line on the stack outside of this package, as code and instruction."""
-    frame = sys._getframe(1)
+def user_place(own: int = 1) -> Place | None:
+    """The nearest line on the stack outside of this package, as code and instruction; the first
+    `own` callers are known to be within it."""
+    frame = sys._getframe(own)
     while frame is not None and _OWN[frame.f_code.co_filename]:
         frame = frame.f_back  # type: ignore[assignment]
     return None if frame is None else (frame.f_code, frame.f_lasti)
@@ -166,10 +167,14 @@ def type_of(dtype: np.dtype, shape: tuple[int, ...]) -> Type:
     return Type(dtype_of_numpy(dtype), shape, GLOBAL)
 
 
+_given = lru_cache(maxsize=4096)(Leaf)
+# Values in memory of one type have one op: it is their cells that tell them apart.
+
+
 def leaf(array: np.ndarray, type: Type, place: Place | None = None) -> LazyNode:
     """The node of a value in memory. One on a GPU counts as large: numpy does not see it."""
     elsewhere = array.__class__ is DeviceArray
-    node = LazyNode(Leaf(type), (), type, place, 0, LARGE if elsewhere else 0)
+    node = LazyNode(_given(type), (), type, place, 0, LARGE if elsewhere else 0)
     node.cell = Cell(array)
     return node
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tiga.frontends.tensor.program import Bundle, program_of
-from tiga.frontends.tensor.recipe import Recipe, Structure
+from tiga.frontends.tensor.program import program_of
+from tiga.frontends.tensor.recipe import Form, Recipe, Structure
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
@@ -26,51 +26,28 @@ def keep(found: dict[K, V], key: K, value: V) -> None:
 
 @dataclass(frozen=True)
 class Entry(Generic[E]):
-    """A planned expression: which values in memory its inputs are, by their place in the walk."""
+    """A planned expression, and its form: which values in memory its inputs are."""
 
     executable: E
-    inputs: tuple[int, ...]
+    form: Form
 
     def operands(self, order: Sequence[Node]) -> list[Any]:
-        """The values in memory that it reads, of a walk like the one that was planned."""
-        return [order[place].cell.array for place in self.inputs]  # type: ignore[attr-defined]
-
-
-def places_of(bundle: Bundle, order: Sequence[Node]) -> tuple[int, ...]:
-    """The places in a walk of the values that a program reads."""
-    place = {id(node): i for i, node in enumerate(order)}
-    return tuple(place[id(leaf)] for leaf in bundle.leaves)
-
-
-def graph_calls(roots: Sequence[Node], order: Sequence[Node]) -> list[int]:
-    """The places of calls on graphs that have no value yet; those of roots are made in any case."""
-    found = [place for place, node in enumerate(order) if node.op.defers]
-    if not found:
-        return found
-    tops = {id(root) for root in roots}
-    return [i for i in found if id(order[i]) in tops or getattr(order[i], "cell", None) is None]
-
-
-def anywhere(parts: Structure) -> Structure:
-    """A structure that does not tell which graphs are called on."""
-    called = [getattr(part, "defers", False) for part in parts]
-    return tuple([p.form if c else p for p, c in zip(parts, called, strict=True)])
-
-
-def bundle_of(roots: Sequence[Node], order: Sequence[Node], calls: Sequence[int]) -> Bundle:
-    """The program of expressions. A call belongs to its graph, which no cache may keep alive: the
-    program defers it."""
-    deferred = {id(order[place]): order[place].op.deferred(n) for n, place in enumerate(calls)}
-    return program_of(roots, instead=deferred)
+        """The values in memory that it reads, of nodes like those that were planned."""
+        return [order[place].cell.array for place in self.form.inputs]  # type: ignore[attr-defined]
 
 
 def plan_anew(
-    found: dict[Any, Entry[E]], key: Any, roots: Sequence[Node], order: Sequence[Node],
-    calls: Sequence[int], compile: Callable[[Program], E],
+    found: dict[Any, Entry[E]], key: Any, roots: Sequence[Node], given: Structure,
+    compile: Callable[[Program], E],
 ) -> Entry[E]:  # fmt: skip
-    """The plan of an expression, remembered under its key."""
-    bundle = bundle_of(roots, order, calls)
-    entry = Entry(compile(bundle.program), places_of(bundle, order))
+    """The plan of an expression, remembered under its key. A call belongs to its graph, which no
+    cache may keep alive: the program defers it."""
+    order = given.order
+    deferred = {id(order[i]): order[i].op.deferred(n) for n, i in enumerate(given.calls)}
+    bundle = program_of(roots, instead=deferred)
+    place = {id(node): i for i, node in enumerate(order)}
+    inputs = [place[id(leaf)] for leaf in bundle.leaves]
+    entry = Entry(compile(bundle.program), Form.of(given, inputs))
     keep(found, key, entry)
     return entry
 

@@ -1,7 +1,8 @@
 """How a value was computed, told without keeping alive what it was computed from."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 from weakref import ref
 
 from tiga.errors import InvalidValue
@@ -10,104 +11,131 @@ from tiga.ops.leaf import Constant
 from tiga.trace.node import Node
 from tiga.types import Type
 
-Structure = tuple[Any, ...]
+Parts = tuple[Any, ...]
 
 
-def structure(roots: Sequence[Node]) -> tuple[Structure, list[Node]]:
-    """What tells expressions from others but the values in memory, and the nodes in order.
+class Structure(NamedTuple):
+    """Expressions: `parts` tell them from others but for values in memory and graphs; the nodes,
+    roots first; and the places of calls on graphs among them.
 
-    The roots' places come first; then of every node its op (None: a value in memory), its type
-    and the places of its inputs.
+    Parts are the roots' places, then of every node its op and the places of its inputs. A value in
+    memory is its type alone, a call on a graph the call's form with its type.
     """
-    order: list[Node] = list({id(root): root for root in roots}.values())
-    places = {id(root): place for place, root in enumerate(order)}
-    parts: list[Any] = [places[id(root)] for root in roots]
+
+    parts: Parts
+    order: list[Node]
+    calls: list[int]
+
+
+def structure(roots: Sequence[Node]) -> Structure:
+    """What is computed for roots, which are in any case."""
+    places: dict[Node, int] = {}
+    for root in roots:
+        places.setdefault(root, len(places))
+    order, calls = list(places), []
     computed = len(order)
+    parts: list[Any] = [places[root] for root in roots]
     add, known = parts.append, places.get
-    for node in order:
+    for place, node in enumerate(order):
         op = node.op
-        if computed:
-            computed -= 1
-        elif getattr(node, "cell", None) is not None and op.__class__ is not Constant:
-            add(None)
+        if place >= computed and has_value(node):
             add(node.type)
             continue
-        add(op)
-        add(node.type)
+        if op.defers:
+            calls.append(place)
+            add((op.form, node.type))
+        else:
+            add(op)
         for child in node.inputs:
-            key = id(child)
-            found = known(key)
+            found = known(child)
             if found is None:
-                found = places[key] = len(order)
+                found = places[child] = len(order)
                 order.append(child)
             add(found)
-    return tuple(parts), order
+    return Structure(tuple(parts), order, calls)
 
 
-def _entries(parts: Structure, roots: int) -> list[tuple[Any, Type, list[int]]]:
-    """Op, type and places of inputs, node by node."""
-    found: list[tuple[Any, Type, list[int]]] = []
-    at = roots
-    while at < len(parts):
-        end = at + 2
-        while end < len(parts) and isinstance(parts[end], int):
-            end += 1
-        found.append((parts[at], parts[at + 1], list(parts[at + 2 : end])))
-        at = end
-    return found
+def has_value(node: Node) -> bool:
+    """Whether a node holds a value that was given or computed, and is no number."""
+    return getattr(node, "cell", None) is not None and node.op.__class__ is not Constant
+
+
+@dataclass(frozen=True)
+class Form:
+    """Expressions without operands: their parts, the type of every node, and the places of the
+    values in memory that are read."""
+
+    parts: Parts
+    types: tuple[Type, ...]
+    inputs: tuple[int, ...]
+
+    @staticmethod
+    def of(found: Structure, inputs: Iterable[int]) -> "Form":
+        """The form of a structure."""
+        return Form(found.parts, tuple(node.type for node in found.order), tuple(inputs))
+
+    def entries(self) -> list[tuple[Any, list[int]]]:
+        """Of every node what stands for its op, and the places of its inputs."""
+        numbers = [i for i, part in enumerate(self.parts) if not isinstance(part, int)]
+        ends = [*numbers[1:], len(self.parts)]
+        return [
+            (self.parts[at], list(self.parts[at + 1 : end]))
+            for at, end in zip(numbers, ends, strict=True)
+        ]
 
 
 class Recipe:
     """The expression of some values: its operands are referred to, not held."""
 
-    __slots__ = ("_operands", "_parts", "_places", "_roots")
+    __slots__ = ("_calls", "_form", "_operands", "_places")
 
-    def __init__(
-        self, roots: int, parts: Structure, order: Sequence[Node], given: Iterable[int]
-    ) -> None:
-        """`given` are the places of the values in memory."""
-        self._roots = roots
-        self._parts = parts
+    def __init__(self, form: Form, order: Sequence[Node], calls: Sequence[int]) -> None:
+        self._form = form
+        self._calls = [order[place].op for place in calls] if calls else ()
         self._places: list[Place | None] = [getattr(node, "place", None) for node in order]
-        self._operands: dict[int, tuple[ref, ref]] = {}
-        for place in given:
+        self._operands: list[tuple[ref, ref]] = []
+        for place in form.inputs:
             cell: Any = order[place].cell  # type: ignore[attr-defined]
-            self._operands[place] = ref(cell.array), ref(cell)
+            self._operands.append((ref(cell.array), ref(cell)))
 
-    def node(self, root: int, *, alive: bool = False) -> LazyNode:
+    def node(self, root: int = 0, *, alive: bool = False) -> LazyNode:
         """The expression of one value. Operands that are gone are stood in for by zeros.
 
         Raises:
             InvalidValue: an operand is gone, and `alive` asks for it.
         """
-        entries = _entries(self._parts, self._roots)
-        nodes = [LazyNode(op or Leaf(type), (), type, place)
-                 for (op, type, _), place in zip(entries, self._places, strict=True)]  # fmt: skip
-        for place, (op, type_, reads) in enumerate(entries):
-            nodes[place].inputs = tuple(nodes[i] for i in reads)
-            if op is None:
-                nodes[place].cell = self._cell(place, type_, alive)
-            elif op.__class__ is Constant:
-                nodes[place].cell = filled(op.value, type_)
-        return nodes[self._parts[root]]
+        form, calls = self._form, iter(self._calls)
+        operands = dict(zip(form.inputs, self._operands, strict=True))
+        entries = form.entries()
+        nodes = [LazyNode(None, (), type, place)
+                 for type, place in zip(form.types, self._places, strict=True)]  # fmt: skip
+        for place, (op, reads) in enumerate(entries):
+            node = nodes[place]
+            node.inputs = tuple(nodes[i] for i in reads)
+            if isinstance(op, Type):
+                node.op, node.cell = Leaf(op), self._cell(operands.get(place), place, alive)
+                continue
+            node.op = next(calls) if op.__class__ is tuple else op
+            if op.__class__ is Constant:
+                node.cell = filled(op.value, node.type)
+        return nodes[form.parts[root]]
 
-    def _cell(self, place: int, type_: Type, alive: bool) -> Cell:
-        operand = self._operands.get(place)
-        array = None if operand is None else operand[0]()
-        cell = None if operand is None else operand[1]()
+    def _cell(self, operand: tuple[ref, ref] | None, place: int, alive: bool) -> Cell:
+        array, cell = (None, None) if operand is None else (operand[0](), operand[1]())
         if array is None and cell is not None:
             return cell
+        kind = self._form.types[place]
         if array is None and alive:
             where = place_text(self._places[place])
             raise InvalidValue(
-                f"prepare(): an operand, {type_} from {where}, is gone ({here()}): keep it, or "
+                f"prepare(): an operand, {kind} from {where}, is gone ({here()}): keep it, or "
                 "call prepare() before the value is computed."
             )
-        return filled(0, type_) if array is None else Cell(array)
+        return filled(0, kind) if array is None else Cell(array)
 
 
 class Made:
-    """One value of a recipe."""
+    """One of several values of a recipe, but the first."""
 
     __slots__ = ("recipe", "root")
 
@@ -120,13 +148,8 @@ class Made:
         return self.recipe.node(self.root, alive=alive)
 
 
-def made_by(node: Node) -> Made:
+def made_by(node: Node) -> Recipe:
     """The recipe of one computed node."""
-    parts, order = structure([node])
-    given = [i for i, one in enumerate(order) if i and has_value(one)]
-    return Made(Recipe(1, parts, order, given), 0)
-
-
-def has_value(node: Node) -> bool:
-    """Whether a node holds a value that was given or computed, and is no number."""
-    return getattr(node, "cell", None) is not None and node.op.__class__ is not Constant
+    found = structure([node])
+    given = [i for i, one in enumerate(found.order) if i and has_value(one)]
+    return Recipe(Form.of(found, given), found.order, found.calls)

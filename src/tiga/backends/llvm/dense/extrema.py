@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tiga.backends.llvm.dense.run import Template, run_kernel, template
+from tiga.backends.llvm.dense.run import Template, template
 from tiga.ops.leaf import Input
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_spec import KernelStep
@@ -37,7 +37,7 @@ def position_of_extremum(node: Node, array: np.ndarray) -> np.ndarray:
     """The value of an `argmax` or `argmin` over all elements: the first of ties, or of NaNs."""
     flat = np.ascontiguousarray(array).reshape(-1)
     whole = flat.size // BLOCK * BLOCK
-    (best,) = run_kernel(compile_blocks(node), [flat[:whole].reshape(-1, BLOCK)])
+    (best,) = compile_blocks(node).run([flat[:whole].reshape(-1, BLOCK)])
     along, extremum = type(node.op)(0), node.op.extremum((0,))
     if whole < flat.size:
         best = np.append(best, extremum.compute(flat[whole:]))

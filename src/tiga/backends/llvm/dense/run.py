@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -107,10 +108,6 @@ class Store:
     dtype: DType
     parts: int
 
-    def array(self) -> np.ndarray:
-        """Memory for the value."""
-        return POOL.array(self.shape, self.dtype.numpy)
-
     @property
     def parts_bytes(self) -> int:
         """Memory of its parts, in whole cache lines."""
@@ -154,16 +151,27 @@ class Template:
     stores: tuple[tuple[int, int], ...]
     parts: tuple[tuple[int, int], ...]
     scratch: int
-    outputs: tuple[Store, ...]
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[np.dtype, ...]
     finish: Finish
     serial: bool
     grain: int
     pack: Callable[..., bytes]
 
-    def room(self) -> np.ndarray | None:
+    def run(self, arrays: Sequence[np.ndarray], bodies: Sequence[Any] = ()) -> list[np.ndarray]:
+        """The arrays of the kernel's outputs, for those of its loads; it has no `bodies` to call.
+        Every call of a compiled expression comes by here."""
+        if self.step.gathers:
+            return bind(self, arrays).run()
+        loaded = list(map(row_major_array, arrays))
+        stored = list(map(POOL.array, self.shapes, self.dtypes))
+        scratch = self.room() if self.parts else None
+        self.launch(self.table(loaded, stored, scratch))
+        return stored
+
+    def room(self) -> np.ndarray:
         """Memory for parts of results."""
-        shape = (self.scratch,)
-        return POOL.array(shape, _BYTE, PARTIAL_FROM) if self.parts else None
+        return POOL.array((self.scratch,), _BYTE, PARTIAL_FROM)
 
     def table(
         self, loaded: Sequence[np.ndarray], stored: Sequence[np.ndarray],
@@ -232,7 +240,8 @@ def template(step: KernelStep) -> Template:
     grain = max(1, TASK_ELEMENTS // max(1, cut.batch * cut.tile))
     pack = struct.Struct(f"={len(words)}q").pack
     return Template(step, code, cut.tasks, words, loads, tuple(stores), tuple(parts), scratch,
-                    outputs, finish, serial, grain, pack)  # fmt: skip
+                    tuple(one.shape for one in outputs), tuple(one.dtype.numpy for one in outputs),
+                    finish, serial, grain, pack)  # fmt: skip
 
 
 def _start_bytes(load: Load) -> int:
@@ -262,17 +271,6 @@ def _store(step: KernelStep, place: int, cut: Decomposition) -> Store:
     value = step.outputs[place].type
     parts = {COLUMN: cut.batches * step.columns, TOTAL: cut.tasks}
     return Store(value.shape, value.dtype, parts.get(kind, 0))
-
-
-def run_kernel(kernel: Template, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The arrays of the kernel's outputs, for those of its loads."""
-    if kernel.step.gathers:
-        return bind(kernel, arrays).run()
-    loaded = [row_major_array(a) for a in arrays]
-    stored = [one.array() for one in kernel.outputs]
-    scratch = kernel.room()
-    kernel.launch(kernel.table(loaded, stored, scratch))
-    return stored
 
 
 @dataclass
@@ -319,16 +317,16 @@ def bind(
     """A kernel on the arrays of its loads; values go to `given` arrays, where there are some, else
     to new ones."""
     kept = [row_major_array(a) for a in arrays]
-    places = given or [None] * len(kernel.outputs)
+    places = given or [None] * len(kernel.shapes)
     stored = [
-        one.array() if array is None else array
-        for one, array in zip(kernel.outputs, places, strict=True)
+        POOL.array(shape, dtype) if array is None else array
+        for shape, dtype, array in zip(kernel.shapes, kernel.dtypes, places, strict=True)
     ]
     if kernel.step.spec.streaming and not _on_lines(kernel, stored):
         return bind(template(_cached(kernel.step)), arrays, stored)
     gathers = kernel.step.gathers
     faults = np.zeros(2 * len(gathers), np.int64) if gathers else None
-    scratch = kernel.room()
+    scratch = kernel.room() if kernel.parts else None
     table = kernel.table(kept, stored, scratch, faults)
     return Bound(kernel, stored, table, [*kept, scratch], faults)
 
