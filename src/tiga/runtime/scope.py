@@ -219,6 +219,11 @@ class Scope:
         self._note()
         return extent
 
+    def give_back_idle(self) -> None:
+        """Free the memory that is kept for another use, in all tiers."""
+        for account in self.accounts.values():
+            account.give_back_idle()
+
     def _make_room(self, nbytes: int, account: Account) -> None:
         with self._lock:
             self._evict_until_fits(nbytes, account)

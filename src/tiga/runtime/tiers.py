@@ -1,7 +1,7 @@
 """Memory tiers, sizes and budgets: how much of each kind of memory may be used."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -124,11 +124,21 @@ def parse_budgets(budgets: Any) -> dict[str, int]:
     return parsed
 
 
+@dataclass(frozen=True)
+class Spare:
+    """Idle memory: `give_back` frees it."""
+
+    nbytes: int
+    give_back: Callable[[], None]
+    worth: int
+
+
 @dataclass
 class Account:
     """What lives in one tier, against its budget (None: no bound).
 
-    Every charge has a holder, a short text for messages. Threads may charge at once.
+    Every charge has a holder, a short text for messages. Threads may charge at once. `idle` bytes
+    beside those that are live hold what may be of use again, and gives way to what is charged.
     """
 
     tier: str
@@ -136,6 +146,8 @@ class Account:
     live: int = 0
     peak: int = 0
     holders: dict[int, tuple[str, int]] = field(default_factory=dict)
+    idle: int = 0
+    _spare: "dict[int, Spare]" = field(default_factory=dict, repr=False)
     _next: int = 0
     _turns: Turns = field(default_factory=Turns, repr=False)
 
@@ -153,14 +165,57 @@ class Account:
         Raises:
             OutOfBudget: they do not fit; nothing is counted then.
         """
+        while True:
+            with self._turns:
+                if not self._fits(nbytes):
+                    raise OutOfBudget(self.refusal(nbytes, holder))
+                if self._fits(nbytes + self.idle):
+                    self._next += 1
+                    self.holders[self._next] = (holder, nbytes)
+                    self.live += nbytes
+                    self._note_peak()
+                    return self._next
+            self._make_way()
+
+    def keep(self, nbytes: int, give_back: Callable[[], None], worth: int = 0) -> int:
+        """Count bytes as idle if there is room beside all else: 0 if not, else what `drop` takes.
+
+        `give_back` frees the memory when something is charged that needs it. What is worth least
+        goes first, and of that what came last: the next round begins with what came first.
+        """
         with self._turns:
-            if not self._fits(nbytes):
-                raise OutOfBudget(self.refusal(nbytes, holder))
+            if not self._fits(nbytes + self.idle):
+                return 0
             self._next += 1
-            self.holders[self._next] = (holder, nbytes)
-            self.live += nbytes
-            self.peak = max(self.peak, self.live)
+            self._spare[self._next] = Spare(nbytes, give_back, worth)
+            self.idle += nbytes
+            self._note_peak()
             return self._next
+
+    def _note_peak(self) -> None:
+        self.peak = max(self.peak, self.live + self.idle)
+
+    def drop(self, ticket: int) -> None:
+        """Count bytes as idle no longer; a second time does nothing. Finalizers may call it."""
+        self._turns.later(partial(self._drop, ticket))
+
+    def _drop(self, ticket: int) -> "Spare | None":
+        found = self._spare.pop(ticket, None)
+        self.idle -= found.nbytes if found else 0
+        return found
+
+    def _make_way(self) -> None:
+        """Give back some idle memory, if there is any."""
+        with self._turns:
+            order = sorted(self._spare, key=lambda ticket: (self._spare[ticket].worth, -ticket))
+            found = self._drop(order[0]) if order else None
+        if found is not None:
+            found.give_back()
+
+    def give_back_idle(self) -> None:
+        """Give back all idle memory."""
+        while self._spare:
+            self._make_way()
 
     def release(self, ticket: int) -> None:
         """Take a charge back; a second time does nothing. Finalizers may call it."""

@@ -90,14 +90,17 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
         entered, self._entered = self._entered, None
         entered.__exit__(*raised)
         self._scope.spares.end()
+        self._scope.give_back_idle()
 
     def memory_report(self) -> dict[str, Any]:
         """What the scope holds and moved: `live_bytes`, `peak_bytes` and `budget_bytes` by tier,
+        `idle_bytes` that are kept for another use and given back when something needs them,
         `eviction_policy`, `evictions`, `restores`, `bytes_spilled`, `bytes_restored` and
         `seconds_waiting` for the disk; `excludes` says what is not counted."""
         accounts, counters = self._scope.accounts, self._scope.counters
         return {
             "live_bytes": {name: a.live for name, a in accounts.items()},
+            "idle_bytes": {name: a.idle for name, a in accounts.items()},
             "peak_bytes": {name: a.peak for name, a in accounts.items()},
             "budget_bytes": {name: a.budget for name, a in accounts.items()},
             "eviction_policy": self.eviction,
