@@ -25,7 +25,7 @@ class Piece:
 
     `fill` reads them from where the array lies; where kernels make them, `stores` write them back
     instead. An array that kernels can address is left where it is, and begins at its row `shift`
-    for them (None: it is staged all the same).
+    for them (None: it is staged all the same). `once`: what these do needs memory of the page.
     """
 
     node: Node
@@ -35,6 +35,7 @@ class Piece:
     fill: Fill | None = None
     stores: tuple[Store, ...] = ()
     shift: int | None = None
+    once: bool = False
 
     @staticmethod
     def in_place(node: Node) -> "Piece":
@@ -85,6 +86,11 @@ class Page:
     @property
     def row_ptr_address(self) -> int:
         return self.row_ptr.ctypes.data - self.rows[0] * WORD
+
+    @property
+    def repeats(self) -> bool:
+        """Whether what is staged later needs nothing of what was staged before."""
+        return not any(piece.once for piece in self.later.values())
 
     def has(self, node: Node) -> bool:
         """Whether an array is taken care of."""

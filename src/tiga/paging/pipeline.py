@@ -23,11 +23,13 @@ WRITERS = 1
 @dataclass(frozen=True)
 class Job:
     """One page: `read` stages it in an arena, `run` computes what that gives. If it does not fit
-    after all, `smaller` are the jobs that take its place."""
+    after all, `smaller` are the jobs that take its place. One that is `at_hand` takes no longer to
+    stage than to hand over to another thread."""
 
     read: Callable[[Arena], Any]
     run: Callable[[Any], None]
     smaller: Callable[[], Iterable["Job"]]
+    at_hand: bool = False
 
     def attempt(self, arena: Arena) -> Any:
         """The page; None if it does not fit the arena."""
@@ -42,7 +44,7 @@ def never() -> Iterator[Job]:
     raise AssertionError("a page took more memory than was planned")
 
 
-@dataclass
+@dataclass(eq=False)
 class Arenas:
     """The memory that pages are staged in, kept from step to step while it serves.
 
@@ -55,6 +57,11 @@ class Arenas:
     free: "SimpleQueue[Arena]" = field(default_factory=SimpleQueue)
     held: Held = NOTHING_HELD
     _uncharge: Callable[[], None] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them."""
+        return self.held.count * self.held.nbytes
 
     def provide(self, spans: Course, limit: int) -> None:
         """Have the memory for a step, of which all that there is must be free."""
@@ -77,13 +84,22 @@ class Arenas:
             arena.reset()
             self.free.put(arena)
 
+    def leave(self) -> None:
+        """Count the memory as used no longer, though it stays: somebody else counts it."""
+        uncharge, self._uncharge = self._uncharge, None
+        if uncharge is not None:
+            uncharge()
+
+    def resume(self, charge: Callable[[int], Callable[[], None]]) -> None:
+        """Count it as used again, in another call."""
+        self.charge = charge
+        self._uncharge = charge(self.nbytes)
+
     def close(self) -> None:
         """Give the memory back."""
         self.free = SimpleQueue()
         self.held = NOTHING_HELD
-        if self._uncharge is not None:
-            self._uncharge()
-            self._uncharge = None
+        self.leave()
 
 
 @dataclass
@@ -130,7 +146,7 @@ class Pipeline:
             if job is None:
                 break
             arena = self.arenas.free.get()
-            page = self.helpers.readers.submit(job.attempt, arena)
+            page = self.helpers.read(job, arena)
             self.ahead.append(Ahead(job, arena, page))
         return bool(self.ahead)
 
@@ -186,6 +202,17 @@ class Helpers:
     def __init__(self, readers: int = READERS, writers: int = WRITERS) -> None:
         self.readers = Crew(readers, "tiga-read")
         self.writers = Crew(writers, "tiga-write")
+
+    def read(self, job: Job, arena: Arena) -> "Future[Any]":
+        """The page of a job, when it is there."""
+        if not job.at_hand:
+            return self.readers.submit(job.attempt, arena)
+        page: Future[Any] = Future()
+        try:
+            page.set_result(job.attempt(arena))
+        except BaseException as error:  # raised again where the page is asked for
+            page.set_exception(error)
+        return page
 
     def __enter__(self) -> "Helpers":
         return self

@@ -1,5 +1,6 @@
 """What pages hold, and what a run does with them: predicted before the first is read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -236,6 +237,16 @@ class PagePlan:
             f"{what}: {spans.told}, at most {size_text(peak)} in memory, "
             f"reads {size_text(spans.read)}{passes}, writes {size_text(spans.written)}"
             f"{spans.remark}"
+        )
+
+    def found(self, pages: Sequence[Span], nbytes: int) -> None:
+        """Count pages of the last step that an earlier call left, `nbytes` in all."""
+        if not pages:
+            return
+        read = sum(page.read for page in pages)
+        self.read -= read
+        self.lines.append(
+            f"  {len(pages)} of them were kept, {size_text(nbytes)}: reads {size_text(read)} less"
         )
 
     def told(self, when: str = "at the last call, over a graph in a file") -> list[str]:

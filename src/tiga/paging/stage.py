@@ -195,6 +195,12 @@ class Stage:
         page.inputs(self.homes, arena)
         page.outputs(self.homes, arena)
 
+    def begun_without_edges(self, span: Span, arena: Arena) -> Page:
+        """The same as far as it is the same in every call."""
+        page = Page(span, np.zeros(2, np.int64), np.zeros(1, np.int64))
+        self._rows(page, arena)
+        return page
+
     def _put(self, page: Page, piece: Piece, arena: Arena) -> None:
         """Stage a piece now, if it is the same in every call."""
         if piece.node in self.lasting:
@@ -252,11 +258,12 @@ class Stage:
         self._put(page, piece, arena)
 
     def _edge_numbers(self, page: Page, node: Node, chosen: Window | Picks, arena: Arena) -> None:
-        shift = 0 if isinstance(chosen, Window) else None
-        origin = chosen.origin
-        piece = Piece(node, chosen.count, origin, origin, chosen.fill, shift=shift)
+        picks, origin = isinstance(chosen, Picks), chosen.origin
+        shift = None if picks else 0
+        piece = Piece(node, chosen.count, origin, origin, chosen.fill, shift=shift, once=picks)
         if node in self.edge_stores:
-            piece = replace(piece, fill=None, stores=(chosen.store,))
+            once = not self.homes[node].address
+            piece = replace(piece, fill=None, stores=(chosen.store,), once=once or picks)
         self._put(page, piece, arena)
 
     # the other ends
@@ -321,7 +328,7 @@ class Stage:
         first = page.rows[0] if node in self.roles.rows else page.rows[1]
         rows = page.rows[1] - first
         fill = partial(_fill_picked, first, rows, picks)
-        self._put(page, Piece(node, rows + picks.count, first, first, fill), arena)
+        self._put(page, Piece(node, rows + picks.count, first, first, fill, once=True), arena)
 
     def _degrees_picked(
         self, page: Page, relation: Relation, side: str, picks: Picks, arena: Arena

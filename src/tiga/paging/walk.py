@@ -29,10 +29,15 @@ class WalkJobs(ABC):
             if isinstance(span, LongRow):
                 yield from self._long_row(span)
             else:
-                yield Job(partial(self._read, span), self._run, partial(self._smaller, span))
+                read, smaller = partial(self._read, span), partial(self._smaller, span)
+                yield Job(read, self._run, smaller, self._is_at_hand(span))
 
     def _smaller(self, span: Span) -> Iterator[Job]:
         yield from self.jobs(self.planner.smaller(span))
+
+    def _is_at_hand(self, span: Span) -> bool:
+        """Whether staging a page takes no time."""
+        return False
 
     @abstractmethod
     def _read(self, span: Span, arena: Arena) -> Any:

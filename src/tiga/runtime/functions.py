@@ -110,3 +110,30 @@ def launcher(
 
     run.slots = slots  # type: ignore[attr-defined]  # the table points into it
     return run
+
+
+class FreeLaunch:
+    """Launches of a function over any grid with any arguments, whose slots are used again.
+
+    One thread launches at a time.
+    """
+
+    def __init__(self, function: Function, arguments: int, hidden: int) -> None:
+        """It takes so many arguments, and `hidden` ones that are 0."""
+        self._slots = Slots(arguments, (0,) * hidden)
+        self._table = self._slots.table(range(arguments + hidden))
+        self._function, self._launch = function, function.driver.library.cuLaunchKernel
+        shape = function.threads, 1, 1, function.shared
+        self._shape = tuple(map(ctypes.c_uint, shape))
+
+    def run(self, stream: Any, grid: tuple[int, int, int], arguments: Sequence[int]) -> None:
+        """Launch on a stream, a `ctypes.c_void_p`."""
+        function = self._function
+        self._slots.fill([argument % 2**64 for argument in arguments])
+        call = (function.handle, *map(ctypes.c_uint, grid), *self._shape, stream, self._table, None)
+        code = self._launch(*call)
+        if code in INVALID_CONTEXT:
+            function.driver.activate()
+            code = self._launch(*call)
+        if code:
+            function.driver.refuse(f"to launch {function.name}", code)

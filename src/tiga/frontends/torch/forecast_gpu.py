@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from tiga.backends.triton.paged.needs import Needs
 from tiga.backends.triton.paged.placement import (
     LESS_AND_LESS,
     Keeps,
-    Needs,
     Placement,
     loading_bytes,
     stored_sizes,

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiga.backends.triton.executable import Executable
+from tiga.backends.triton.paged.needs import Needs
 from tiga.backends.triton.paged.placement import (
     LESS_AND_LESS,
     Arrays,
     Keeps,
-    Needs,
     Placement,
     stored_sizes,
 )
@@ -59,13 +59,13 @@ class Call:
         inputs = {node: self.place(value, node, placement) for node, value in pairs}
         entities = {n for n in inputs if n.type.space != GLOBAL}
         whole = placement.to_load({n: inputs[n] for n in entities})
-        read = sum(nbytes for node, nbytes in whole.items() if inputs[node].in_file)
+        read = sum(placement.to_read("device", inputs, whole))
         charged: list[Callable[[], None]] = []
         try:
             with self.graph.reading():
                 placement.load(inputs, whole, charged)
                 near = placement.to_pin({n: r for n, r in inputs.items() if n in entities})
-                pinned = sum(n for node, n in near.items() if inputs[node].in_file)
+                pinned = sum(placement.to_read("host-pinned", inputs, near))
                 placement.pin(inputs, near, charged)
                 between = {n: placement.between(n, extents.get(n.type.space, 1))
                            for n in plan.intermediates}  # fmt: skip
@@ -80,6 +80,7 @@ class Call:
                 placement.link.mark().wait()  # kernels may read that memory yet
             for back in charged:
                 back()
+        placement.leave()
         return outputs, pages
 
     def _outputs(self, placement: Placement) -> tuple[list[Any], list[Any]]:

@@ -5,9 +5,9 @@ kernels see the numbers and positions of the whole graph.
 """
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import Tile
-from tiga.backends.triton.loaded import Interpreted, Kernel
+from tiga.backends.triton.loaded import DeviceKernel, Interpreted, Kernel
 from tiga.backends.triton.paged.facts import WalkFacts
 from tiga.backends.triton.paged.lists import Launches, WorkList
 from tiga.backends.triton.preparation import Shape, adds, loops
@@ -23,9 +23,10 @@ from tiga.backends.triton.scans import BLOCK, KEPT, MARK
 from tiga.backends.triton.split_scans import states_of
 from tiga.backends.triton.topology import CHUNK
 from tiga.backends.triton.totals import PAGE
+from tiga.backends.triton.writer import KernelSource
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
-from tiga.runtime.functions import Slots, launcher
+from tiga.runtime.functions import FreeLaunch
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
 from tiga.types import DType
@@ -37,15 +38,16 @@ State = tuple[str, Node]
 @dataclass(frozen=True)
 class Place:
     """Where a launch finds what varies from page to page: addresses of arrays, of row pointers (by
-    relation and side), of scratch and of topology (by parameter). The work list lies `offset` bytes
-    before the device's copy of it."""
+    relation and side) and of scratch; of topology (by parameter) and of `lists`, the arrays of the
+    work list, distances from `start`."""
 
     work: WorkList
     arrays: Mapping[Node, int]
     degrees: Mapping[Any, int] = field(default_factory=dict)
     states: Mapping[State, int] = field(default_factory=dict)
     topology: Mapping[str, int] = field(default_factory=dict)
-    offset: int = 0
+    lists: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    start: int = 0
 
     def with_states(self, states: Mapping[State, int]) -> "Place":
         """The same with more scratch."""
@@ -54,8 +56,33 @@ class Place:
     def named(self, key: str, over: str) -> int:
         """The address of an array of the topology or the work list."""
         if key in self.topology:
-            return self.topology[key]
-        return self.work.array(key, over).ctypes.data + self.offset
+            return self.topology[key] + self.start
+        own = (over, key)
+        return self.lists[own if own in self.lists else ("", key)] + self.start
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A kernel on a device: what its parameters stand for, and whether that is a name; parameters
+    that are the same on each page; and how it is launched over a grid with its arguments."""
+
+    keys: Sequence[tuple[Any, bool]]
+    fixed: Mapping[str, int]
+    start: Callable[[tuple[int, int, int], Sequence[int]], None]
+    tables: Any
+
+    @staticmethod
+    def of(
+        kernel: Kernel, form: DeviceKernel | Interpreted, platform: Platform, stream: int
+    ) -> "Ready":
+        """A kernel in the form that a device has of it."""
+        keys = [(p.key, isinstance(p.key, str)) for p in kernel.source.parameters]
+        tables = platform.constant(kernel.source.tables) if ("tables", True) in keys else None
+        fixed = {} if tables is None else {"tables": platform.address(tables)}
+        if isinstance(form, Interpreted):
+            return Ready(keys, fixed, form.run, tables)
+        launches = FreeLaunch(form.function, len(keys), form.hidden)
+        return Ready(keys, fixed, partial(launches.run, ctypes.c_void_p(stream)), tables)
 
 
 @dataclass(frozen=True)
@@ -67,6 +94,7 @@ class StepKernels:
     facts: WalkFacts | None
     shape: Shape
     globals: Mapping[Node, int]
+    _ready: dict[tuple[str, KernelSource], "Ready"] = field(default_factory=dict)
 
     @cached_property
     def kernels(self) -> tuple[tuple[str, Kernel], ...]:
@@ -137,28 +165,33 @@ class StepKernels:
     ) -> None:
         if not programs:
             return
-        known = {"num_items": place.work.counts.get(over, 0), **place.work.numbers, **numbers}
-        arguments = []
-        for parameter in kernel.source.parameters:
-            key = parameter.key
-            named = isinstance(key, str)
-            arguments.append(
-                known[key] if named and key in known else self._address(key, kernel, over, place)
-            )
-        grid = (programs, kernel.source.tile.windows, 1)
-        self._start(kernel, grid, arguments, self._aligned(over, kernel))
+        ready = self._ready_for(over, kernel)
+        count = place.work.counts.get(over, 0)
+        known = {**ready.fixed, "num_items": count, **place.work.numbers, **numbers}
+        ready.start((programs, kernel.source.tile.windows, 1), [
+            known[key] if named and key in known else self._address(key, over, place)
+            for key, named in ready.keys
+        ])  # fmt: skip
 
-    def _address(self, key: Any, kernel: Kernel, over: str, place: Place) -> int:
+    def _ready_for(self, over: str, kernel: Kernel) -> "Ready":
+        """A kernel as it is launched on page after page."""
+        found = self._ready.get((over, kernel.source))
+        if found is None:
+            form = kernel.form(
+                self.platform.index, self.platform.capability, self._aligned(over, kernel)
+            )
+            stream = self.platform.stream()
+            found = Ready.of(kernel, form, self.platform, stream)
+            self._ready[over, kernel.source] = found
+        return found
+
+    def _address(self, key: Any, over: str, place: Place) -> int:
         if isinstance(key, str):
-            if key == "tables":
-                return self.platform.address(self.platform.constant(kernel.source.tables))
             return place.named(key, over)
         kind, *rest = key
         if kind == "array":
             node = rest[0]
             return self.globals[node] if node in self.globals else place.arrays[node]
-        if kind == PAGE:
-            return place.states[key]
         return place.degrees[tuple(rest)] if kind == "degree" else place.states[key]
 
     def _aligned(self, over: str, kernel: Kernel) -> tuple[bool, ...]:
@@ -179,19 +212,6 @@ class StepKernels:
         assert self.facts is not None
         width = 4 if key == "item_count" else self.shape.index_bits // 8
         return self.facts.num_chunks * width % ALIGNMENT == 0
-
-    def _start(
-        self, kernel: Kernel, grid: tuple[int, int, int], arguments: list[int],
-        aligned: tuple[bool, ...],
-    ) -> None:  # fmt: skip
-        platform = self.platform
-        form = kernel.form(platform.index, platform.capability, aligned)
-        if isinstance(form, Interpreted):
-            form.run(grid, arguments)
-            return
-        slots = Slots(0, [*arguments, *(0,) * form.hidden])
-        run = launcher(form.function, grid, slots, range(len(arguments) + form.hidden))
-        run(ctypes.c_void_p(platform.stream()))
 
     # scratch
 

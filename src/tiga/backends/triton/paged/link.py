@@ -7,7 +7,7 @@ import ctypes
 import mmap
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from tiga.runtime.queue import READY
 
 Copy = tuple[int, int, int]
 """An address on the device, one on the host, and bytes."""
-
-GAP = 2**16
-"""Bytes of an arena that are sent along rather than left out: a copy of its own takes as long."""
 
 
 class Mark(Protocol):
@@ -53,6 +50,9 @@ class Link(Protocol):
     def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
         """Copy to the host once a mark is reached; it is done at the result."""
 
+    def double(self, copy: Copy) -> None:
+        """Copy within the device, from the second address to the first, in order with kernels."""
+
     def settle(self) -> None:
         """Return when all copies are done."""
 
@@ -81,6 +81,9 @@ class HostLink:
         for device, host, nbytes in copies:
             ctypes.memmove(host, device, nbytes)
         return READY
+
+    def double(self, copy: Copy) -> None:
+        ctypes.memmove(*copy)
 
     def settle(self) -> None:
         """Nothing is under way."""
@@ -131,6 +134,9 @@ class GpuLink:
             self.gpu.copy_out_on(self.outward, host, device, nbytes)
         return StreamEvent(self.gpu, self.outward)
 
+    def double(self, copy: Copy) -> None:
+        self.gpu.copy_on(self.compute, *copy)
+
     def settle(self) -> None:
         for stream in (self.inward, self.outward):
             self.gpu.synchronize(stream)
@@ -150,13 +156,17 @@ _UNPINNED = np.empty(0, np.uint8)
 
 class PairedArena(Arena):
     """Pinned memory and as much of the device: what is staged in one lies at the same place of the
-    other once it is sent. Whoever stages its first page pins the memory."""
+    other once it is sent. Whoever stages its first page pins the memory.
+
+    `source` is what else is copied from until then.
+    """
 
     def __init__(self, nbytes: int, link: Link, platform: Platform) -> None:
         super().__init__(nbytes, _UNPINNED)
         self.link, self.block = link, platform.arena(max(nbytes, 1))
-        self._device, self.offset = platform.address(self.block), 0
+        self.device, self.offset = platform.address(self.block), 0
         self.computed, self.copied = link.mark(), link.mark()
+        self.source: Any = None
 
     def begin(self) -> None:
         """Wait until what was staged before may be written over."""
@@ -164,17 +174,21 @@ class PairedArena(Arena):
             if self._memory is _UNPINNED:
                 self._pin()
             self.copied.wait()
+        self.source = None
 
     def _pin(self) -> None:
         """Have memory, and know how far behind a byte of it the device has its copy."""
         self._memory = self.link.pinned(self.nbytes)
         self.address = self._memory.ctypes.data
-        self.offset = self._device - self.address
+        self.offset = self.device - self.address
 
-    def send(self, but: Sequence[np.ndarray]) -> Mark:
-        """Copy what is staged to the device, once its kernels are done with what was there; `but`
-        are blocks that need not be."""
-        self.copied = self.link.send(self._copies(but), self.computed)
+    def sent(self, start: int, end: int) -> Copy:
+        """The copy to the device of bytes [start, end) of what is staged."""
+        return self.device + start, self.address + start, end - start
+
+    def send(self, copies: Sequence[Copy]) -> Mark:
+        """Copy to the device once its kernels are done with what was there."""
+        self.copied = self.link.send(copies, self.computed)
         return self.copied
 
     def fetch(self, blocks: Sequence[np.ndarray]) -> Mark:
@@ -183,11 +197,3 @@ class PairedArena(Arena):
         copies = [(host + self.offset, host, nbytes) for host, nbytes in places]
         self.copied = self.link.fetch(copies, self.computed)
         return self.copied
-
-    def _copies(self, but: Sequence[np.ndarray]) -> list[Copy]:
-        start, found = self.address, []
-        for host, nbytes in sorted((b.ctypes.data, b.nbytes) for b in but if b.nbytes > GAP):
-            found.append((start, host - start))
-            start = host + nbytes
-        found.append((start, self.address + self.used - start))
-        return [(host + self.offset, host, nbytes) for host, nbytes in found if nbytes > 0]

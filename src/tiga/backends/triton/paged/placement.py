@@ -1,28 +1,27 @@
 """Where the arrays of a run over a graph in a file lie: on the device, in memory of the host or in
 files; and how much memory pages may take. Whose arrays they are is the frontend's matter."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.paged.facts import WalkFacts, walk_facts
+from tiga.backends.triton.paged.kept import TIERS, Keeper, Room
 from tiga.backends.triton.paged.link import Link, link_of
 from tiga.backends.triton.paged.memory import LANES, PIECE, DeviceRows, HostRows, Mover
+from tiga.backends.triton.paged.needs import Needs
 from tiga.backends.triton.paged.run import Paging
 from tiga.errors import OutOfBudget
 from tiga.knobs import current
 from tiga.paging.plan import Limits
 from tiga.paging.results import fitting, spilled, spilled_array
-from tiga.passes.roles import roles_of
-from tiga.passes.rows import LibraryCall, RowProgram
-from tiga.runtime.arena import anonymous
-from tiga.runtime.pages import Rows
+from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.platform import Platform
+from tiga.runtime.pool import POOL
 from tiga.runtime.scope import Scope, active, fallback
 from tiga.runtime.tiers import memory_left, size_text
 from tiga.trace.node import Node
@@ -39,11 +38,11 @@ and to pin memory for some pages takes a few milliseconds."""
 PAGES_SHARE = 4
 """Pages get one part in so many of pinned memory at least."""
 
-FAR = 64
-"""Numbers of a task lead far where they span one part in so many of an array."""
-
 READERS, WRITERS = 4, 2
 """Pages that are read, and written, at a time: the bus takes what several threads move."""
+
+KEPT_SHARE = 8
+"""One part in so many of what is left is kept for later calls, where no budget bounds it."""
 
 UNBOUNDED = 2**34
 """Bytes of a device that has no memory of its own: under Triton's interpreter."""
@@ -76,61 +75,6 @@ def facts_of(graph: Any, side: str) -> WalkFacts:
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What a plan asks of arrays over entities, whatever memory there is."""
-
-    executable: Executable
-
-    @cached_property
-    def whole(self) -> frozenset[Node]:
-        """Operands of what takes no pages: library calls."""
-        return self._of(lambda step: isinstance(step, LibraryCall))
-
-    @cached_property
-    def summed(self) -> frozenset[Node]:
-        """Operands of rows without edges that add to sums, whose order in one page is that in
-        memory."""
-        return self._of(
-            lambda step: (
-                not isinstance(step, LibraryCall) and step.relation is None and step.has_sums
-            )
-        )
-
-    def _of(self, wanted: Callable[[LibraryCall | RowProgram], bool]) -> frozenset[Node]:
-        steps = filter(wanted, self.executable.plan.steps)
-        return _entities(node for step in steps for node in (*step.reads, *step.writes))
-
-    @property
-    def _walks(self) -> list[RowProgram]:
-        steps = self.executable.plan.steps
-        return [s for s in steps if isinstance(s, RowProgram) and s.relation is not None]
-
-    def far(self, graph: Any) -> frozenset[Node]:
-        """Arrays that walks read by numbers which lead far, so that pages would read much of the
-        array each."""
-        return _entities(
-            node
-            for step in self._walks
-            for group, column in zip(_by_number(step), (1, 3), strict=True)
-            if is_far(graph.walks[step.side].tasks, column)
-            for node in group
-        )
-
-
-def _by_number(step: RowProgram) -> tuple[frozenset[Node], frozenset[Node]]:
-    """What a walk reads by indices, and by numbers of edges."""
-    roles = roles_of(step)
-    return roles.others, roles.edges if step.side == "src" else frozenset()
-
-
-def is_far(tasks: np.ndarray, column: int) -> bool:
-    """Whether the numbers of a task lead over much of what they number: `column` of the table of
-    tasks has the least, the next the end."""
-    sizes = tasks[:-1, column + 1] - tasks[:-1, column]
-    return bool(len(sizes)) and int(sizes.mean()) * FAR > int(tasks[:-1, column + 1].max())
-
-
-@dataclass(frozen=True)
 class Keeps:
     """What a run keeps on the device beside pages, as far as it fits; `sums`: what rows without
     edges add up, too."""
@@ -144,10 +88,6 @@ LESS_AND_LESS = (
     Keeps(True, True), Keeps(False, True), Keeps(False, False), Keeps(False, False, False),
 )  # fmt: skip
 """What is tried in turn until a page fits beside it."""
-
-
-def _entities(nodes: Iterable[Node]) -> frozenset[Node]:
-    return frozenset(n for n in nodes if n.type.space != GLOBAL)
 
 
 @dataclass
@@ -164,6 +104,7 @@ class Placement:
     held_on_host: int = 0
     pinned_held: int = 0
     pinned_inputs: int = 0
+    loaded: dict[Hashable, tuple[Rows, str]] = field(default_factory=dict)
     scope: Scope = field(default_factory=lambda: active() or fallback())
 
     def __post_init__(self) -> None:
@@ -190,9 +131,32 @@ class Placement:
         return self.library.platform
 
     @cached_property
+    def keeper(self) -> Keeper:
+        """What earlier calls left of the graph on the device."""
+        found: Keeper = self.graph.keep(("GPU kept", self.platform.name), Keeper)
+        return found
+
+    @cached_property
     def link(self) -> Link:
         """What moves bytes to the device and back."""
-        return link_of(self.platform)
+        platform = self.platform
+        return self.keeper.begin(
+            self._room_to_keep(), platform.stream(), partial(link_of, platform)
+        )
+
+    def _room_to_keep(self) -> Room:
+        """What may be kept for later calls: budgets hold it; where there is none, a part of what
+        is left."""
+        accounts, most = self.scope.accounts, {}
+        unbounded = {tier for tier in TIERS if accounts[tier].budget is None}
+        if "device" in unbounded:
+            left = self.library.free() if self.platform.is_gpu else UNBOUNDED
+            most["device"] = (left + accounts["device"].idle) // KEPT_SHARE
+        if "host-pinned" in unbounded:
+            most["host-pinned"] = max(0, current().memory_bound - self.pinned_held)
+        if "host" in unbounded:
+            most["host"] = memory_left() // KEPT_SHARE
+        return Room(self.scope, most)
 
     @property
     def left(self) -> int:
@@ -265,11 +229,12 @@ class Placement:
         return spilled(self.scope, self.graph.traffic, count, width)
 
     def _host_array(self, shape: tuple[int, ...], dtype: np.dtype, what: str) -> np.ndarray:
-        """An array in ordinary memory, charged while it lives."""
-        block = anonymous(prod(shape) * dtype.itemsize)
+        """An array in ordinary memory, charged while it lives: what was used before, if there is
+        some, as the system takes longer to give it than to copy there."""
+        made = POOL.array(shape, dtype)
         if active() is not None:
-            self.scope.adopt(block, what)
-        return block.view(dtype).reshape(shape)
+            self.scope.adopt(made, what)
+        return made
 
     def rows(self, array: Any, count: int, row_bytes: int) -> DeviceRows:
         """The rows of a contiguous array on the device."""
@@ -292,14 +257,17 @@ class Placement:
     def paging(self, executable: Executable, extents: Mapping[Space, int]) -> Paging:
         """What a run is made on."""
         graphs: Any = dict.fromkeys(executable.relations, self.graph)
-        return Paging(self.platform, self.link, graphs, extents, self.limits, self.left, facts_of,
-                      self.charge)  # fmt: skip
+        return Paging(
+            self.platform, self.link, self.keeper, graphs, extents, self.limits, self.left,
+            facts_of, self.charge,
+        )  # fmt: skip
 
     def load(
         self, inputs: dict[Node, Any], sizes: Mapping[Node, int], charged: list[Callable[[], None]]
     ) -> None:
         """Copy inputs to the device whole; what takes back that they are charged is added to
         `charged`."""
+        sizes = self._found("device", inputs, sizes, charged)
         if not sizes:
             return
         largest = loading_bytes(self.pinned, max(sizes.values()))
@@ -309,7 +277,7 @@ class Placement:
             mover = Mover(self.link, self.platform, pinned)
             for node, nbytes in sizes.items():
                 charged.append(self.charge("device", nbytes))
-                inputs[node] = mover.load(inputs[node])
+                inputs[node] = self._whole("device", inputs[node], mover.load(inputs[node]))
         finally:
             back()
 
@@ -318,11 +286,54 @@ class Placement:
     ) -> None:
         """Have inputs in pinned memory whole, as `load` has them on the device."""
         mover = Mover(self.link, self.platform)
-        for node, nbytes in sizes.items():
+        self.pinned_inputs += len(sizes)
+        self.pinned_held += sum(sizes.values()) if active() is None else 0
+        for node, nbytes in self._found("host-pinned", inputs, sizes, charged).items():
             charged.append(self.charge("host-pinned", nbytes))
-            inputs[node] = mover.pin(inputs[node])
-            self.pinned_held += nbytes if active() is None else 0
-            self.pinned_inputs += 1
+            inputs[node] = self._whole("host-pinned", inputs[node], mover.pin(inputs[node]))
+
+    def _found(
+        self, tier: str, inputs: dict[Node, Any], sizes: Mapping[Node, int],
+        charged: list[Callable[[], None]],
+    ) -> dict[Node, int]:  # fmt: skip
+        """Take what earlier calls left of inputs; the bytes of the others."""
+        missing = {}
+        for node, nbytes in sizes.items():
+            home, found = inputs[node], self.keeper.take(self.whole_key(tier, inputs[node]))
+            if found is None:
+                missing[node] = nbytes
+                continue
+            charged.append(self.charge(tier, nbytes))
+            inputs[node] = self._whole(tier, home, found)
+        return missing
+
+    def _whole(self, tier: str, home: Rows, made: Rows) -> Rows:
+        """An input that is in memory whole: kept after the call, if the graph's file has it."""
+        key = self.whole_key(tier, home)
+        if key is not None and made is not home:
+            self.loaded[key] = made, tier
+        return made
+
+    def whole_key(self, tier: str, home: Rows) -> Hashable:
+        """What an array of the graph's file is kept by; None for others."""
+        own = self.graph.walks["dst"].row_ptr.fd
+        if not isinstance(home, FileRows) or home.fd != own:
+            return None
+        return tier, home.offset, home.row_bytes
+
+    def to_read(
+        self, tier: str, inputs: Mapping[Node, Any], sizes: Mapping[Node, int]
+    ) -> Iterator[int]:
+        """Bytes in files of inputs that are to be in memory whole."""
+        for node, nbytes in sizes.items():
+            home = inputs[node]
+            if home.in_file and not self.keeper.has(self.whole_key(tier, home)):
+                yield nbytes
+
+    def leave(self) -> None:
+        """Keep inputs that are in memory whole for later calls; they are charged no longer."""
+        for key, (rows, tier) in self.loaded.items():
+            self.keeper.park(key, rows, {tier: rows.count * rows.row_bytes})
 
     def to_load(self, inputs: Mapping[Node, Any]) -> dict[Node, int]:
         """The bytes of inputs that go to the device whole, the smallest first: those that pages

@@ -14,6 +14,7 @@ from typing import Any
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.paged.facts import WalkFacts
+from tiga.backends.triton.paged.kept import Keeper, StepPages
 from tiga.backends.triton.paged.launch import Place, StepKernels
 from tiga.backends.triton.paged.link import Link, PairedArena
 from tiga.backends.triton.paged.lists import plain_list
@@ -22,6 +23,7 @@ from tiga.backends.triton.paged.steps import Steps
 from tiga.backends.triton.paged.sums import Launcher, Sums
 from tiga.backends.triton.paged.walk import Loaded, Scratch, WalkPages
 from tiga.backends.triton.record import library_of
+from tiga.errors import OutOfBudget
 from tiga.paging.page import WORD
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
 from tiga.paging.plan import Limits
@@ -33,6 +35,9 @@ from tiga.runtime.pages import Rows, copy_rows
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
+
+PAGES = "memory of pages"
+"""What it is kept by."""
 
 
 @dataclass
@@ -62,6 +67,7 @@ class PagedRun:
     pipeline: Pipeline
     charge: Callable[[int], Callable[[], None]]
     plan: PagePlan
+    keeper: Keeper
     floor: Floor = field(default_factory=Floor)
 
     def execute(self, step: RowStep | LibraryCall) -> None:
@@ -88,7 +94,11 @@ class PagedRun:
             scratch = Scratch(memory.take)
             scratch.add(kernels.kept_states())
             with _summing(kernels, spans, memory) as launcher:
-                pages = WalkPages(planner, kernels, self.link, scratch, launcher)
+                key = self.steps.pages_key(kernels, planner.stage)
+                kept = StepPages(self.keeper, key, self.link, self.steps.platform)
+                found = kept.among(spans.pages)
+                self.plan.found([one.image.span for one in found], sum(one.nbytes for one in found))
+                pages = WalkPages(planner, kernels, self.link, scratch, launcher, kept)
                 self.pipeline.run(self._in_turn(pages.jobs(spans.pages)))
 
     def _rows(self, step: RowStep) -> None:
@@ -110,13 +120,14 @@ class PagedRun:
 
         for job in jobs:
             smaller = partial(lambda job: self._in_turn(job.smaller()), job)
-            yield Job(partial(held, job.read), partial(held, job.run), smaller)
+            yield Job(partial(held, job.read), partial(held, job.run), smaller, job.at_hand)
 
     @contextmanager
     def _memory(self, what: str, spans: Spans) -> Iterator[StepMemory]:
         """The memory of a step, charged for the body of a `with`."""
         self.plan.add(what, spans)
         self.pipeline.arenas.provide(spans, self.steps.device)
+        self.keeper.beside = self.pipeline.arenas.nbytes
         uncharge = self.charge(spans.resident)
         try:
             yield StepMemory(self.steps.platform)
@@ -151,29 +162,35 @@ class RowPages:
 
     def _read(self, span: Span, arena: Any) -> Loaded:
         arena.begin()
-        page = self.stage.without_edges(span, arena)
-        low, arrays = span.rows[0], {}
+        page = self.stage.begun_without_edges(span, arena)
+        page.inputs(self.stage.homes, arena)
+        end, low, arrays = arena.used, span.rows[0], {}
+        page.outputs(self.stage.homes, arena)
         for node, address in page.addresses.items():
-            home = self.stage.homes[node]
-            arrays[node] = address + low * home.row_bytes + (0 if home.address else arena.offset)
+            staged = arena.offset if node in page.staged else 0
+            arrays[node] = address + low * self.stage.homes[node].row_bytes + staged
         degrees = {key: at + low * WORD + arena.offset for key, at in page.degrees.items()}
         place = Place(plain_list(span.rows[1] - low), arrays, degrees)
-        return Loaded(page, place, arena, arena.send(page.results))
+        mark = arena.send([arena.sent(0, end)]) if end else None
+        return Loaded(page, place, arena, mark)
 
     def _run(self, loaded: Loaded) -> None:
-        self.link.follow(loaded.mark)
+        if loaded.mark is not None:
+            self.link.follow(loaded.mark)
         self.launcher.launch(loaded.place)
         loaded.computed(self.link)
 
 
 @dataclass(frozen=True)
 class Paging:
-    """What a run is made on: what moves bytes to the device, the graphs of its relations, sizes,
-    how much memory pages may take, and with scratch of the device, what finds the facts of a walk,
-    and what counts bytes of a tier as used (and gives back what takes them back)."""
+    """What a run is made on: what moves bytes to the device, what earlier calls left, the graphs of
+    its relations, sizes, how much memory pages may take, and with scratch of the device, what finds
+    the facts of a walk, and what counts bytes of a tier as used (and gives back what takes them
+    back)."""
 
     platform: Platform
     link: Link
+    keeper: Keeper
     graphs: Mapping[Relation, PagedGraph]
     extents: Mapping[Space, int]
     limits: Limits
@@ -190,6 +207,19 @@ class Paging:
             back()
             raise
         return lambda: (back(), also())[0]
+
+    def arenas(self) -> Arenas:
+        """The memory of pages: what an earlier call left, if there is room for it."""
+        found: Arenas | None = self.keeper.take(PAGES)
+        if found is not None:
+            try:
+                found.resume(self.pages_charge)
+            except OutOfBudget:
+                found.close()
+            else:
+                return found
+        make = partial(PairedArena, link=self.link, platform=self.platform)
+        return Arenas(self.pages_charge, make)
 
     def steps(self, homes: Mapping[Node, Rows], arrays: Mapping[Node, Any]) -> Steps:
         """What cuts steps into pages."""
@@ -227,22 +257,25 @@ def run_paged(
         known: dict[Node, Any] = arrays if node.type.space == GLOBAL else homes
         if known.setdefault(node, value) is not value:
             repeated.append((known, node, value))
-    platform, link = paging.platform, paging.link
-    make = partial(PairedArena, link=link, platform=platform)
-    arenas = Arenas(paging.pages_charge, make)
-    limits = paging.limits
+    platform, link, limits = paging.platform, paging.link, paging.limits
+    arenas = paging.arenas()
     with Helpers(limits.readers, limits.writers) as helpers:
         pipeline = Pipeline(arenas, limits.depth, helpers)
         steps, charge = paging.steps(homes, arrays), partial(paging.charge, "device")
-        run = PagedRun(steps, link, arrays, pipeline, charge, plan)
+        run = PagedRun(steps, link, arrays, pipeline, charge, plan, paging.keeper)
         try:
             for step in executable.steps:
                 run.execute(step)
             for known, node, value in repeated:  # an input, or the same value as another output
                 _copy(known[node], value, node, platform)
-        finally:
+        except BaseException:
             link.settle()
             arenas.close()
+            raise
+        link.settle()
+        arenas.leave()
+        bytes_of = dict.fromkeys(("host-pinned", "device"), arenas.nbytes)
+        paging.keeper.park(PAGES, arenas, bytes_of, arenas.close)
 
 
 def _copy(source: Any, target: Any, node: Node, platform: Platform) -> None:

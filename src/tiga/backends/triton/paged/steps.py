@@ -2,7 +2,7 @@
 one before it, as nothing but sizes and places of arrays (and of the graph, its row pointers and a
 sample of its indices) is looked at."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,6 @@ from tiga.paging.span import LongRow, PagePlan, Span, Spans, step_name
 from tiga.paging.stage import PagedGraph, Stage
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import RowProgram
-from tiga.runtime.pages import Rows
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
 from tiga.types import Relation, Space
@@ -47,7 +46,7 @@ class Steps:
     platform: Platform
     graphs: Mapping[Relation, PagedGraph]
     extents: Mapping[Space, int]
-    homes: Mapping[Node, Rows]
+    homes: Mapping[Node, Any]
     globals: Mapping[Node, int]
     limits: Limits
     device: int
@@ -76,13 +75,7 @@ class Steps:
         known = self.graphs[_relation(stage)].keep(
             ("GPU pages", stage.program, kernels.shape), dict
         )
-        places = {n: h for n, h in self.homes.items() if n in stage.program.reads}
-        places |= {n: self.homes[n] for n in stage.program.writes if n in self.homes}
-        key = (
-            self.limits,
-            self.device,
-            *((n, h.in_file, bool(h.address)) for n, h in places.items()),
-        )
+        key = (self.limits, self.device, *self._places(stage))
         planner = Planner(stage, self.limits, division_of(kernels, len(stage.walk.tasks) - 1))
         found = known.get(key)
         if found is None:
@@ -91,6 +84,19 @@ class Steps:
             found = known[key] = self._cut(kernels, planner)
         limits, spans = found
         return replace(planner, limits=limits), spans
+
+    def _places(self, stage: Stage) -> Iterator[Hashable]:
+        """What pages depend on of where arrays lie."""
+        for node in (*stage.program.reads, *stage.program.writes):
+            home = self.homes.get(node)
+            if home is not None:
+                yield node, home.in_file, bool(home.address)
+
+    def pages_key(self, kernels: StepKernels, stage: Stage) -> Hashable:
+        """What tells the pages of a step from those of others that have the same rows."""
+        lasting = [(n, self.homes[n].offset) for n in stage.program.reads if n in stage.lasting]
+        places = tuple(self._places(stage))
+        return stage.program, kernels.shape, places, tuple(lasting), stage.is_uniform
 
     def _cut(self, kernels: StepKernels, planner: Planner) -> tuple[Limits, Spans]:
         beside = kept = state_bytes(kernels.kept_states())

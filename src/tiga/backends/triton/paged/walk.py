@@ -1,8 +1,9 @@
 """The pages of a walk over a graph in a file as jobs: staged, sent to the device, computed."""
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from tiga.backends.triton.edge_tiles import EdgeTile
 from tiga.backends.triton.loaded import Kernel
 from tiga.backends.triton.paged.edge_lists import edge_list, edge_list_bytes
+from tiga.backends.triton.paged.image import Image, Kept
+from tiga.backends.triton.paged.kept import StepPages
 from tiga.backends.triton.paged.launch import Place, State, StepKernels, state_bytes
-from tiga.backends.triton.paged.link import Link, Mark, PairedArena
+from tiga.backends.triton.paged.link import Copy, Link, Mark, PairedArena
 from tiga.backends.triton.paged.lists import WorkList, chunk_list, work_list
 from tiga.backends.triton.paged.sums import Launcher
 from tiga.backends.triton.scans import BLOCK
@@ -23,6 +26,7 @@ from tiga.paging.span import LongRow, Span
 from tiga.paging.stage import Stage
 from tiga.paging.walk import WalkJobs
 from tiga.passes.carries import kept_scans
+from tiga.runtime.floor import off_the_floor
 from tiga.trace.node import Node
 from tiga.types import DType
 
@@ -32,12 +36,14 @@ GROUP = 16
 
 @dataclass
 class Loaded:
-    """A page that was sent to the device; `mark` is when it is there."""
+    """A page on its way to the device; `mark` is when it is there, None if all is. `fresh` is kept
+    on the device from now on."""
 
     page: Page
     place: Place
     arena: PairedArena
-    mark: Mark
+    mark: Mark | None
+    fresh: Kept | None = None
     fetched: Mark | None = None
 
     @property
@@ -77,11 +83,38 @@ class WalkPages(WalkJobs):
     link: Link
     scratch: Scratch
     launcher: Launcher
+    kept: StepPages
 
     def _read(self, span: Span, arena: Any) -> Loaded:
         arena.begin()
-        page = self.stage.read(span, arena)
-        return self._sent(page, self._work(page, arena), arena)
+        found = self.kept.find(span)
+        if found is not None:
+            return self._again(found, arena)
+        page = self.stage.begun(span, arena)
+        image = self._image(page, self._work(page, arena), arena)
+        loaded = self._loaded(image, page, arena.device, 0, arena)
+        kept = self.kept.keep(image, arena)
+        return replace(loaded, fresh=kept if kept and not kept.is_there else None)
+
+    def _is_at_hand(self, span: Span) -> bool:
+        found, homes = self.kept.find(span), self.stage.homes
+        if found is None or found.tier != "device":
+            return False
+        reads = [node for node, piece in found.image.later.items() if not piece.stores]
+        return all(homes[node].address for node in reads)
+
+    def _again(self, found: Kept, arena: PairedArena) -> Loaded:
+        """A page that was kept: on the device, or on the host, from where it is sent there."""
+        image, arena.source = found.image, found
+        if found.tier == "device":
+            return self._loaded(image, image.begun(), found.address, 0, arena)
+        arena.take(image.nbytes, np.dtype(np.uint8))
+        if found.tier == "host-pinned":
+            copy = arena.device, found.host.ctypes.data, image.nbytes
+            return self._loaded(image, image.begun(), arena.device, arena.used, arena, [copy])
+        with off_the_floor():
+            ctypes.memmove(arena.address, found.host.ctypes.data, image.nbytes)
+        return self._loaded(image, image.begun(), arena.device, 0, arena)
 
     def _work(self, page: Page, arena: Any) -> WorkList:
         (first, _), kernels = page.rows, self.kernels
@@ -96,18 +129,16 @@ class WalkPages(WalkJobs):
         """Whether kernels take tiles of edges, whatever their rows."""
         return isinstance(self.kernels.tile, EdgeTile)
 
-    def _origin(self, page: Page) -> int:
-        """The position that the page's first edge has to kernels: that in the whole graph, but for
-        tiles of edges."""
-        return 0 if self.by_tiles else page.span.parts[0][0]
-
     def _run(self, page: Loaded) -> None:
         self._launch(None, page)
 
     def _launch(self, numbers: Sequence[int] | None, page: Loaded) -> None:
         """Launch kernels on a page when it is there: all, or some by their numbers."""
-        self.link.follow(page.mark)
+        if page.mark is not None:
+            self.link.follow(page.mark)
         self.launcher.launch(page.place, numbers)
+        if page.fresh is not None:
+            self.kept.store(page.fresh, page.arena)
         page.computed(self.link)
 
     # long rows
@@ -134,7 +165,7 @@ class WalkPages(WalkJobs):
         """Some chunks of a row, of which `stage` stores what one kernel makes; their states lie
         among those of the whole row."""
         arena.begin()
-        page = stage.read(part, arena)
+        page = stage.begun(part, arena)
         low, high = part.parts[0]
         before = (low - long.parts[0].parts[0][0]) // CHUNK
         moved = {
@@ -143,67 +174,85 @@ class WalkPages(WalkJobs):
             if kind != "hub"
         }
         work = chunk_list(long.row, low, high, chunks, self.kernels.launches, arena)
-        return self._sent(page, work, arena, {**states, **moved})
+        image = self._image(page, work, arena)
+        return self._loaded(image, page, arena.device, 0, arena, states={**states, **moved})
 
     def _end(self, long: LongRow, chunks: int, states: dict[State, int], arena: Any) -> Loaded:
         """The row without its edges."""
         arena.begin()
-        page = self.stage.without_edges(long.end, arena)
+        page = self.stage.begun_without_edges(long.end, arena)
         low = long.end.parts[0][0]
         work = chunk_list(long.row, low, low, chunks, self.kernels.launches, arena)
-        return self._sent(page, work, arena, states)
+        image = self._image(page, work, arena)
+        return self._loaded(image, page, arena.device, 0, arena, states=states)
 
     # what kernels are told
 
-    def _sent(
-        self, page: Page, work: WorkList, arena: PairedArena, states: dict[State, int] | None = None
-    ) -> Loaded:
-        blocks, places = [], dict(self.scratch.places)
-        for state, block, at in self._states(page, work, arena) if states is None else ():
-            blocks.append(block)
-            places[state] = at + arena.offset
-        place = Place(
-            work, self._arrays(page, arena.offset), self._degrees(page, arena.offset),
-            {**places, **(states or {})}, self._topology(page, arena.offset), arena.offset,
+    def _image(self, page: Page, work: WorkList, arena: PairedArena) -> Image:
+        """What an arena has by now, which is the same in every call."""
+        topology = {"index": page.index.ctypes.data}
+        if page.edge_id is not None:
+            topology["edge_id"] = page.edge_id.ctypes.data
+        before = self._origin(page.span) * self.stage.walk.dtype.itemsize + arena.address
+        return Image(
+            page.span, arena.used, replace(work, arrays={}),
+            {key: array.ctypes.data - arena.address for key, array in work.arrays.items()},
+            {n: self._seen(n, at, page) - arena.address for n, at in page.addresses.items()},
+            {key: at - arena.address for key, at in page.degrees.items()},
+            {key: at - before for key, at in topology.items()},
+            page.later, page.repeats,
         )  # fmt: skip
-        mark = arena.send([*page.results, *blocks])
-        return Loaded(page, place, arena, mark)
+
+    def _loaded(
+        self, image: Image, page: Page, start: int, unsent: int, arena: PairedArena,
+        copies: Sequence[Copy] = (), states: dict[State, int] | None = None,
+    ) -> Loaded:  # fmt: skip
+        """A page whose image is, or will be, at `start` on the device; what is staged from byte
+        `unsent` on is sent along with `copies`."""
+        page.inputs(self.stage.homes, arena)
+        end = arena.used
+        page.outputs(self.stage.homes, arena)
+        places = dict(self.scratch.places)
+        for state, at in self._states(page, image.work, arena) if states is None else ():
+            places[state] = at + arena.offset
+        arrays = {node: at + start for node, at in image.arrays.items()}
+        for node in page.later:
+            staged = arena.offset if node in page.staged else 0
+            arrays[node] = self._seen(node, page.addresses[node], page) + staged
+        degrees = {key: at + start for key, at in image.degrees.items()}
+        place = Place(image.work, arrays, degrees, {**places, **(states or {})}, image.topology,
+                      image.lists, start)  # fmt: skip
+        sent = [*copies, arena.sent(unsent, end)] if end > unsent else [*copies]
+        return Loaded(page, place, arena, arena.send(sent) if sent else None)
 
     def _states(
         self, page: Page, work: WorkList, arena: PairedArena
-    ) -> Iterator[tuple[State, np.ndarray, int]]:
-        """Scratch of a page's own: blocks, and the addresses that kernels take."""
+    ) -> Iterator[tuple[State, int]]:
+        """Scratch of a page's own: the addresses that kernels take, as they are on the host."""
         for state, count, dtype in self.kernels.states(work):
-            block = arena.take(count, np.dtype(dtype.numpy))
-            yield state, block, block.ctypes.data
+            yield state, arena.take(count, np.dtype(dtype.numpy)).ctypes.data
         (low, rows), edges = page.rows, page.span.parts[0]
         for state, count, dtype in self.kernels.marks(rows - low, edges):
             size = state[1].type.size * dtype.itemsize
             first = edges[0] // BLOCK + low
             block = arena.rows(count // state[1].type.size, size, first)
-            yield state, block, block.ctypes.data - first * size
+            yield state, block.ctypes.data - first * size
 
-    def _arrays(self, page: Page, offset: int) -> dict[Node, int]:
-        """Addresses of arrays, as if the whole lay there."""
-        homes, origin, found = self.stage.homes, self._origin(page), {}
-        by_position = set(self.stage.edge_arrays) if self.stage.walk.edge_id is None else set()
-        for node, address in page.addresses.items():
-            home = homes[node]
-            staged = address != home.address or not home.address
-            if node in by_position:
-                staged, address = not home.address, address - origin * home.row_bytes
-            found[node] = address + (offset if staged else 0)
-        return found
+    def _seen(self, node: Node, address: int, page: Page) -> int:
+        """The address of an array as if the whole lay there."""
+        if node not in self.by_position:
+            return address
+        return address - self._origin(page.span) * self.stage.homes[node].row_bytes
 
-    def _degrees(self, page: Page, offset: int) -> dict[Any, int]:
-        return {key: address + offset for key, address in page.degrees.items()}
+    @cached_property
+    def by_position(self) -> frozenset[Node]:
+        """Values of edges that lie in the order of the walk."""
+        return frozenset(self.stage.edge_arrays if self.stage.walk.edge_id is None else ())
 
-    def _topology(self, page: Page, offset: int) -> dict[str, int]:
-        first = self._origin(page) * self.stage.walk.dtype.itemsize
-        found = {"index": page.index.ctypes.data - first + offset}
-        if page.edge_id is not None:
-            found["edge_id"] = page.edge_id.ctypes.data - first + offset
-        return found
+    def _origin(self, span: Span) -> int:
+        """The position that a page's first edge has to kernels: that in the whole graph, but for
+        tiles of edges."""
+        return 0 if self.by_tiles else span.parts[0][0]
 
 
 def _arrays_of(kernel: Kernel) -> list[Node]:

@@ -1,0 +1,215 @@
+"""What calls over a graph in a file leave for the next ones: memory for pages, and pages.
+
+Both take memory that nobody else needs at the time, and give it back as soon as somebody does.
+Calls walk the same pages in the same order, again and again. So pages stay as they come until
+memory is full, rather than give way to the next: those that stay are found in every round.
+"""
+
+import ctypes
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from tiga.backends.triton.paged.image import Image, Kept
+from tiga.backends.triton.paged.link import Link, PairedArena
+from tiga.paging.span import LongRow, Span
+from tiga.runtime.arena import anonymous
+from tiga.runtime.floor import off_the_floor
+from tiga.runtime.platform import Platform
+from tiga.runtime.pool import POOL
+from tiga.runtime.scope import Scope
+
+TIERS = ("device", "host-pinned", "host")
+"""Where pages are kept, the best place first."""
+
+PAGES, MEMORY = 0, 1
+"""What is worth more is given back later: to pin memory takes longer than to fill it."""
+
+Key = tuple[Hashable, Span]
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much may be kept: idle bytes of a scope's tiers, and no more of a tier than `most`."""
+
+    scope: Scope
+    most: Mapping[str, int]
+
+    def keep(
+        self, tier: str, nbytes: int, give_back: Callable[[], None], worth: int, beside: int = 0
+    ) -> int:
+        """Count bytes as kept: 0 if there is no room, else what `drop` takes."""
+        account = self.scope.accounts[tier]
+        if tier in self.most and account.idle + nbytes + beside > self.most[tier]:
+            return 0
+        ticket = account.keep(nbytes, give_back, worth)
+        if tier == "host" and ticket and account.budget is not None:
+            POOL.shrink(max(0, account.budget - account.live - account.idle))
+        return ticket
+
+    def drop(self, tier: str, ticket: int) -> None:
+        """Count what was kept no longer."""
+        self.scope.accounts[tier].drop(ticket)
+
+
+@dataclass(frozen=True)
+class Parked:
+    """What is kept, by which tickets, and how to free it."""
+
+    what: Any
+    tickets: Mapping[str, int]
+    close: Callable[[], None]
+
+
+@dataclass(eq=False)
+class Keeper:
+    """What is kept of one graph on one device, of calls within one scope on one stream."""
+
+    pages: dict[Key, Kept] = field(default_factory=dict)
+    others: dict[Hashable, "Parked"] = field(default_factory=dict)
+    room: Room | None = None
+    beside: int = 0
+    """Pinned bytes of the pages that are under way, where nothing bounds the tier."""
+    _link: Link | None = None
+    _of: tuple[Any, int] | None = None
+    _lock: Any = field(default_factory=Lock)
+
+    def begin(self, room: Room, stream: int, link: Callable[[], Link]) -> Link:
+        """Start a call; what was kept in another scope, or for another stream, is given back."""
+        known = (weakref.ref(room.scope), stream)
+        if self._link is None or self._of != known:
+            self.clear()
+            self._link, self._of = link(), known
+        self.room = room
+        return self._link
+
+    def clear(self) -> None:
+        """Give everything back."""
+        for page in list(self.pages):
+            self.drop(page)
+        for key in list(self.others):
+            self._give_back(key)
+
+    # what one call uses at a time
+
+    def park(
+        self, key: Hashable, what: Any, nbytes: Mapping[str, int],
+        close: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """Keep something for another call, if there is room for its bytes in all their tiers."""
+        assert self.room is not None
+        self._give_back(key)
+        with self._lock:
+            give_back = partial(self._give_back, key)
+            tickets = {t: self.room.keep(t, n, give_back, MEMORY) for t, n in nbytes.items()}
+            self.others[key] = Parked(what, tickets, close)
+        if not all(tickets.values()):
+            self._give_back(key)
+
+    def take(self, key: Hashable) -> Any:
+        """What was parked, for whoever calls; None if it is not there."""
+        with self._lock:
+            found = self.others.pop(key, None)
+        if found is None:
+            return None
+        self._uncount(found)
+        return found.what
+
+    def has(self, key: Hashable) -> bool:
+        """Whether something is parked."""
+        return key in self.others
+
+    def _give_back(self, key: Hashable) -> None:
+        with self._lock:
+            found = self.others.pop(key, None)
+        if found is not None:
+            found.close()
+            self._uncount(found)
+
+    def _uncount(self, parked: "Parked") -> None:
+        assert self.room is not None
+        for tier, ticket in parked.tickets.items():
+            self.room.drop(tier, ticket)
+
+    # pages
+
+    def find(self, key: Key) -> Kept | None:
+        """A page of an earlier call."""
+        found = self.pages.get(key)
+        return found if found is not None and found.is_there else None
+
+    def place(self, key: Key, image: Image) -> Kept | None:
+        """A place for a page, the best that has room."""
+        assert self.room is not None
+        self.drop(key)
+        with self._lock:
+            for tier in TIERS:
+                beside = self.beside if tier == "host-pinned" else 0
+                drop = partial(self.drop, key)
+                ticket = self.room.keep(tier, image.nbytes, drop, PAGES, beside)
+                if ticket:
+                    made = self.pages[key] = Kept(image, tier, ticket)
+                    return made
+        return None
+
+    def drop(self, key: Key) -> None:
+        """Give a page back, if there is one."""
+        with self._lock:
+            found = self.pages.pop(key, None)
+        if found is not None and self.room is not None:
+            self.room.drop(found.tier, found.ticket)
+
+
+@dataclass(frozen=True)
+class StepPages:
+    """The kept pages of one step, which `step` tells from those of others."""
+
+    keeper: Keeper
+    step: Hashable
+    link: Link
+    platform: Platform
+
+    def find(self, span: Span) -> Kept | None:
+        """A page of an earlier call."""
+        return self.keeper.find((self.step, span))
+
+    def among(self, pages: Iterable[Span | LongRow]) -> list[Kept]:
+        """Those of these pages that earlier calls left."""
+        found = (self.find(page) for page in pages if isinstance(page, Span))
+        return [one for one in found if one is not None]
+
+    def keep(self, image: Image, arena: PairedArena) -> Kept | None:
+        """Keep a page that is staged in an arena, if it can be and there is room. It gets to the
+        device's memory later."""
+        if not image.repeats or not image.nbytes:
+            return None
+        made = self.keeper.place((self.step, image.span), image)
+        if made is not None and made.tier != "device":
+            with off_the_floor():
+                self._copy(made, arena.address)
+        return made
+
+    def _copy(self, kept: Kept, source: int) -> None:
+        nbytes = kept.image.nbytes
+        pinned = kept.tier == "host-pinned"
+        kept.host = self.link.pinned(nbytes) if pinned else anonymous(nbytes)
+        ctypes.memmove(kept.host.ctypes.data, source, nbytes)
+        kept.is_there = True
+
+    def block(self, nbytes: int) -> Any:
+        """Memory of the device."""
+        return self.platform.arena(nbytes)
+
+    def store(self, kept: Kept, arena: PairedArena) -> None:
+        """Copy a page within the device, after what was launched."""
+        try:
+            kept.block = self.block(kept.image.nbytes)
+        except (MemoryError, RuntimeError):  # the device is full, whatever the budget says
+            self.keeper.drop((self.step, kept.image.span))
+            return
+        kept.address = self.platform.address(kept.block)
+        self.link.double((kept.address, arena.device, kept.image.nbytes))
+        kept.is_there = True
