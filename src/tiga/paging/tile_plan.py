@@ -47,7 +47,7 @@ class TilePlanner:
         """Bytes of a row in a block."""
         held = bytes_staged(self.stage.homes, self.arrays.rows)
         degrees = WORD * len(self.arrays.degrees)
-        return WORD + 2 * COUNT + sum(self.arrays.state_bytes) + held + degrees
+        return WORD + COUNT + sum(self.arrays.state_bytes) + held + degrees
 
     @cached_property
     def _edge_bytes(self) -> float:
@@ -56,7 +56,7 @@ class TilePlanner:
         stage, word = self.stage, self.stage.walk.dtype.itemsize
         numbers = word * bool(stage.edge_arrays) if stage.walk.edge_id is not None else 0
         own = 0 if numbers else bytes_staged(stage.homes, stage.edge_arrays)
-        chunk = 2 * sum(self.arrays.state_bytes) + 2 * COUNT + CHUNK_LIST
+        chunk = 2 * sum(self.arrays.state_bytes) + COUNT + CHUNK_LIST
         return word + numbers + own + 2 * chunk / HUB_CHUNK
 
     def _tile_bytes(self, phase: int) -> tuple[int, int]:
@@ -212,9 +212,7 @@ class TilePlanner:
             return 0
         touched = visits * -float(np.expm1(-edges / visits))
         line = min(64, self.stage.walk.dtype.itemsize * edges // max(1, rows))
-        return int(
-            visits * (WORD + 2 * COUNT + line) + 2 * touched * self.arrays.state_bytes[phase]
-        )
+        return int(visits * (WORD + COUNT + line) + 2 * touched * self.arrays.state_bytes[phase])
 
 
 def _cuts(ends: np.ndarray, most: int, spare: int = 0) -> list[int] | None:

@@ -24,34 +24,13 @@ Submit = Callable[..., "Future[None]"]
 
 
 @dataclass
-class Counts:
-    """How many edges each row has taken: before a tile, and after it."""
-
-    done: np.ndarray
-    after: np.ndarray
-
-    @staticmethod
-    def of(count: int, arena: Arena) -> "Counts":
-        done, after = (arena.take(max(1, count), np.dtype(np.int32)) for _ in range(2))
-        return Counts(done, after)
-
-    def begin(self) -> None:
-        """No edge was taken."""
-        self.done[:] = 0
-
-    def go_on(self) -> None:
-        """What was after a tile is before the next."""
-        self.done, self.after = self.after, self.done
-
-
-@dataclass
 class HeldBlock:
-    """A block in memory: a page of its rows and edges without other ends, the states of rows by
-    reduction, and their counts."""
+    """A block in memory: a page of its rows and edges without other ends, how many edges of each
+    row were taken, int32, and the states of rows by reduction."""
 
     block: Block
     page: Page
-    counts: Counts
+    taken: np.ndarray
     states: dict[Node, np.ndarray] = field(default_factory=dict)
 
     def require_taken(self, split: int) -> None:
@@ -61,10 +40,10 @@ class HeldBlock:
             Damaged: a row has edges that no tile took, as they are in no order or name nothing that
                 there is. Rows of more than `split` edges are looked at by others.
         """
-        pointers, done = self.page.row_ptr, self.counts.done
+        pointers = self.page.row_ptr
         for low in range(0, len(pointers) - 1, STEP):
             degrees = np.diff(pointers[low : low + STEP + 1])
-            taken = done[low : low + len(degrees)]
+            taken = self.taken[low : low + len(degrees)]
             if ((taken != degrees) & (degrees <= split)).any():
                 raise Damaged("the file holds an index that is out of its order or its range")
 
@@ -121,7 +100,8 @@ class TileStage:
             for phase in self.stage.program.phases
             for n in phase.reductions
         }
-        return HeldBlock(block, page, Counts.of(high - low, arena), states)
+        taken = arena.take(max(1, high - low), np.dtype(np.int32))
+        return HeldBlock(block, page, taken, states)
 
     def _page(self, block: Block, read: Any, arena: Arena) -> Page:
         stage, walk, homes = self.stage, self.stage.walk, self.stage.homes

@@ -22,7 +22,7 @@ from tiga.trace.origin import Origin
 from tiga.types import Relation
 
 COUNT = 4
-"""Bytes of the number of edges that a row has taken: before a tile, and after it."""
+"""Bytes of the number of edges that a row has taken."""
 
 FASTER = 4
 """Memory is read and written so many times as fast as files."""

@@ -36,3 +36,17 @@ def rolled_loop(
     op = scf.ForOp(low, high, i64(step), list(carried))
     op.operation.attributes["llvm.loop_annotation"] = ir.Attribute.parse(_NOT_UNROLLED)
     return _filled(op, body)
+
+
+def repeat(
+    carried: Sequence[ir.Value], test: Callable[..., ir.Value], body: Callable[..., list[ir.Value]]
+) -> list[ir.Value]:
+    """While `test(*carried)`: `carried = body(*carried)`."""
+    types = [value.type for value in carried]
+    op = scf.WhileOp(types, list(carried))
+    before, after = op.before.blocks.append(*types), op.after.blocks.append(*types)
+    with ir.InsertionPoint(before):
+        scf.ConditionOp(test(*before.arguments), list(before.arguments))
+    with ir.InsertionPoint(after):
+        scf.YieldOp(body(*after.arguments))
+    return list(op.results)

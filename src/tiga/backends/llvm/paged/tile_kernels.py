@@ -16,7 +16,7 @@ from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.kernel import Kernels, Task
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import FeatureLanes
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import loop, repeat
 from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word
 from tiga.backends.llvm.pieces import filled, load, store
 from tiga.backends.llvm.scans import KeptCarries
@@ -27,9 +27,10 @@ from tiga.backends.llvm.steps import RowStep
 from tiga.passes.roles import roles_of
 from tiga.trace.node import Node
 
-GROUP = 64
-"""Rows whose next edges are looked for, and what these read asked for, before they are folded: as
-many as the nearest cache holds the sources of."""
+GROUP = 128
+"""Edges that are looked for, and what they read asked for, before they are folded: as many as the
+nearest cache holds the other ends of. Folding them in one loop, whatever their rows, spares a
+processor to guess how many each row has."""
 
 TILE_SLOTS = ("tile_low", "tile_size", "number_low", "number_size")
 
@@ -37,15 +38,14 @@ TILE_SLOTS = ("tile_low", "tile_size", "number_low", "number_size")
 @dataclass(frozen=True)
 class Runs:
     """What is folded from tile to tile: rows, or the chunks of split rows. By slot: how many edges
-    of each were taken before this tile and after it, and the kind of its states."""
+    of each were taken, and the kind of its states."""
 
-    done: str
-    after: str
+    taken: str
     kind: str
 
 
-ROWS = Runs("done", "after", "state")
-CHUNKS = Runs("chunk_done", "chunk_after", "chunk")
+ROWS = Runs("taken", "state")
+CHUNKS = Runs("chunk_taken", "chunk")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class TileSlots(Slots):
     @cached_property
     def names(self) -> tuple[object, ...]:
         roles = roles_of(self.program)
-        counts = (name for runs in (ROWS, CHUNKS) for name in (runs.done, runs.after))
+        counts = (ROWS.taken, CHUNKS.taken)
         states = (("state", node) for node in self.reductions)
         others = (("other", node) for node in self.program.reads if node in roles.others)
         degrees = (("other degree", *ends) for ends in self.degrees)
@@ -105,13 +105,14 @@ class TileKernels(Kernels):
         self._tile(tile, chunk, arith.addi(chunk, i64(1)))
 
     def _tile(self, tile: "Tile", low: ir.Value, high: ir.Value) -> None:
-        def group(first: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            last = arith.minsi(arith.addi(first, i64(GROUP)), high)
-            tile.seek(first, last)
-            self._windows(tile.table, lambda scope: tile.fold(scope, first, last))
-            return carried
+        """Fold what the tile has of runs [low, high), a group of edges at a time."""
 
-        loop(low, high, GROUP, [], group)
+        def group(run: ir.Value) -> list[ir.Value]:
+            after, count = tile.collect(run, high)
+            self._windows(tile.table, lambda scope: tile.fold(scope, count))
+            return [after]
+
+        repeat([low], lambda run: arith.cmpi(_LESS, run, high), group)
 
     def _light_range(self, table: SlotTable, row: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The edges of a row; none of one that is split."""
@@ -195,86 +196,100 @@ class Tile:
         nothing = TaskState({}, KeptCarries({}))
         return EdgeLoop(self.table, schedule, kernels.index_bits, phase, nothing)
 
-    def seek(self, first: ir.Value, last: ir.Value) -> None:
-        """Find how far the runs [first, last) go on in the tile."""
-        table, runs = self.table, self.runs
-        others = self.kernels.others(table, self.kernels.first_scope(table))
+    @cached_property
+    def found(self) -> tuple[ir.Value, ir.Value]:
+        """The runs and the positions of a group's edges."""
+        runs, edges = (self.table.allocate(integer(64), GROUP) for _ in range(2))
+        return runs, edges
 
-        def step(run: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            low, high = self.ends(table, run)
-            start = arith.addi(low, load_word(table.pointer(runs.done), run, 32))
-            taken = arith.subi(self._beyond(others, start, high), low)
-            place = element_pointer(table.pointer(runs.after), run, integer(32))
-            llvm.store(arith.trunci(integer(32), taken), place)
-            return carried
+    def collect(self, run: ir.Value, high: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Find the next edges in the tile, of the runs [run, high): the run to go on with, and how
+        many they are. They count as taken."""
+        others = self.kernels.others(self.table, self.kernels.first_scope(self.table))
+        taken = self.table.pointer(self.runs.taken)
 
-        loop(first, last, 1, [], step)
+        def goes_on(run: ir.Value, count: ir.Value) -> ir.Value:
+            left = arith.cmpi(_LESS, run, high)
+            return arith.andi(left, arith.cmpi(_LESS, count, i64(GROUP)))
 
-    def _beyond(self, others: KernelScope, start: ir.Value, high: ir.Value) -> ir.Value:
-        """The first edge from `start` on, before `high`, that is not in the tile."""
-        word = integer(64)
-        op = scf.WhileOp([word, word], [start])
-        before, after = op.before.blocks.append(word), op.after.blocks.append(word, word)
-        with ir.InsertionPoint(before):
-            (edge,) = before.arguments
-            left = arith.cmpi(_LESS, edge, high)
-            test = scf.IfOp(left, [integer(1), word], has_else=True)
+        def step(run: ir.Value, count: ir.Value) -> list[ir.Value]:
+            low, end = self.ends(self.table, run)
+            start = arith.addi(low, load_word(taken, run, 32))
+            after, count = self._of_run(others, run, start, end, count)
+            number = arith.trunci(integer(32), arith.subi(after, low))
+            llvm.store(number, element_pointer(taken, run, integer(32)))
+            # A full group may leave edges of this run.
+            done = arith.cmpi(_LESS, count, i64(GROUP))
+            return [arith.select(done, arith.addi(run, i64(1)), run), count]
+
+        after, count = repeat([run, i64(0)], goes_on, step)
+        return after, count
+
+    def _of_run(
+        self, others: KernelScope, run: ir.Value, start: ir.Value, end: ir.Value, count: ir.Value
+    ) -> tuple[ir.Value, ir.Value]:
+        """The next edges of one run: the one to go on with, and the length of the list."""
+        runs, edges = self.found
+
+        def goes_on(edge: ir.Value, count: ir.Value) -> ir.Value:
+            room = arith.cmpi(_LESS, count, i64(GROUP))
+            left = arith.andi(room, arith.cmpi(_LESS, edge, end))
+            test = scf.IfOp(left, [integer(1)], has_else=True)
             with ir.InsertionPoint(test.then_block):
-                scf.YieldOp(list(self._in_tile(edge)))
+                scf.YieldOp([self._in_tile(edge)])
             with ir.InsertionPoint(test.else_block):
-                scf.YieldOp([constant_of(False, integer(1)), i64(0)])
-            inside, other = test.results
-            scf.ConditionOp(inside, [edge, other])
-        with ir.InsertionPoint(after):
-            edge, other = after.arguments
-            self.edges.ask_for(others, other)
-            scf.YieldOp([arith.addi(edge, i64(1))])
-        found: ir.Value = op.results[0]
-        return found
+                scf.YieldOp([constant_of(False, integer(1))])
+            inside: ir.Value = test.results[0]
+            return inside
 
-    def _in_tile(self, edge: ir.Value) -> tuple[ir.Value, ir.Value]:
+        def step(edge: ir.Value, count: ir.Value) -> list[ir.Value]:
+            self.edges.ask_for(others, self._other(edge))
+            for array, value in ((runs, run), (edges, edge)):
+                llvm.store(value, element_pointer(array, count, integer(64)))
+            return [arith.addi(edge, i64(1)), arith.addi(count, i64(1))]
+
+        after, count = repeat([start, count], goes_on, step)
+        return after, count
+
+    def _other(self, edge: ir.Value) -> ir.Value:
+        return load_word(self.table.pointer("index"), edge, self.kernels.index_bits)
+
+    def _in_tile(self, edge: ir.Value) -> ir.Value:
         """Whether an edge lies in the tile with all that is read and written for it, whatever the
-        file says; and its other end."""
-        table, bits = self.table, self.kernels.index_bits
-        other = load_word(table.pointer("index"), edge, bits)
-        inside = self._within(other, "tile")
+        file says."""
+        inside = self._within(self._other(edge), "tile")
         if self.kernels.program.side == "src" and self.kernels.uses_edges:
-            number = load_word(table.pointer("edge_id"), edge, bits)
+            number = load_word(self.table.pointer("edge_id"), edge, self.kernels.index_bits)
             inside = arith.andi(inside, self._within(number, "number"))
-        return inside, other
+        return inside
 
     def _within(self, value: ir.Value, what: str) -> ir.Value:
         place = arith.subi(value, self.table.number(f"{what}_low"))
         return arith.cmpi(_BELOW, place, self.table.number(f"{what}_size"))
 
-    def fold(self, scope: KernelScope, first: ir.Value, last: ir.Value) -> None:
-        """Fold what was found into the states of the runs."""
+    def fold(self, scope: KernelScope, count: ir.Value) -> None:
+        """Fold the edges that were found, one after the other, into the states of their runs."""
         others = self.kernels.others(self.table, scope)
+        runs, edges = self.found
 
-        def step(run: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            done = load_word(self.table.pointer(self.runs.done), run, 32)
-            taken = load_word(self.table.pointer(self.runs.after), run, 32)
-            some = arith.cmpi(_GT, taken, done)
-            with ir.InsertionPoint(scf.IfOp(some).then_block):
-                self._fold_run(scope, others, run, done, taken)
-                scf.YieldOp([])
+        def step(place: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            self._fold_edge(scope, others, load_word(runs, place), load_word(edges, place))
             return carried
 
-        loop(first, last, 1, [], step)
+        loop(i64(0), count, 1, [], step)
 
-    def _fold_run(
-        self, scope: KernelScope, others: KernelScope, run: ir.Value, done: ir.Value,
-        taken: ir.Value,
-    ) -> None:  # fmt: skip
+    def _fold_edge(
+        self, scope: KernelScope, others: KernelScope, run: ir.Value, edge: ir.Value
+    ) -> None:
         table, phase = self.table, self.edges.phase
-        begun = arith.cmpi(_GT, done, i64(0))
+        low, _ = self.ends(table, run)
+        begun = arith.cmpi(_GT, edge, low)
         states = {
             node: state_or_identity(table, scope, self.runs, node, run, begun)
             for node in phase.reductions
         }
-        low, _ = self.ends(table, run)
         edges = replace(self.edges, states=states, others=others)
-        results = edges.run(self._row(scope, run), arith.addi(low, done), arith.addi(low, taken))
+        results = edges.run(self._row(scope, run), edge, arith.addi(edge, i64(1)))
         for node, value in results.items():
             store(table.state(self.runs.kind, node), scope, node, run, value)
 

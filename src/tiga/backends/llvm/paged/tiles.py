@@ -10,7 +10,6 @@ import numpy as np
 from tiga.backends.llvm.launcher import Launch
 from tiga.backends.llvm.paged.launch import NO_SPLIT, Counts, Launcher, Split, even_tasks, states_of
 from tiga.backends.llvm.steps import Variant
-from tiga.paging import tile_stage
 from tiga.paging.numbers import STEP
 from tiga.paging.pipeline import Job, Pipeline, never
 from tiga.paging.span import Span
@@ -47,12 +46,12 @@ class BlockRun:
 
     walk: TiledWalk
     held: HeldBlock
-    chunk_counts: tile_stage.Counts = field(init=False)
+    chunks_taken: np.ndarray = field(init=False)
     split_states: dict[Any, np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
         chunks = len(self.split.chunk_row)
-        self.chunk_counts = tile_stage.Counts.of(chunks, Arena(8 * chunks + 256))
+        self.chunks_taken = np.zeros(max(1, chunks), np.int32)
         self.split_states = self.walk.launcher.states(len(self.split.hub_rows), chunks)
 
     @property
@@ -71,8 +70,7 @@ class BlockRun:
     def run(self) -> None:
         """All phases, then the rows themselves."""
         for phase, tiles in enumerate(self.block.tiles):
-            self.held.counts.begin()
-            self.chunk_counts.begin()
+            self.held.taken[:] = self.chunks_taken[:] = 0
             self.walk.pipeline.run(self._job(phase, tile) for tile in tiles)
             self._require_taken()
             self._hubs(phase)
@@ -100,8 +98,6 @@ class BlockRun:
             for name, count in counts.items()
             if name in self.variant.functions
         )
-        held.counts.go_on()
-        self.chunk_counts.go_on()
 
     def _counts(self, tasks: int) -> Counts:
         return Counts(tasks, len(self.split.hub_rows), len(self.split.chunk_row))
@@ -109,12 +105,10 @@ class BlockRun:
     @property
     def _slots(self) -> dict[Any, int]:
         """What the kernels of a block are given beside a page."""
-        counts, chunks, first = self.held.counts, self.chunk_counts, self.block.rows[0]
+        taken, first = self.held.taken, self.block.rows[0]
         found: dict[Any, int] = {
-            "done": counts.done.ctypes.data - first * counts.done.itemsize,
-            "after": counts.after.ctypes.data - first * counts.after.itemsize,
-            "chunk_done": chunks.done.ctypes.data,
-            "chunk_after": chunks.after.ctypes.data,
+            "taken": taken.ctypes.data - first * taken.itemsize,
+            "chunk_taken": self.chunks_taken.ctypes.data,
         }
         for node, rows in self.held.states.items():
             found["state", node] = rows.ctypes.data - first * rows.shape[1]
@@ -125,7 +119,7 @@ class BlockRun:
             return
         self.held.require_taken(HUB_DEGREE)
         lengths = self.split.chunk_hi - self.split.chunk_lo
-        if (self.chunk_counts.done[: len(lengths)] != lengths).any():
+        if (self.chunks_taken[: len(lengths)] != lengths).any():
             raise Damaged("the file holds an index that is out of its order or its range")
 
     def _hubs(self, phase: int) -> None:
