@@ -3,12 +3,10 @@
 import threading
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
-
-import tiga as tg  # noqa: E402
-from tiga.errors import InvalidType, UnsupportedByBackend  # noqa: E402
+import tiga as tg
+from tiga.errors import InvalidType, UnsupportedByBackend
 
 pytestmark = [
     pytest.mark.gpu,

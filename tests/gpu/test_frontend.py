@@ -1,18 +1,12 @@
 """Kernels on tensors of a GPU, against the same formulas in torch: values and two derivatives."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
+import tiga as tg
+from tiga.errors import UnsupportedByBackend
+from tiga.frontends.torch import library
 
-import tiga as tg  # noqa: E402
-from tests.gpu import harness  # noqa: E402
-from tiga.errors import UnsupportedByBackend  # noqa: E402
-from tiga.frontends.torch import library  # noqa: E402
-
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 NODES, EDGES, WIDTH = 20, 90, 6
 
 

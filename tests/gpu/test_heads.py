@@ -19,8 +19,6 @@ from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
 from tiga.types import Type, float32, float64
 
-pytestmark = pytest.mark.skipif(harness.device() is None, reason="no GPU, no TRITON_INTERPRET=1")
-
 
 def products(shape, dtype=float32):
     """Softmax of products of keys and queries, whose heads are told apart at the edges only."""

@@ -10,12 +10,8 @@ import pytest
 from tiga.backends.triton import radix_sort
 from tiga.backends.triton.machine import machine
 from tiga.relations.indices import on_host
-from tiga.runtime.driver import has_gpu
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETED or has_gpu()), reason="no GPU, and Triton does not interpret"
-)
 LIBRARIES = ["native", *(["torch"] if find_spec("torch") else [])]
 
 

@@ -5,13 +5,11 @@ import warnings
 from contextlib import contextmanager
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
-
-import tiga as tg  # noqa: E402
-from tests.gpu import harness  # noqa: E402
-from tiga.errors import InvalidIndex, InvalidType, InvalidValue, OutOfBudget  # noqa: E402
+import tiga as tg
+from tests.gpu import harness
+from tiga.errors import InvalidIndex, InvalidType, InvalidValue, OutOfBudget
 
 pytestmark = [
     pytest.mark.gpu,

@@ -1,6 +1,5 @@
 """What walks leave to a library, on memory of a GPU without torch, against numpy."""
 
-import os
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,9 @@ from tiga.ops.feature import concat, feature_max, feature_sum, permute
 from tiga.ops.leaf import Input
 from tiga.ops.lookup import index_sum
 from tiga.runtime.device_array import DeviceArray, download
-from tiga.runtime.driver import has_gpu
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Space, Type, bfloat16, float32, float64, int64
 
-pytestmark = pytest.mark.skipif(
-    not (os.environ.get("TRITON_INTERPRET") == "1" or has_gpu()),
-    reason="no GPU, and Triton does not interpret",
-)
 NODES = Space("node", "node")
 ERRORS = {float64: 1e-12, float32: 2e-5, bfloat16: 2e-2}
 

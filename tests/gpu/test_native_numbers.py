@@ -17,7 +17,6 @@ from tiga.ops.leaf import Input
 from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_index import AddAlong, IndexAdd
 from tiga.passes.tensor_fusable import is_pointwise
-from tiga.runtime.driver import has_gpu
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import (
@@ -39,9 +38,6 @@ from tiga.types import (
 )
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETED or has_gpu()), reason="no GPU, and Triton does not interpret"
-)
 ALL = (*DTYPES.values(), *COMPLEX)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, np.inf, -np.inf, np.nan, 1e-30, 7.25)
 EPS = {float16: 1e-3, bfloat16: 8e-3, float32: 1.2e-7, complex64: 1.2e-7}

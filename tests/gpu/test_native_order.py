@@ -1,6 +1,5 @@
 """Native tensors on a GPU: order, positions, masks and writes at them, against numpy; no torch."""
 
-import os
 from typing import Any
 
 import ml_dtypes
@@ -9,12 +8,7 @@ import pytest
 
 import tiga as tg
 from tiga import errors
-from tiga.runtime.driver import has_gpu
 
-pytestmark = pytest.mark.skipif(
-    not (os.environ.get("TRITON_INTERPRET") == "1" or has_gpu()),
-    reason="no GPU, and Triton does not interpret",
-)
 RNG = np.random.default_rng(0)
 DTYPES = (np.float64, np.int64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.bool_)
 

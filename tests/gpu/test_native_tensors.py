@@ -1,7 +1,6 @@
 """Native tensors on a GPU as objects: memory, writes, derivatives, sharing, refusals; no torch."""
 
 import copy
-import os
 import pickle
 from typing import Any
 
@@ -11,13 +10,7 @@ import pytest
 import tiga as tg
 from tests.gpu.test_native_numbers import on_both
 from tiga import errors
-from tiga.runtime.driver import has_gpu
 from tiga.types import DType, bfloat16, bool_, complex64, float32
-
-pytestmark = pytest.mark.skipif(
-    not (os.environ.get("TRITON_INTERPRET") == "1" or has_gpu()),
-    reason="no GPU, and Triton does not interpret",
-)
 
 
 def test_views_and_writes_in_place() -> None:

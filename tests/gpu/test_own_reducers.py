@@ -1,16 +1,10 @@
 """Reducers of one's own on tensors of a GPU, against loops in torch: values and two derivatives."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
+import tiga as tg
 
-import tiga as tg  # noqa: E402
-from tests.gpu import harness  # noqa: E402
-
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 NODES, EDGES, WIDTH = 12, 50, 3
 
 

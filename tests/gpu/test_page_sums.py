@@ -4,13 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
-
-import tiga as tg  # noqa: E402
-from tests.gpu import harness  # noqa: E402
-from tests.gpu.paged_harness import (  # noqa: E402
+import tiga as tg
+from tests.gpu.paged_harness import (
     NODES,
     WIDTH,
     fields,
@@ -18,14 +15,9 @@ from tests.gpu.paged_harness import (  # noqa: E402
     saved,
     within,
 )
-from tiga.backends.triton.paged import calls, placement, steps  # noqa: E402
+from tiga.backends.triton.paged import calls, placement, steps
 
-pytestmark = [
-    pytest.mark.skipif(
-        harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-    ),
-    pytest.mark.usefixtures("where"),
-]
+pytestmark = pytest.mark.usefixtures("where")
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
-
-import tiga as tg  # noqa: E402
-from tests.gpu import harness  # noqa: E402
-from tests.gpu.paged_harness import (  # noqa: E402
+import tiga as tg
+from tests.gpu.paged_harness import (
     WIDTH,
     check,
     fields,
@@ -20,15 +17,10 @@ from tests.gpu.paged_harness import (  # noqa: E402
     with_gradients,
     within,
 )
-from tiga.backends.triton.paged import calls  # noqa: E402
-from tiga.errors import InvalidFile, OutOfBudget  # noqa: E402
+from tiga.backends.triton.paged import calls
+from tiga.errors import InvalidFile, OutOfBudget
 
-pytestmark = [
-    pytest.mark.skipif(
-        harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-    ),
-    pytest.mark.usefixtures("where"),
-]
+pytestmark = pytest.mark.usefixtures("where")
 
 
 class Difference(tg.MessagePassing):

@@ -6,24 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
+import tiga as tg
+from tests.gpu import harness
+from tests.gpu.paged_harness import same_bits
+from tests.properties.test_paged_graphs import KERNELS, WIDTH, found_or_refused
+from tests.strategies import graphs
 
-import tiga as tg  # noqa: E402
-from tests.gpu import harness  # noqa: E402
-from tests.gpu.paged_harness import same_bits  # noqa: E402
-from tests.properties.test_paged_graphs import KERNELS, WIDTH, found_or_refused  # noqa: E402
-from tests.strategies import graphs  # noqa: E402
-
-pytestmark = [
-    pytest.mark.skipif(
-        harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-    ),
-    pytest.mark.usefixtures("where"),
-]
+pytestmark = pytest.mark.usefixtures("where")
 CALM = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 

@@ -1,16 +1,10 @@
 """Results per edge, and picks by the kind of an edge, on tensors of a GPU."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
+import tiga as tg
 
-import tiga as tg  # noqa: E402
-from tests.gpu import harness  # noqa: E402
-
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 NODES, EDGES = 9, 40
 
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from tests.gpu import harness, programs
 from tiga.backends.triton.choice import choose
 from tiga.backends.triton.executable import compile_program
@@ -20,9 +18,6 @@ from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type, bfloat16, float16, float32
 
 R = harness.RELATION
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 
 
 def network(reducer, inner, outer):

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from tests.gpu import harness
 from tests.gpu.harness import RELATION, SRC
 from tiga.ops.align import expand_to
@@ -14,10 +12,6 @@ from tiga.ops.pointwise import ge, where
 from tiga.ops.random import RandomBits
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type, float32, int64
-
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 
 
 @pytest.mark.parametrize("shape", [(), (4,)])

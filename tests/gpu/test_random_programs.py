@@ -1,18 +1,9 @@
 """Programs drawn at random on a GPU."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch_mlir")
-
-from hypothesis import HealthCheck, settings  # noqa: E402
-
-from tests.gpu import harness  # noqa: E402
-from tests.random_programs import check, drawn  # noqa: E402
-
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
+from tests.random_programs import check, drawn
 
 
 @pytest.mark.timeout(300)

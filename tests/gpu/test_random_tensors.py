@@ -1,6 +1,5 @@
 """Expressions of native tensors drawn at random, on a GPU or interpreted."""
 
-import os
 from typing import Any
 
 import pytest
@@ -10,12 +9,7 @@ pytest.importorskip("torch")
 from hypothesis import HealthCheck, settings
 
 from tests.random_tensors import check, drawn
-from tiga.runtime.driver import has_gpu
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETED or has_gpu()), reason="no GPU, and Triton does not interpret"
-)
 some = settings(suppress_health_check=list(HealthCheck), deadline=None)
 
 

@@ -7,8 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from tests.gpu import harness, programs
 from tests.gpu.harness import DST, RELATION, SRC
 from tiga.backends.triton.choice import choose
@@ -27,9 +25,6 @@ from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Shape, Type, bool_, float32, float64
 
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 EDGE = RELATION.edge
 ON_GPU = harness.device() is not None and harness.device().type == "cuda"
 

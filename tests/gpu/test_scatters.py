@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from tests.gpu import harness
 from tiga.backends.triton import scatter_blocks
 from tiga.backends.triton.executable import prepare
@@ -20,10 +18,6 @@ from tiga.relations import Graph
 from tiga.runtime.cuda import torch_platform
 from tiga.trace.program import Program
 from tiga.types import Type, float32, float64
-
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from tests.gpu import harness, programs
 from tiga.backends.triton.choice import choose, edge_tile
 from tiga.backends.triton.executable import compile_program
@@ -16,9 +14,6 @@ from tiga.reducers import Max, Mean, Messages, Min, Prod, Sum
 from tiga.trace.program import Program
 from tiga.types import Type, bfloat16, float32, float64, int32
 
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 SIZE = 64
 
 

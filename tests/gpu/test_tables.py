@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 
 import tiga as tg
@@ -22,9 +19,6 @@ from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type, bfloat16, float32, float64, int64
 
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 EDGE, KINDS = RELATION.edge, 7
 
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("torch")
-
 from tests.gpu import harness
 from tests.gpu.harness import DST, RELATION, SRC
 from tiga.backends.triton.executable import compile_program
@@ -18,9 +16,6 @@ from tiga.ops.pointwise import mul
 from tiga.trace.program import Program
 from tiga.types import Type, float32, float64
 
-pytestmark = pytest.mark.skipif(
-    harness.device() is None, reason="no GPU, and TRITON_INTERPRET=1 is not set"
-)
 EDGE = RELATION.edge
 
 
