@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from tiga.relations import Graph  # noqa: E402
-from tiga.relations.inputs import CooInput, CsrInput  # noqa: E402
-from tiga.relations.on_device import DeviceCsr, csr_of_ends, csr_of_rows, transpose  # noqa: E402
-from tiga.relations.snapshot import Snapshot  # noqa: E402
+from tiga.relations import Graph
+from tiga.relations.inputs import CooInput, CsrInput
+from tiga.relations.on_device import DeviceCsr, csr_of_ends, csr_of_rows, transpose
+from tiga.relations.snapshot import Snapshot
 
 
 def same(there: DeviceCsr, graph: Graph) -> None:

@@ -4,16 +4,14 @@ import copy
 import pickle
 
 import pytest
+import torch
+import torch_geometric.nn as gnn
+from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
 
-torch = pytest.importorskip("torch")
-gnn = pytest.importorskip("torch_geometric.nn")
-
-from torch import nn  # noqa: E402
-from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
-
-from tests.unit.pyg_checks import TIGHT, D, E, F, N, check, edges, mlp, nodes  # noqa: E402
-from tiga.errors import Unfusable  # noqa: E402
-from tiga.interop import pyg  # noqa: E402
+from tests.unit.pyg_checks import TIGHT, D, E, F, N, check, edges, mlp, nodes
+from tiga.errors import Unfusable
+from tiga.interop import pyg
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

@@ -1,11 +1,10 @@
 """Every layer that docs/examples.md says is fused, beyond those of test_pyg.py."""
 
 import pytest
+import torch
+import torch_geometric.nn as gnn
 
-torch = pytest.importorskip("torch")
-gnn = pytest.importorskip("torch_geometric.nn")
-
-from tests.unit.pyg_checks import (  # noqa: E402, F401
+from tests.unit.pyg_checks import (  # noqa: F401
     D,
     E,
     F,
@@ -16,8 +15,8 @@ from tests.unit.pyg_checks import (  # noqa: E402, F401
     mlp,
     nodes,
 )
-from tiga.errors import Unfusable  # noqa: E402
-from tiga.interop import pyg  # noqa: E402
+from tiga.errors import Unfusable
+from tiga.interop import pyg
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

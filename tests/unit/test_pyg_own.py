@@ -1,16 +1,14 @@
 """PyG layers of one's own on Tiga, and which layers are refused."""
 
 import pytest
+import torch
+import torch_geometric.nn as gnn
+from torch import nn
+from torch_geometric.utils import scatter, softmax
 
-torch = pytest.importorskip("torch")
-gnn = pytest.importorskip("torch_geometric.nn")
-
-from torch import nn  # noqa: E402
-from torch_geometric.utils import scatter, softmax  # noqa: E402
-
-from tests.unit.pyg_checks import E, F, N, check, edges, nodes  # noqa: E402
-from tiga.errors import InvalidType, InvalidValue, Unfusable  # noqa: E402
-from tiga.interop import pyg  # noqa: E402
+from tests.unit.pyg_checks import E, F, N, check, edges, nodes
+from tiga.errors import InvalidType, InvalidValue, Unfusable
+from tiga.interop import pyg
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

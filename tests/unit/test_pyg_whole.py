@@ -3,13 +3,11 @@
 import copy
 
 import pytest
+import torch
+import torch_geometric.nn as gnn
+from torch_geometric.utils import add_self_loops, remove_self_loops, scatter
 
-torch = pytest.importorskip("torch")
-gnn = pytest.importorskip("torch_geometric.nn")
-
-from torch_geometric.utils import add_self_loops, remove_self_loops, scatter  # noqa: E402
-
-from tests.unit.pyg_checks import (  # noqa: E402, F401
+from tests.unit.pyg_checks import (  # noqa: F401
     D,
     E,
     F,
@@ -20,7 +18,7 @@ from tests.unit.pyg_checks import (  # noqa: E402, F401
     mlp,
     nodes,
 )
-from tiga.interop import pyg  # noqa: E402
+from tiga.interop import pyg
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

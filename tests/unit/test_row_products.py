@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("triton")
-
 from tests.gpu import harness
 from tests.gpu.programs import joined_layer
 from tiga.backends.reference import evaluate

@@ -1,10 +1,9 @@
 """Calls inside torch.compile whose fields have other features than before."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import tiga as tg  # noqa: E402
+import tiga as tg
 
 
 class Product(tg.MessagePassing):

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-pytest.importorskip("triton")
-
 from tiga.errors import Unfusable
 from tiga.frontends.torch.unit import Unit
 from tiga.ops.feature import feature_sum

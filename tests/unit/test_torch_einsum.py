@@ -1,11 +1,10 @@
 """Equations of einsum in `edge`: axes that `...` stands for, and sizes that don't fit."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import tiga as tg  # noqa: E402
-from tiga.errors import InvalidValue  # noqa: E402
+import tiga as tg
+from tiga.errors import InvalidValue
 
 SRC, DST = torch.tensor([0, 1, 2, 1, 0]), torch.tensor([1, 0, 2, 2, 1])
 GRAPH = tg.Graph.from_coo(SRC, DST, num_src=3, num_dst=3)

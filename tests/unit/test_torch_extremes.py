@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 import tiga as tg
-
-torch = pytest.importorskip("torch")
 
 inf, nan = float("inf"), float("nan")
 ONE = {

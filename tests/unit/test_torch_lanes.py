@@ -4,14 +4,13 @@ import ctypes
 from weakref import ref
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import tiga as tg  # noqa: E402
-from tiga.backends.triton.record import DeviceAction, Record  # noqa: E402
-from tiga.frontends.torch import lanes  # noqa: E402
-from tiga.frontends.torch.lanes import Lane  # noqa: E402
-from tiga.runtime.functions import Slots  # noqa: E402
+import tiga as tg
+from tiga.backends.triton.record import DeviceAction, Record
+from tiga.frontends.torch import lanes
+from tiga.frontends.torch.lanes import Lane
+from tiga.runtime.functions import Slots
 
 CPU = torch.device("cpu")
 

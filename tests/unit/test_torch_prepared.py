@@ -1,11 +1,10 @@
 """Calls with fixed buffers."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import tiga as tg  # noqa: E402
-from tiga.errors import StaleTopology, Unfusable  # noqa: E402
+import tiga as tg
+from tiga.errors import StaleTopology, Unfusable
 
 
 class Weighted(tg.MessagePassing):

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("triton")
-
 from tests.gpu import programs
 from tiga.backends.triton.ahead import compile_ahead
 from tiga.backends.triton.compiled import compile_kernel, is_interpreted

@@ -3,19 +3,17 @@
 import json
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-
-from tests.gpu import programs  # noqa: E402
-from tiga.backends.triton import autotune  # noqa: E402
-from tiga.backends.triton.edge_tiles import EdgeTile  # noqa: E402
-from tiga.backends.triton.executable import compile_program  # noqa: E402
-from tiga.backends.triton.preparation import Run  # noqa: E402
-from tiga.errors import UnsupportedByBackend  # noqa: E402
-from tiga.relations import Graph  # noqa: E402
-from tiga.runtime.cuda import torch_platform  # noqa: E402
-from tiga.types import float32  # noqa: E402
+from tests.gpu import programs
+from tiga.backends.triton import autotune
+from tiga.backends.triton.edge_tiles import EdgeTile
+from tiga.backends.triton.executable import compile_program
+from tiga.backends.triton.preparation import Run
+from tiga.errors import UnsupportedByBackend
+from tiga.relations import Graph
+from tiga.runtime.cuda import torch_platform
+from tiga.types import float32
 
 GRAPH = Graph.from_csr([0, 3, 5, 9], [0, 1, 2, 0, 1, 3, 2, 1, 0], num_src=4)
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("triton")
-
 from tests.gpu import harness, programs
 from tests.gpu.test_heads import products
 from tests.interpreted import run_interpreted

@@ -1,14 +1,12 @@
 """What a kernel tells about its programs on GPUs, on a machine that has none."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-
-import tiga as tg  # noqa: E402
-from tiga.backends.triton import report  # noqa: E402
-from tiga.errors import InvalidValue  # noqa: E402
-from tiga.frontends.inspection import inspected  # noqa: E402
+import tiga as tg
+from tiga.backends.triton import report
+from tiga.errors import InvalidValue
+from tiga.frontends.inspection import inspected
 
 
 @pytest.fixture(scope="module")

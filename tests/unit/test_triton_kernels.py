@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-pytest.importorskip("triton")
-
 from tests.golden.stored import require_stored
 from tests.gpu import harness, programs
 from tests.interpreted import run_interpreted

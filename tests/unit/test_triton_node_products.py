@@ -1,9 +1,5 @@
 """Dense work on nodes: which steps it becomes on a GPU, and what their kernels keep."""
 
-import pytest
-
-pytest.importorskip("triton")
-
 from tests.gpu import harness, programs
 from tiga.backends.triton.compiled import compile_kernel
 from tiga.backends.triton.executable import compile_program

@@ -5,19 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-
-import tiga as tg  # noqa: E402
-from tests.interpreted import run_interpreted  # noqa: E402
-from tiga.backends.triton.paged.edge_lists import edge_list  # noqa: E402
-from tiga.backends.triton.paged.facts import Neighbours, walk_facts  # noqa: E402
-from tiga.backends.triton.paged.lists import Launches, work_list  # noqa: E402
-from tiga.backends.triton.topology import CHUNK, device_walk  # noqa: E402
-from tiga.errors import InvalidValue  # noqa: E402
-from tiga.runtime.arena import Arena  # noqa: E402
-from tiga.runtime.cuda import torch_platform  # noqa: E402
+import tiga as tg
+from tests.interpreted import run_interpreted
+from tiga.backends.triton.paged.edge_lists import edge_list
+from tiga.backends.triton.paged.facts import Neighbours, walk_facts
+from tiga.backends.triton.paged.lists import Launches, work_list
+from tiga.backends.triton.topology import CHUNK, device_walk
+from tiga.errors import InvalidValue
+from tiga.runtime.arena import Arena
+from tiga.runtime.cuda import torch_platform
 
 TILE = 8
 

@@ -1,9 +1,5 @@
 """Vectors joined from parts of one size, and taken apart, without a thread asking another."""
 
-import pytest
-
-pytest.importorskip("triton")
-
 from tests.gpu.harness import DST
 from tests.interpreted import run_interpreted
 from tests.unit.test_triton_scans import walks

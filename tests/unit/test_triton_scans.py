@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("triton")
-
 from tests.golden.stored import require_stored
 from tests.gpu import harness
 from tests.gpu.test_scans import CASES, case

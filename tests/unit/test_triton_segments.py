@@ -3,23 +3,21 @@
 import re
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
-
-from tests.golden.stored import require_stored  # noqa: E402
-from tests.gpu import programs  # noqa: E402
-from tiga.backends.triton.choice import choose, cost, edge_tile  # noqa: E402
-from tiga.backends.triton.compiled import compile_kernel  # noqa: E402
-from tiga.backends.triton.edge_tiles import EdgeTile, edge_tiles  # noqa: E402
-from tiga.backends.triton.executable import compile_program  # noqa: E402
-from tiga.backends.triton.launch import RowStep  # noqa: E402
-from tiga.backends.triton.preparation import Shape  # noqa: E402
-from tiga.backends.triton.segments import fits  # noqa: E402
-from tiga.backends.triton.topology import Degrees, device_walk  # noqa: E402
-from tiga.relations import Graph  # noqa: E402
-from tiga.runtime.cuda import torch_platform  # noqa: E402
-from tiga.types import float32  # noqa: E402
+from tests.golden.stored import require_stored
+from tests.gpu import programs
+from tiga.backends.triton.choice import choose, cost, edge_tile
+from tiga.backends.triton.compiled import compile_kernel
+from tiga.backends.triton.edge_tiles import EdgeTile, edge_tiles
+from tiga.backends.triton.executable import compile_program
+from tiga.backends.triton.launch import RowStep
+from tiga.backends.triton.preparation import Shape
+from tiga.backends.triton.segments import fits
+from tiga.backends.triton.topology import Degrees, device_walk
+from tiga.relations import Graph
+from tiga.runtime.cuda import torch_platform
+from tiga.types import float32
 
 CPU = torch_platform(torch.device("cpu"))
 
