@@ -199,3 +199,30 @@ def test_distinct_bfloat16_beside_nan() -> None:
     assert counts.tolist() == [2, 3, 1, 1]
     assert indices.tolist() == [2, 0, 1, 5]
     assert inverse.tolist() == [1, 2, 0, 1, 0, 3, 1]
+
+
+@pytest.mark.parametrize("realized", [False, True])
+def test_new_axes_of_strided_views_share_storage(realized: bool) -> None:
+    views = {
+        "new axis": lambda z: z[:, ::2, None, 1:],
+        "transposed": lambda z: z.transpose(0, 1)[None],
+        "split": lambda z: z.reshape(6, 20).transpose(0, 1).reshape(2, 10, 3, 2),
+        "joined": lambda z: z[::2].reshape(2, 30),
+    }
+    for name, view in views.items():
+        z = tg.zeros((4, 6, 5)) if realized else tg.ones((4, 6, 5)) * 0
+        shown = view(z.realize() if realized else z)
+        shown.add_(1)
+        assert z.sum().item() == shown.size, name
+        assert (shown.numpy() == 1).all(), name
+    moved = tg.zeros((4, 6)).transpose(0, 1).reshape(24)
+    with pytest.raises(errors.InvalidValue, match="would have to move"):
+        tg.zeros((4, 6)).transpose(0, 1).reshape(24, copy=False)
+    assert moved.is_contiguous
+
+
+def test_writes_through_a_new_axis_have_derivatives() -> None:
+    w, x = tg.tensor([2.0, 3.0], requires_grad=True), tg.zeros((2, 3))
+    x.transpose(0, 1)[1:2, None].copy_(tg.reshape(w * w, (1, 1, 2)))
+    assert x.tolist() == [[0.0, 4.0, 0.0], [0.0, 9.0, 0.0]]
+    assert ag.grad(x.sum(), w).tolist() == [4.0, 6.0]

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiga.errors import InvalidType
+from tiga.runtime.layout import is_shown_as
 from tiga.runtime.tiers import Account
 
 LAUNCH_ALIGNMENT = 16
@@ -133,11 +134,13 @@ class DeviceArray:
     # views
 
     def reshape(self, *shape: Any) -> "DeviceArray":
-        """The elements of a contiguous array under another shape."""
+        """The elements under another shape, where they lie."""
         target = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        if not self.is_contiguous:
-            raise InvalidType("reshape: elements on a device that are not contiguous need a copy.")
         assert math.prod(target) == self.size, f"{self.shape} as {target}"
+        if not self.is_contiguous:
+            if not is_shown_as(self.shape, self.strides, target):
+                raise InvalidType("reshape: elements on a device that must move need a copy.")
+            return self.through(lambda a: a.reshape(target))
         return type(self)(self.memory, target, self.dtype, None, self.address)
 
     def transpose(self, *axes: Any) -> "DeviceArray":

@@ -1,5 +1,7 @@
 """Arrays in row-major memory."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 LARGE = 1 << 20
@@ -10,6 +12,31 @@ CONFLICTS = 2048
 
 BLOCK = 64
 """Rows and columns that are copied together: the lines that hold them stay in a cache."""
+
+
+def is_shown_as(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether elements in memory can be shown under another shape where they lie.
+
+    Axes of which one goes on where the other ends are one run; the new axes must divide the runs.
+
+    Example:
+        >>> from tiga.runtime.layout import is_shown_as
+        >>> is_shown_as((4, 6), (12, 2), (2, 2, 1, 6)), is_shown_as((4, 6), (1, 4), (24,))
+        (True, False)
+    """
+    runs: list[tuple[int, int]] = []
+    for extent, step in zip(shape, strides, strict=True):
+        if runs and runs[-1][1] == extent * step:
+            runs[-1] = (runs[-1][0] * extent, step)
+        elif extent != 1:
+            runs.append((extent, step))
+    left = [extent for extent in target if extent != 1]
+    for rest, _ in runs:
+        while rest > 1 and left and rest % left[0] == 0:
+            rest //= left.pop(0)
+        if rest > 1:
+            return False
+    return True
 
 
 def row_major_array(array: np.ndarray) -> np.ndarray:

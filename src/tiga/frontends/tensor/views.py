@@ -19,6 +19,7 @@ from tiga.frontends.tensor.build import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.ops import feature as o
+from tiga.runtime.layout import is_shown_as
 from tiga.types import Shape
 
 
@@ -42,7 +43,8 @@ def _resolve(shape: tuple[int, ...], size: int) -> Shape:
 def reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
     """The same elements in row-major order under another shape; one extent may be -1.
 
-    Contiguous storage is shared; other storage is copied when the value is looked at.
+    Storage is shared where the elements can be shown so where they lie, as those of contiguous
+    storage can; else they are copied when the value is looked at.
 
     Example:
         >>> import tiga as tg
@@ -51,10 +53,11 @@ def reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
     """
     target = _resolve(_extents(shape), x.size)
     node = apply(o.Reshape(target), x._node)
-    shares = copy is not True and x.is_contiguous
+    shares = copy is not True and (x.is_contiguous or is_shown_as(x.shape, x.strides, target))
     if copy is False and not shares:
         raise InvalidValue(
-            f"reshape with copy=False of a tensor that is not contiguous ({here()})."
+            f"reshape with copy=False to {target} of a tensor of shape {x.shape} and strides "
+            f"{x.strides}, whose elements would have to move ({here()})."
         )
     return view(x, node, (lambda a: a.reshape(target)) if shares else None)
 
