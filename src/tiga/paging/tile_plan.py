@@ -83,7 +83,7 @@ class TilePlanner:
         ends = firsts * each + numbers * edge
         if not (each or edge):
             return (Tile(0, self.stage.others, (0, self.stage.walk.num_edges)),)
-        cuts = _cuts(ends, most)
+        cuts = _even_cuts(ends, most)
         if cuts is None:
             return None
         return tuple(
@@ -100,9 +100,9 @@ class TilePlanner:
             return None
         phases = [found for found in tiles if found is not None]
         arenas = 1 + bool(self.limits.depth)
-        arena = max(self._arena_bytes(phases), max(span.nbytes for span in finish))
+        arena = max(self._arena_bytes(phases), max((span.nbytes for span in finish), default=0))
         blocks = self._blocks(self.limits.nbytes - arenas * arena, phases, finish)
-        return None if blocks is None else self._priced(blocks, arenas, arena)
+        return self._priced(blocks, arenas, arena) if blocks else None
 
     def _around(self, nbytes: int) -> int:
         return SLACK + slack(nbytes, self.stage.arrays)
@@ -113,8 +113,7 @@ class TilePlanner:
         for phase, tiles in enumerate(phases):
             each, edge = self._tile_bytes(phase)
             for tile in tiles if each or edge else ():
-                numbers = tile.numbers[1] - tile.numbers[0]
-                most = max(most, (tile.high - tile.low + 1) * each + numbers * edge)
+                most = max(most, (tile.count + 1) * each + tile.edges * edge)
         return most + self._around(most)
 
     def _finish_pages(self, most: int) -> tuple[Span, ...] | None:
@@ -142,7 +141,7 @@ class TilePlanner:
         tasks = np.array([0, *(span.last for span in finish)])
         firsts, edges = walk.tasks[tasks, 0], walk.task_edges[tasks]
         ends = firsts * self._row_bytes + np.ceil(edges * self._edge_bytes).astype(np.int64)
-        cuts = _cuts(ends, room - self._around(room) - self._row_bytes)
+        cuts = _even_cuts(ends, room - self._around(room) - self._row_bytes)
         if cuts is None:
             return None
         return tuple(
@@ -166,53 +165,65 @@ class TilePlanner:
     # prices
 
     def _priced(self, blocks: tuple[Block, ...], arenas: int, arena: int) -> Tiling:
-        read, written, passed = map(
-            sum, zip(*(self._moved(b, b is blocks[0]) for b in blocks), strict=True)
-        )
-        beside = max(self._block_bytes(block) for block in blocks)
-        return Tiling(
-            blocks, arenas, arena, beside, read, written, passed, self.stage.file_bytes
-        )  # fmt: skip
+        read = sum(self._held(block) for block in blocks)
+        read += sum(self._gone_by(block, block is blocks[0]) for block in blocks)
+        written = sum(map(self._written, blocks))
+        passed = sum(map(self._passed, blocks))
+        beside = max(map(self._block_bytes, blocks))
+        stored = self.stage.file_bytes
+        return Tiling(blocks, arenas, arena, beside, read, written, passed, stored)
 
     def _block_bytes(self, block: Block) -> int:
         rows, edges = (high - low for low, high in (block.rows, block.edges))
         nbytes = (rows + 1) * self._row_bytes + int(np.ceil(edges * self._edge_bytes))
         return nbytes + self._around(nbytes)
 
-    def _moved(self, block: Block, is_first: bool) -> tuple[int, int, int]:
-        """Bytes that a block reads, writes, and takes through memory from tile to tile."""
+    def _held(self, block: Block) -> int:
+        """Bytes read of rows and their edges."""
         stage, arrays, word = self.stage, self.arrays, self.stage.walk.dtype.itemsize
-        homes, numbered = stage.homes, stage.walk.edge_id is not None
         rows, edges = (high - low for low, high in (block.rows, block.edges))
-        reads = [n for n in stage.edge_arrays if n not in stage.edge_stores]
-        ids = word * bool(stage.edge_arrays)
         read = (rows + 1) * WORD * (1 + len(arrays.degrees))
-        read += rows * bytes_in_files(homes, arrays.rows)
-        read += edges * (word + (ids if numbered else bytes_in_files(homes, reads)))
-        written = 0 if numbered else edges * bytes_in_files(homes, stage.edge_stores)
-        passed = 0
+        read += rows * bytes_in_files(stage.homes, arrays.rows)
+        if stage.walk.edge_id is not None:
+            edge = word * (1 + bool(stage.edge_arrays))
+        else:
+            reads = (n for n in stage.edge_arrays if n not in stage.edge_stores)
+            edge = word + bytes_in_files(stage.homes, reads)
+        return read + edges * edge + sum(span.read for span in block.finish)
+
+    def _gone_by(self, block: Block, is_first: bool) -> int:
+        """Bytes read of tiles."""
+        homes, arrays, read = self.stage.homes, self.arrays, 0
         for phase, tiles in enumerate(block.tiles):
-            stored = bytes_in_files(homes, arrays.edge_stores(phase))
             others = bytes_in_files(homes, arrays.others(phase))
             others += WORD * len(arrays.phases[phase].other_degrees)
-            again = bytes_in_files(homes, arrays.edge_reads(phase)) + stored * (not is_first)
-            for tile in tiles:
-                numbers = tile.numbers[1] - tile.numbers[0]
-                read += (tile.high - tile.low) * others + numbers * again
-                written += numbers * stored
-            passed += self._passed(rows, edges, len(tiles), phase)
-        read += sum(span.read for span in block.finish)
-        return read, written + sum(span.written for span in block.finish), passed
+            edge = bytes_in_files(homes, arrays.edge_reads(phase))
+            edge += 0 if is_first else bytes_in_files(homes, arrays.edge_stores(phase))
+            read += sum(tile.count * others + tile.edges * edge for tile in tiles)
+        return read
 
-    def _passed(self, rows: int, edges: int, tiles: int, phase: int) -> int:
-        """Each tile goes by the counts of all rows and a line of the edges of each; and by the
-        states of those that have edges in it."""
-        visits = rows * tiles
-        if not visits:
-            return 0
-        touched = visits * -float(np.expm1(-edges / visits))
+    def _written(self, block: Block) -> int:
+        """Bytes written: values of rows, and of edges by tiles or all at once."""
+        stage, written = self.stage, sum(span.written for span in block.finish)
+        if stage.walk.edge_id is None:
+            edges = block.edges[1] - block.edges[0]
+            return written + edges * bytes_in_files(stage.homes, stage.edge_stores)
+        for phase, tiles in enumerate(block.tiles):
+            edge = bytes_in_files(stage.homes, self.arrays.edge_stores(phase))
+            written += sum(tile.edges * edge for tile in tiles)
+        return written
+
+    def _passed(self, block: Block) -> int:
+        """Bytes of memory that each tile goes by: the counts of all rows, a line of the edges of
+        each, and the states of those that have edges in it."""
+        rows, edges = (high - low for low, high in (block.rows, block.edges))
         line = min(64, self.stage.walk.dtype.itemsize * edges // max(1, rows))
-        return int(visits * (WORD + COUNT + line) + 2 * touched * self.arrays.state_bytes[phase])
+        passed = 0.0
+        for tiles, state in zip(block.tiles, self.arrays.state_bytes, strict=True):
+            visits = max(1, rows * len(tiles))
+            touched = visits * -float(np.expm1(-edges / visits))
+            passed += visits * (WORD + COUNT + line) + 2 * touched * state
+        return int(passed)
 
 
 def _cuts(ends: np.ndarray, most: int, spare: int = 0) -> list[int] | None:
@@ -227,6 +238,16 @@ def _cuts(ends: np.ndarray, most: int, spare: int = 0) -> list[int] | None:
         at = end
         found.append(at)
     return found
+
+
+def _even_cuts(ends: np.ndarray, most: int) -> list[int] | None:
+    """The same, about equally far apart: as many take less memory then."""
+    cuts = _cuts(ends, most)
+    if cuts is None or len(cuts) < 3:
+        return cuts
+    even = int(ends[-1] - ends[0]) // (len(cuts) - 1) + int(np.diff(ends).max())
+    again = _cuts(ends, min(even, most))
+    return again if again is not None and len(again) == len(cuts) else cuts
 
 
 def plan_tiles(stage: Stage, limits: Limits, spans: Spans) -> Tiling | None:

@@ -36,6 +36,14 @@ class Tile:
     high: int
     numbers: tuple[int, int] = (0, 0)
 
+    @property
+    def count(self) -> int:
+        return self.high - self.low
+
+    @property
+    def edges(self) -> int:
+        return self.numbers[1] - self.numbers[0]
+
 
 @dataclass(frozen=True)
 class Block:
