@@ -21,7 +21,7 @@ as well, and call torch then (see [native tensors](tensor.md)). This page is mad
 """
 
 PARTS = {
-    "Tensors": ("core", "creation", "grids", "execution", "snapshot"),
+    "Tensors": ("core", "creation", "filled", "grids", "execution", "snapshot"),
     "Element by element": ("elementwise", "selection", "composed"),
     "Reductions and reducers": (),
     "Along axes": ("reductions", "along", "sorting"),

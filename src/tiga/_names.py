@@ -18,8 +18,10 @@ FUNCTIONS = {
         "var",
     ),
     "tiga.frontends.tensor.creation": (
-        "asarray", "empty", "empty_like", "from_dlpack", "from_numpy", "from_torch", "full",
-        "full_like", "ones", "ones_like", "tensor", "zeros", "zeros_like",
+        "asarray", "from_dlpack", "from_numpy", "from_torch", "tensor",
+    ),
+    "tiga.frontends.tensor.filled": (
+        "empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
     ),
     "tiga.frontends.tensor.elementwise": (
         "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",

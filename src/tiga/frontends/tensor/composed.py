@@ -15,7 +15,8 @@ from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor import views
 from tiga.frontends.tensor.build import as_tensor, integer, takes_tensor, torch_function
 from tiga.frontends.tensor.core import Tensor, helper
-from tiga.frontends.tensor.creation import from_numpy, zeros
+from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.filled import zeros
 from tiga.frontends.tensor.grids import arange
 from tiga.frontends.tensor.indexing import take
 from tiga.frontends.tensor.lazy import here

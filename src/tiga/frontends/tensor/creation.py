@@ -1,33 +1,32 @@
-"""New tensors: from Python values, numpy arrays and other libraries, and filled ones."""
+"""New tensors from Python values, numpy arrays and other libraries."""
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import SCALARS, integer, number, takes_tensor
+from tiga.frontends.tensor.build import SCALARS, integer
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
-from tiga.frontends.tensor.lazy import MADE_UP, here
+from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.residency import reserve
 from tiga.runtime.scope import active
-from tiga.types import GLOBAL, DType, Type, dtype_of_numpy
+from tiga.types import DType, dtype_of_numpy
 
 Extent = int | Sequence[int]
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def checked_shape(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     return tuple(integer(extent, "shape=", 0) for extent in extents)
 
 
-def _room(shape: Any, dtype: DType) -> tuple[int, ...]:
+def room_for(shape: Any, dtype: DType) -> tuple[int, ...]:
     """A shape for which the budget in force has room."""
-    extents = _shape(shape)
+    extents = checked_shape(shape)
     if active() is not None:
         reserve(math.prod(extents) * dtype.itemsize, f"a new tensor of shape {extents}")
     return extents
@@ -117,7 +116,7 @@ def tensor(
         found: set[type] = set()
         shape = _leaves(data, found)
         wanted = _inferred(found) if wanted is None else wanted
-        _room(shape, wanted)
+        room_for(shape, wanted)
         try:
             array = np.array(data, dtype=wanted.numpy)
         except (OverflowError, TypeError, ValueError) as error:
@@ -127,7 +126,7 @@ def tensor(
     target = array.dtype if wanted is None else wanted.numpy
     if array.dtype.kind == "c" and target.kind not in "cb":
         array = array.real
-    _room(array.shape, dtype_of_numpy(target))
+    room_for(array.shape, dtype_of_numpy(target))
     return finish(np.array(array, dtype=target, order="C"), requires_grad, device)
 
 
@@ -254,149 +253,3 @@ def from_torch(tensor: Any, *, requires_grad: bool | None = None, connect: bool 
         return connected(tensor)
     grad = tensor.requires_grad if requires_grad is None else requires_grad
     return wrap(array_of_torch(tensor)).requires_grad_(grad)
-
-
-def _filled(
-    shape: Extent, value: Any, dtype: DType, make: Any, device: Any, requires_grad: bool
-) -> Tensor:
-    """A leaf of one number (None: not set), made where it is to be; on the CPU by `make`."""
-    target = check_device(device) if device is not None or active() is not None else CPU
-    if target == CPU:
-        return finish(make(_room(shape, dtype), dtype=dtype.numpy), requires_grad, CPU)
-    from tiga.frontends.tensor.placement import filled_on
-
-    array: Any = filled_on(Type(dtype, _shape(shape), GLOBAL), value, target.index)
-    made = wrap(array)
-    if active() is not None:
-        charge(made)
-    return made.requires_grad_() if requires_grad else made
-
-
-def empty(
-    shape: Extent, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor whose elements are not set.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.empty((2, 3)).shape
-        (2, 3)
-    """
-    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return _filled(shape, None, kind, np.empty, device, requires_grad)
-
-
-def zeros(
-    shape: Extent, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor of zeros.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.zeros(2).tolist()
-        [0.0, 0.0]
-    """
-    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return _filled(shape, 0, kind, np.zeros, device, requires_grad)
-
-
-def ones(
-    shape: Extent, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor of ones.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.ones(2, dtype=tg.int32).tolist()
-        [1, 1]
-    """
-    kind = DEFAULT_FLOAT if dtype is None else check_dtype(dtype)
-    return _filled(shape, 1, kind, np.ones, device, requires_grad)
-
-
-def full(
-    shape: Extent,
-    fill_value: Any,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A tensor of one number.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.full((2,), 7).tolist()
-        [7, 7]
-    """
-    kind = result_dtype(fill_value) if dtype is None else check_dtype(dtype)
-    make = partial(np.full, fill_value=fill_value)
-    return _filled(shape, fill_value, kind, make, device, requires_grad)
-
-
-def _like(x: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    kind = x.dtype if dtype is None else check_dtype(dtype)
-    if x._array is None and x.shape and x.shape[0] in MADE_UP:
-        # Inside `edge` or `node`: the number for every edge or node, however many there are.
-        return Tensor(number(value, Type(kind, x.shape, GLOBAL)), False)
-    place = x.device if device is None else device
-    return full(x.shape, value, dtype=kind, device=place, requires_grad=requires_grad)
-
-
-@takes_tensor
-def empty_like(
-    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor of `x`'s shape and dtype whose elements are not set.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.empty_like(tg.tensor([[1, 2]])).shape
-        (1, 2)
-    """
-    kind = x.dtype if dtype is None else dtype
-    place = x.device if device is None else device
-    return empty(x.shape, dtype=kind, device=place, requires_grad=requires_grad)
-
-
-@takes_tensor
-def zeros_like(
-    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor of zeros of `x`'s shape and dtype.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.zeros_like(tg.tensor([1, 2])).tolist()
-        [0, 0]
-    """
-    return _like(x, 0, dtype, device, requires_grad)
-
-
-@takes_tensor
-def ones_like(
-    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """A tensor of ones of `x`'s shape and dtype.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.ones_like(tg.tensor([3, 2])).tolist()
-        [1, 1]
-    """
-    return _like(x, 1, dtype, device, requires_grad)
-
-
-@takes_tensor
-def full_like(
-    x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:  # fmt: skip
-    """A tensor of one number, of `x`'s shape and dtype.
-
-    Example:
-        >>> import tiga as tg
-        >>> tg.full_like(tg.tensor([1, 2]), 7).tolist()
-        [7, 7]
-    """
-    return _like(x, fill_value, dtype, device, requires_grad)
