@@ -94,11 +94,11 @@ def _are_native(given: FieldSets) -> bool:
     core = sys.modules.get("tiga.frontends.tensor.core")
     if core is None:
         return _without_torch()
-    known = [n for n in given if n.__class__ is dict or isinstance(n, Mapping)]
-    for named in known:
-        for value in named.values():
-            if isinstance(value, core.Tensor):
-                return True
+    for named in given:
+        if named.__class__ is dict or isinstance(named, Mapping):
+            for value in named.values():
+                if isinstance(value, core.Tensor):
+                    return True
     return _without_torch()
 
 

@@ -111,8 +111,18 @@ def relabel(node: Node) -> LazyNode:
 def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
     """The length of the longest chain that waits below `nodes`, and the size of the largest value
     there; LARGE if it takes long to find out."""
-    if {node.__class__ for node in nodes} == {LazyNode}:
-        return _extent_of_lazy(nodes)  # type: ignore[arg-type]
+    depth = largest = 0
+    for node in nodes:
+        if node.__class__ is not LazyNode:
+            return _extent_of_any(nodes)
+        if node.cell is None and node.depth > depth:
+            depth = node.depth
+        if node.largest > largest:
+            largest = node.largest
+    return depth, largest
+
+
+def _extent_of_any(nodes: Sequence[Node]) -> tuple[int, int]:
     known: dict[int, int] = {}
     largest = 0
     stack = list(nodes)
@@ -133,16 +143,6 @@ def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
         if len(known) > COMPOSED:
             return CHAIN, LARGE
     return max([known[id(node)] for node in nodes], default=0), largest
-
-
-def _extent_of_lazy(nodes: Sequence[LazyNode]) -> tuple[int, int]:
-    depth = largest = 0
-    for node in nodes:
-        if node.cell is None and node.depth > depth:
-            depth = node.depth
-        if node.largest > largest:
-            largest = node.largest
-    return depth, largest
 
 
 def as_tensor(value: Any, what: str = "an operand") -> Tensor:
@@ -227,6 +227,16 @@ def _steps(given: Type, target: Type) -> tuple[tuple[Op, Type], ...]:
     return tuple(typed)
 
 
+def fitted(x: LazyNode, y: LazyNode) -> tuple[LazyNode, LazyNode]:
+    """Two nodes in the dtype that they promote to and the shape that they broadcast to.
+
+    Raises:
+        InvalidValue: the shapes do not fit.
+    """
+    first, second = _fitting(x.type, y.type)
+    return _fitted(x, first), _fitted(y, second)
+
+
 def _fitted(node: LazyNode, steps: tuple[tuple[Op, Type], ...]) -> LazyNode:
     for op, kind in steps:
         depth = 1 if node.cell is not None else node.depth + 1
@@ -263,8 +273,7 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
         if b.__class__ is Tensor:
             y = b._node
             if x.type is not y.type:
-                first, second = _fitting(x.type, y.type)
-                x, y = _fitted(x, first), _fitted(y, second)
+                x, y = fitted(x, y)
                 kind = x.type.dtype.kind
             if kinds is None or kind in kinds:
                 return joined(op, x, y, a._grad or b._grad)

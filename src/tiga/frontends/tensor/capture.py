@@ -67,27 +67,25 @@ NUMBER = "number"
 
 def sketch(roots: Sequence[Node]) -> Sketch:
     """What tells expressions from others, but for the values in memory; numbers apart."""
-    order: list[Node] = list({id(root): root for root in roots}.values())
-    places = {id(root): place for place, root in enumerate(order)}
-    parts: list[Any] = [places[id(root)] for root in roots]
-    numbers: list[Any] = []
+    places: dict[Node, int] = {}
+    for root in roots:
+        places.setdefault(root, len(places))
+    order, numbers = list(places), []
+    parts: list[Any] = [places[root] for root in roots]
     add, known = parts.append, places.get
     for node in order:
+        op = node.op
         if getattr(node, "cell", None) is not None:
-            if node.op.__class__ is Constant:
-                numbers.append(node.op)
+            if op.__class__ is Constant:
+                numbers.append(op)
                 add(NUMBER)
-            else:
-                add(None)
             add(node.type)
             continue
-        add(node.op)
-        add(node.type)
+        add(op)
         for child in node.inputs:
-            key = id(child)
-            found = known(key)
+            found = known(child)
             if found is None:
-                found = places[key] = len(order)
+                found = places[child] = len(order)
                 order.append(child)
             add(found)
     return Sketch(tuple(parts), tuple(numbers), order)
@@ -244,6 +242,11 @@ class Plan:
     program: Program
     sources: tuple[Source, ...]
     tree: Any
+
+    @cached_property
+    def on_edges(self) -> tuple[bool, ...]:
+        """Which outputs are values of edges."""
+        return tuple(node.type.space.kind == "edge" for node in self.program.outputs)
 
     @cached_property
     def launch(self) -> Launch:

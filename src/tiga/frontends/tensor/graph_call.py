@@ -1,7 +1,7 @@
 """A message-passing program as one op of whole tensors, with derivatives of every order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -47,6 +47,7 @@ class Launch:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.types = [node.type for node in program.outputs]
+        self._extents = [EXTENTS.get(type_.space.name) for type_ in self.types]
         given = {n.type.space for n in (*program.inputs, *program.outputs)} - {GLOBAL}
         self.spaces = tuple(given)
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
@@ -80,8 +81,8 @@ class Launch:
 
     def type_of(self, index: int, topology: Any) -> Type:
         """The type of an output as one tensor."""
-        type_ = self.types[index]
-        return type_ if type_.space == GLOBAL else whole(type_, _extent(topology, type_.space))
+        type_, extent = self.types[index], self._extents[index]
+        return type_ if extent is None else whole(type_, getattr(topology, extent))
 
     def run_on_gpu(self, topology: Any, arrays: Sequence[Any], room: Any) -> list[Any]:
         """All outputs, on a GPU."""
@@ -97,8 +98,8 @@ class Launch:
         site = self.on(topology)
         outputs = [POOL.array(shape, dtype) for shape, dtype in site.outputs]
         site.plan.run(
-            [address(array) for array in inputs],
-            [address(array) for array in outputs],
+            list(map(address, inputs)),
+            list(map(address, outputs)),
             1 if site.serial else parallel.thread_count(),
             numpy_matmul,
         )
@@ -161,7 +162,11 @@ class Walk:
     topology: Any
     token: Any
     trained: bool = False
-    unasked: Unasked = field(default_factory=Unasked)
+
+    @cached_property
+    def unasked(self) -> Unasked:
+        """The outputs that wait; a program with one has none."""
+        return Unasked()
 
     @staticmethod
     def of(launch: Launch, graph: Graph, topology: Any, grad: bool) -> "Walk":
@@ -174,7 +179,8 @@ class Walk:
 
     def output(self, index: int, arrays: Sequence[Any], room: Any = None) -> Any:
         """One output; on a GPU in `room`."""
-        found = self.unasked.take(index, arrays)
+        several = len(self.launch.types) > 1
+        found = self.unasked.take(index, arrays) if several else None
         if found is not None:
             return found
         self.graph.require_unchanged(self.token)
@@ -186,7 +192,7 @@ class Walk:
             values = self.launch.run(self.topology, arrays)
         else:
             values = self.launch.run_on_gpu(self.topology, arrays, room)
-        return self.unasked.but(index, arrays, values)
+        return self.unasked.but(index, arrays, values) if several else values[index]
 
 
 @lru_cache(maxsize=1024)
@@ -199,13 +205,17 @@ def _tangent(program: Program, moving: tuple[int, ...]) -> tuple[Program, list[i
     return tangent(program, moving, RULES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class GraphCall(OuterCall):
     """Output number `index` of a program over a graph."""
 
     name: ClassVar[str] = "graph_call"
     walk: Walk
     index: int
+
+    def __init__(self, walk: Walk, index: int) -> None:
+        # Every call makes one: setting the fields of a frozen class one by one takes longer.
+        self.__dict__.update(walk=walk, index=index)
 
     def infer(self, *types: Type) -> Type:
         return self.walk.launch.type_of(self.index, self.walk.topology)

@@ -48,7 +48,7 @@ from tiga.frontends.trees import leaves_of, mapped
 from tiga.relations import Graph
 from tiga.relations.paged import PagedField, not_fused
 from tiga.trace.node import Node
-from tiga.types import DType, Relation, Shape, Space, Type
+from tiga.types import Relation, Shape, Space, Type, dtype_named
 
 RELATION = Relation("edges", Space("src", "node"), Space("dst", "node"))
 SQUARE = Relation("edges", Space("node", "node"), Space("node", "node"))
@@ -64,7 +64,7 @@ class Spec(NamedTuple):
 
     namespace: str
     name: str
-    dtype: DType
+    dtype: str
     shape: Shape
     grad: bool
 
@@ -83,8 +83,9 @@ class Template:
 
 
 @lru_cache(maxsize=256)
-def template_of(specs: tuple[Spec, ...]) -> Template:
-    """The template for these fields."""
+def template_of(fields: tuple[Any, ...]) -> Template:
+    """The template for fields, of which `Spec` says what they are."""
+    specs = [Spec(*one) for one in fields]
     square = any(spec.namespace == "ndata" for spec in specs)
     relation = SQUARE if square else RELATION
     edges: dict[Node, Place] = {}
@@ -96,9 +97,9 @@ def template_of(specs: tuple[Spec, ...]) -> Template:
             if spec.namespace != end and not (spec.namespace == "ndata" and end != "edge"):
                 continue
             space = relation.edge if end == "edge" else relation.end(end)
-            made = stand_in(spec.dtype, spec.shape, EDGES if on_edges else NODES, spec.grad)
-            place = Place(Field(spec.namespace, spec.name), space, spec.dtype, spec.shape, end,
-                          on_edges)  # fmt: skip
+            dtype = dtype_named(spec.dtype)
+            made = stand_in(dtype, spec.shape, EDGES if on_edges else NODES, spec.grad)
+            place = Place(Field(spec.namespace, spec.name), space, dtype, spec.shape, end, on_edges)
             (edges if on_edges else nodes)[made._node] = place
             values[spec.name] = made
         return FieldView(end, values)
@@ -127,22 +128,24 @@ def _type_of(namespace: str, name: str, value: Any, extent: int) -> Type:
 
 def _fields(
     graph: Graph, topology: Any, given: Sequence[Any]
-) -> tuple[dict[Any, Tensor], tuple[Spec, ...]]:
-    """The fields of a call by namespace and name, and what programs depend on of them."""
+) -> tuple[dict[Any, Tensor], tuple[Any, ...]]:
+    """The fields of a call by namespace and name, and what programs depend on of them: `Spec`s,
+    as plain tuples."""
     src, dst, _, ndata = given
     if ndata is not None and (src or dst):
         raise InvalidType(f"ndata= stands for src= and dst=; give one or the other ({here()}).")
     fields: dict[Any, Tensor] = {}
-    specs: list[Spec] = []
+    specs: list[Any] = []
     for namespace, values in zip(EXTENTS, given, strict=True):
         if not values:
             continue
         extent = getattr(topology, EXTENTS[namespace])
         for name, value in values.items():
-            value = attached(value)
+            if value.__class__ is not Tensor:
+                value = attached(value)
             kind = _type_of(namespace, name, value, extent)
             fields[namespace, name] = value
-            specs.append(Spec(namespace, name, kind.dtype, kind.shape[1:], value._grad))
+            specs.append((namespace, name, kind.dtype.name, kind.shape[1:], value._grad))
     return fields, tuple(specs)
 
 
@@ -213,7 +216,8 @@ class Call:
         for op in of.numbers:
             require_no_extent(op.value)
         self.numbers += of.numbers
-        self.grad = self.grad or any(value._grad for value in values)
+        for value in values:
+            self.grad = self.grad or value._grad
         return of
 
 
@@ -263,10 +267,10 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
     depth, largest = extent_of(inputs)
 
     def output(index: int) -> Tensor:
-        op = GraphCall(walk, index)
-        kind = op.infer()
-        node = LazyNode(op, inputs, kind, place, depth + 1, max(largest, kind.size))
-        if plan.program.outputs[index].type.space.kind == "edge":
+        kind = walk.launch.type_of(index, topology)
+        size = kind.size if kind.size > largest else largest
+        node = LazyNode(GraphCall(walk, index), inputs, kind, place, depth + 1, size)
+        if plan.on_edges[index]:
             node = in_given_order(node, topology, device)
         return Tensor(node, run.grad and kind.dtype.is_differentiable)
 
@@ -311,10 +315,10 @@ def told(
     return []
 
 
-def _field(source: Field, given: Tensor, topology: Any, device: Device) -> Node:
-    """The value of a field, those of edges in CSR order."""
+def _field(given: Tensor, topology: Any, device: Device) -> Node:
+    """The value of a field of edges in CSR order."""
     node = given._node
-    orders = edge_orders(topology, device) if source.namespace == "edge" else None
+    orders = edge_orders(topology, device)
     if orders is None:
         return node
     if given._grad or node.cell is None or node.type.size > AT_ONCE or device is not CPU:
@@ -330,7 +334,8 @@ def _source(
     """The value of an input of the program."""
     kind = source.__class__
     if kind is Field:
-        return _field(source, fields[source], topology, device)
+        given = fields[source]
+        return _field(given, topology, device) if source.namespace == "edge" else given._node
     if kind is Given:
         return run.order[source.place]
     if kind is Number:

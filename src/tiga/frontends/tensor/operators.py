@@ -6,7 +6,7 @@ from typing import Any
 from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import linear
 from tiga.frontends.tensor import selection as s
-from tiga.frontends.tensor.build import SCALARS, WEAK, joined, number
+from tiga.frontends.tensor.build import SCALARS, WEAK, fitted, joined, number
 from tiga.frontends.tensor.core import Tensor
 from tiga.ops import pointwise as p
 from tiga.ops.base import Op
@@ -42,7 +42,9 @@ def _short(op: Op, kinds: str, function: Binary) -> Binary:
         kind = other.__class__
         if kind is Tensor:
             y = other._node
-            if y.type is x.type and x.type.dtype.kind in kinds:
+            if y.type is not x.type:
+                x, y = fitted(x, y)
+            if x.type.dtype.kind in kinds:
                 return joined(op, x, y, self._grad or other._grad)
         elif x.type.dtype.kind == WEAK.get(kind) and x.type.dtype.kind in kinds:
             return joined(op, x, number(other, x.type), self._grad)
