@@ -67,12 +67,12 @@ def nodes(
 ) -> list[LazyNode]:
     """Outputs of a program, computed now: nodes that know what they are made of. Those with an
     input that they are `like` come to where that is."""
-    arrays = [value_of(node) for node in inputs]
+    arrays = [computed_array(node) for node in inputs]
     found = []
     for place, index in enumerate(wanted):
         array = walk.output(index, arrays)
         if like:
-            array = _brought(array, value_of(like[place]))
+            array = _brought(array, computed_array(like[place]))
         op = PagedCall(walk, index)
         node = LazyNode(op, tuple(inputs), op.infer(), user_place(), 1, LARGE)
         node.cell = Cell(array)
@@ -90,7 +90,7 @@ def tensor_of(node: LazyNode, grad: bool) -> Tensor:
     return tensor
 
 
-def value_of(node: Node) -> Any:
+def computed_array(node: Node) -> Any:
     """The value of a node, computed now if need be; what is the same everywhere takes the memory of
     one element."""
     cell = getattr(node, "cell", None)
@@ -108,7 +108,7 @@ def _evaluated(node: Node) -> Any:
     if node.op.origin is Origin.NUMBER:
         return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
     if isinstance(node.op, Broadcast) and node.inputs[0].type.size == 1:
-        one: Any = value_of(node.inputs[0])
+        one: Any = computed_array(node.inputs[0])
         return np.broadcast_to(one.reshape((1,) * len(node.type.shape)), node.type.shape)
     if any(isinstance(one.op, Leaf) for one in pending([node])):
         raise UnsupportedByBackend(

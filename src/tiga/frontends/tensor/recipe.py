@@ -38,7 +38,7 @@ def structure(roots: Sequence[Node]) -> Structure:
     add, known = parts.append, places.get
     for place, node in enumerate(order):
         op = node.op
-        if place >= computed and has_value(node):
+        if place >= computed and is_operand(node):
             add(node.type)
             continue
         if op.defers:
@@ -55,7 +55,7 @@ def structure(roots: Sequence[Node]) -> Structure:
     return Structure(tuple(parts), order, calls)
 
 
-def has_value(node: Node) -> bool:
+def is_operand(node: Node) -> bool:
     """Whether a node holds a value that was given or computed, and is no number."""
     return getattr(node, "cell", None) is not None and node.op.__class__ is not Constant
 
@@ -151,5 +151,5 @@ class Made:
 def made_by(node: Node) -> Recipe:
     """The recipe of one computed node."""
     found = structure([node])
-    given = [i for i, one in enumerate(found.order) if i and has_value(one)]
+    given = [i for i, one in enumerate(found.order) if i and is_operand(one)]
     return Recipe(Form.of(found, given), found.order, found.calls)
