@@ -36,8 +36,9 @@ TASKS_PER_THREAD = 4
 """Tasks that a page has at least for each thread that computes it, where the budget allows and they
 are fixed."""
 
-FEW = 4
-"""Where more pages at a time are too small to hold what they must, so many are tried, then one."""
+FEWER = (4, 2, 1)
+"""Pages at a time that are tried where more are too small to hold what they must. Beside one alone
+nothing is read or written: it is chosen where two move `WORTH` times as much."""
 
 WORTH = 1.2
 """Larger pages are chosen where smaller ones cost so much more."""
@@ -123,12 +124,8 @@ class Planner:
         """
         whole, best = self.limits.nbytes, None
         arenas = arenas_of(self.stage, self.limits)
-        choices = [
-            (arenas, self.limits.page_bytes(self.least_cost)),
-            (arenas, whole),
-            (min(arenas, FEW), whole),
-            (1, whole),
-        ]
+        choices = [(arenas, self.limits.page_bytes(self.least_cost))]
+        choices += [(count, whole) for count in (arenas, *FEWER) if count <= arenas]
         for count, target in dict.fromkeys(choices):
             limit = whole // count
             found = self._try(count, limit, min(target, limit))
