@@ -254,8 +254,7 @@ class MessagePassing:
 
         With what a call takes it is told of that call, which is not made. Over a graph in a file
         that includes the pages, the most bytes in use by tier, and the bytes that are read and
-        written, for the gradients too if a tensor requires them; no feature is read for it (torch
-        tensors and fields of a file only).
+        written, for the gradients too if a tensor requires them; no feature is read for it.
 
         Raises:
             OutOfBudget: the call would not fit; everything else as a call does.

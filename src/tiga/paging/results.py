@@ -5,10 +5,12 @@ from math import prod
 
 import numpy as np
 
+from tiga.passes.rows import Plan
 from tiga.runtime.mapped import map_file
 from tiga.runtime.pages import FileRows, Traffic
 from tiga.runtime.scope import Extent, Scope
 from tiga.trace.node import Node
+from tiga.types import GLOBAL, Space
 
 
 def spilled(
@@ -27,6 +29,12 @@ def spilled_array(
     rows = spilled(scope, traffic, shape[0], nbytes // shape[0], alone=True)
     block = map_file(rows.fd, rows.offset, nbytes, rows.owner, shared=True)
     return block.view(dtype).reshape(shape), rows
+
+
+def stored_sizes(plan: Plan, extents: Mapping[Space, int]) -> dict[Node, int]:
+    """The bytes of what a run of a plan of rows stores over entities."""
+    stored = [n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL]
+    return {n: extents[n.type.space] * n.type.row_bytes for n in stored}
 
 
 def fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:

@@ -177,6 +177,12 @@ class Walk:
             launch = _saving(launch, wanted)
         return Walk(launch, graph, topology, graph.token(), bool(wanted))
 
+    def backward(self, index: int) -> tuple[Gradient, Launch]:
+        """The gradient of an output of what saves for it, and what computes it."""
+        launch = self.launch
+        found = _gradient(launch.program, differentiable(launch.program), index)
+        return found, launch.derive("gradient", index, found.program)
+
     def output(self, index: int, arrays: Sequence[Any], room: Any = None) -> Any:
         """One output; on a GPU in `room`."""
         several = len(self.launch.types) > 1
@@ -248,12 +254,12 @@ class GraphCall(OuterCall):
             return (None,) * len(inputs)
         if not walk.trained:
             walk = self._walk(_saving(walk.launch, wanted), True)
-        found = _gradient(walk.launch.program, wanted, self.index)
+        found, launch = walk.backward(self.index)
         read = [i for kind, i in found.arguments if kind == "output"]
         outputs = dict(zip(read, self.called(walk, inputs, read), strict=True))
         known: dict[str, Any] = {"input": inputs, "output": outputs, "cotangent": {self.index: ct}}
         arguments = [known[kind][i] for kind, i in found.arguments]
-        backward = self._walk(walk.launch.derive("gradient", self.index, found.program))
+        backward = self._walk(launch)
         parts: list[Node | None] = [None] * len(inputs)
         of = [inputs[i] for i in found.wanted]
         for i, part in zip(found.wanted, self.gradients(backward, arguments, of), strict=True):

@@ -4,7 +4,7 @@ They run at every call, on tensors that stand for all edges or nodes, so nothing
 stale; what they build is looked up by its structure (`capture.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -45,6 +45,7 @@ from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
 from tiga.frontends.trees import leaves_of, mapped
+from tiga.paging.predicted import Prediction
 from tiga.relations import Graph
 from tiga.relations.paged import PagedField, not_fused
 from tiga.trace.node import Node
@@ -301,18 +302,40 @@ def prepare(
     return launch
 
 
-def told(
+def foretold(
     kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
-) -> list[str]:
-    """Capture the program of a call that is not made; why there is none, for `explain`."""
-    _, specs = _fields(graph, _topology(graph), given)
+) -> tuple[list[str], list[Prediction]]:
+    """Capture the program of a call that is not made: why there is none, and what it would take
+    where the graph is in a file."""
+    topology = _topology(graph)
+    fields, specs = _fields(graph, topology, given)
     run = Call(kernel, template_of(specs), params)
     try:
         plan = run.plan()
+        calls_of(kernel).note(plan.launch)
+        return [], list(_predicted(plan, run, fields, topology)) if graph.paged else []
     except Unfusable as reason:
-        return [f"a call would not be fused: {reason}"]
-    calls_of(kernel).note(plan.launch)
-    return []
+        return [f"a call would not be fused: {reason}"], []
+
+
+def _predicted(
+    plan: Plan, run: Call, fields: Mapping[Any, Tensor], topology: Any
+) -> Iterator[Prediction]:
+    from tiga.frontends.tensor.forecast import predict
+    from tiga.frontends.tensor.paged import note_writes
+
+    note_writes(fields.values())
+    inputs = [_source(source, run, fields, topology, CPU) for source in plan.sources]
+    walk = Walk.of(plan.launch, topology, topology, run.grad)
+    return predict(walk, inputs, len(plan.program.outputs))
+
+
+def told(
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> list[str]:
+    """The lines that `explain` adds for a call that is not made."""
+    what, predictions = foretold(kernel, graph, given, params)
+    return [*what, *(line for prediction in predictions for line in prediction.told())]
 
 
 def _field(given: Tensor, topology: Any, device: Device) -> Node:

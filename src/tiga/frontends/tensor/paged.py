@@ -48,9 +48,7 @@ def made(
     Raises:
         UnsupportedByBackend: a field has no value, as it stands for many.
     """
-    for tensor in fields:
-        if tensor.version and isinstance(tensor._array, np.ndarray):
-            written(tensor._array.ctypes.data)
+    note_writes(fields)
     found: dict[int, Tensor] = {}
 
     def output(index: int) -> Tensor:
@@ -60,6 +58,13 @@ def made(
         return found[index]
 
     return output(0) if tree == 0 else mapped(output, tree)
+
+
+def note_writes(fields: Iterable[Tensor]) -> None:
+    """Let memory that was written to no longer stand for the file that it was mapped from."""
+    for tensor in fields:
+        if tensor.version and isinstance(tensor._array, np.ndarray):
+            written(tensor._array.ctypes.data)
 
 
 def nodes(
@@ -102,12 +107,17 @@ def computed_array(node: Node) -> Any:
     return array
 
 
+def is_repeated(node: Node) -> bool:
+    """Whether a value is one element everywhere."""
+    return isinstance(node.op, Broadcast) and node.inputs[0].type.size == 1
+
+
 def _evaluated(node: Node) -> Any:
     from tiga.frontends.tensor.evaluate import pending, run
 
     if node.op.origin is Origin.NUMBER:
         return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
-    if isinstance(node.op, Broadcast) and node.inputs[0].type.size == 1:
+    if is_repeated(node):
         one: Any = computed_array(node.inputs[0])
         return np.broadcast_to(one.reshape((1,) * len(node.type.shape)), node.type.shape)
     if any(isinstance(one.op, Leaf) for one in pending([node])):
@@ -171,13 +181,11 @@ def run_on_pages(launch: Launch, graph: Any, arrays: Sequence[Any]) -> list[Any]
 def _run(launch: Launch, graph: Any, arrays: Sequence[Any], spill: bool) -> list[Any]:
     from tiga.backends.llvm.paged.placement import Placement
     from tiga.backends.llvm.paged.run import Paging, run_paged
-    from tiga.paging.results import spilled
+    from tiga.paging.results import spilled, stored_sizes
 
     executable, extents = launch.compiled.executable, extents_of(launch, graph)
     plan, threads = executable.plan, parallel.thread_count()
-    stored = (n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL)
-    sizes = {n: extents[n.type.space] * n.type.row_bytes for n in stored}
-    placement = Placement(graph.traffic, sizes, spill, threads)
+    placement = Placement(graph.traffic, stored_sizes(plan, extents), spill, threads)
     outputs: list[Any] = []
     homes: list[Rows | int] = []
     for node in plan.outputs:

@@ -12,12 +12,11 @@ from tiga.backends.llvm.paged.run import Paging, run_paged
 from tiga.errors import OutOfBudget
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
-from tiga.paging.results import spilled
+from tiga.paging.results import spilled, stored_sizes
 from tiga.relations.paged import PagedField, PagedGraph
 from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import FileRows, MemoryRows, Rows
 from tiga.runtime.parallel import thread_count
-from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
 if TYPE_CHECKING:
@@ -32,14 +31,6 @@ def attached(values: Any) -> Any:
         name: torch_of(value.numpy()) if isinstance(value, PagedField) else value
         for name, value in values.items()
     }
-
-
-def placement_of(
-    graph: PagedGraph, sizes: Mapping[Node, int], spill: bool, held: int = 0
-) -> Placement:
-    """Where what a run stores lies; `spill` keeps none in memory."""
-    threads = thread_count(torch.get_num_threads())
-    return Placement(graph.traffic, sizes, spill, threads, held)
 
 
 def rows_of(tensor: torch.Tensor, graph: PagedGraph) -> Rows:
@@ -76,23 +67,23 @@ def run_on_pages(
     return _run(runnable, graph, values, spill=True)
 
 
-def stored_sizes(
-    runnable: "Runnable", graph: PagedGraph
-) -> tuple[dict[Space, int], dict[Node, int]]:
-    """The extents of a program's spaces, and the bytes of what it stores over entities."""
-    extents = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
-    plan = runnable.executable.executable.plan
-    entities = (n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL)
-    return extents, {n: extents[n.type.space] * n.type.row_bytes for n in entities}
+def extents_of(runnable: "Runnable", graph: PagedGraph) -> dict[Space, int]:
+    """The extents of a program's spaces."""
+    found = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
+    for relation in runnable.program.relations:
+        found[relation.src], found[relation.dst] = graph.num_src, graph.num_dst
+        found[relation.edge] = graph.num_edges
+    return found
 
 
 def _run(
     runnable: "Runnable", graph: PagedGraph, values: Sequence[Any], spill: bool
 ) -> list[torch.Tensor]:
     """Compute the outputs; `spill` keeps none in memory."""
-    extents, sizes = stored_sizes(runnable, graph)
-    executable = runnable.executable.executable
-    placement = placement_of(graph, sizes, spill)
+    extents, executable = extents_of(runnable, graph), runnable.executable.executable
+    threads = thread_count(torch.get_num_threads())
+    sizes = stored_sizes(executable.plan, extents)
+    placement = Placement(graph.traffic, sizes, spill, threads)
     outputs, homes = [], []
     for node, layout in zip(executable.plan.outputs, runnable.outputs, strict=True):
         lead = () if layout.extent is None else (getattr(graph, layout.extent),)
@@ -107,7 +98,6 @@ def _run(
     graphs: list[Any] = [graph] * len(runnable.program.relations)
     keep = partial(spilled, placement.scope, placement.traffic)
     paging = Paging(placement.limits, placement.between, placement.charge, keep)
-    threads = placement.limits.threads
     with graph.reading():
         run_paged(executable, graphs, inputs, homes, threads, extents, paging)
     del kept

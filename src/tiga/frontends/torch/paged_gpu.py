@@ -16,6 +16,7 @@ from tiga.backends.triton.paged.placement import SHARE, Placement
 from tiga.errors import InvalidType
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.dtypes import torch_dtype
+from tiga.frontends.torch.paged import extents_of
 from tiga.frontends.torch.scalars import number_on
 from tiga.relations.paged import PagedGraph
 from tiga.runtime.cuda import TorchPlatform, torch_platform
@@ -23,7 +24,7 @@ from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, DType, Space
+from tiga.types import GLOBAL, DType
 
 if TYPE_CHECKING:
     from tiga.frontends.torch.unit import Runnable
@@ -75,15 +76,6 @@ def run_on_gpu_pages(
     call = Call(executable, graph, extents_of(runnable, graph), TorchArrays(device), placed)
     outputs, runnable.gpu_runs.pages = call.run(values)
     return [out if isinstance(out, torch.Tensor) else torch_of(out) for out in outputs]
-
-
-def extents_of(runnable: "Runnable", graph: PagedGraph) -> dict[Space, int]:
-    """The extents of a program's spaces."""
-    found = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
-    for relation in runnable.program.relations:
-        found[relation.src], found[relation.dst] = graph.num_src, graph.num_dst
-        found[relation.edge] = graph.num_edges
-    return found
 
 
 def placed(value: Any, node: Node, placement: Placement) -> Any:

@@ -11,10 +11,10 @@ from tiga.backends.triton.paged.placement import (
     Arrays,
     Keeps,
     Placement,
-    stored_sizes,
 )
 from tiga.backends.triton.paged.run import run_paged
 from tiga.errors import OutOfBudget
+from tiga.paging.results import stored_sizes
 from tiga.paging.span import PagePlan
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
@@ -52,7 +52,7 @@ class Call:
 
     def _run(self, values: Sequence[Any], keeps: Keeps) -> tuple[list[Any], PagePlan]:
         executable, extents, plan = self.executable, self.extents, self.executable.plan
-        sizes = stored_sizes(executable, extents)
+        sizes = stored_sizes(plan, extents)
         placement = Placement(self.graph, self.library, Needs(executable), sizes, keeps)
         outputs, targets = self._outputs(placement)
         pairs = zip(plan.inputs, values, strict=True)

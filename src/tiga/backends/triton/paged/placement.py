@@ -360,12 +360,5 @@ def loading_bytes(pinned: int, largest: int) -> int:
     return min(LANES * PIECE, pinned, largest)
 
 
-def stored_sizes(executable: Executable, extents: Mapping[Space, int]) -> dict[Node, int]:
-    """The bytes of what a run stores over entities."""
-    plan = executable.plan
-    stored = [n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL]
-    return {n: extents[n.type.space] * n.type.row_bytes for n in stored}
-
-
 def _nothing() -> None:
     """Nothing was charged."""
