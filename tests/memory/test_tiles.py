@@ -43,21 +43,20 @@ class Several(tg.MessagePassing):
         return total + least * product, each, share
 
 
-class Scaled(tg.MessagePassing, torch.nn.Module):
-    """A number whose gradient is a sum over all rows."""
+class Gain(tg.MessagePassing, torch.nn.Module):
+    """A number whose gradient is a sum over all rows, in the walk that stores those of edges."""
+
+    reducer = tg.mean()
 
     def __init__(self) -> None:
         super().__init__()
-        self.scale = torch.nn.Parameter(torch.tensor(0.7))
+        self.gain = torch.nn.Parameter(torch.tensor(0.7))
 
     def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-        return src.x * edge.w[:, None]
-
-    def node(self, dst: Any, aggregate: Any) -> Any:
-        return aggregate * self.scale + dst.x
+        return torch.tanh(src.x * self.gain + dst.x) * edge.w[:, None]
 
 
-KERNELS = [WeightedSum, Largest, MeanOfDegrees, Spread, Attention, Layer, Scaled]
+KERNELS = [WeightedSum, Largest, MeanOfDegrees, Spread, Attention, Layer, Gain]
 
 
 def edges_of(kind: str) -> tuple[np.ndarray, np.ndarray]:
