@@ -34,7 +34,7 @@ class Diagnostic(NamedTuple):
     action: str
 
 
-class Part(NamedTuple):
+class CompiledPart(NamedTuple):
     """What was compiled of a captured program: the program itself, or a derivative. `key` tells
     those apart that several programs share; `pages` is of the last run over a graph in a file."""
 
@@ -80,7 +80,7 @@ class Captured:
 
     refusals: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[CompiledPart] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Inspection:
         for i, (known, captured) in enumerate(programs):
             yield f"program {i}", known, captured
 
-    def parts(self) -> Iterator[tuple[str, Part]]:
+    def parts(self) -> Iterator[tuple[str, CompiledPart]]:
         """What was compiled, with the program that it belongs to."""
         for name, _, captured in self._programs():
             for part in captured.parts:
@@ -143,7 +143,7 @@ class Inspection:
             raise InvalidValue(f"code() takes one of {', '.join(KINDS)}; got {kind!r}.")
         return self._texts(lambda part: part.code(kind, self.capability))
 
-    def _texts(self, text: Callable[[Part], str]) -> str:
+    def _texts(self, text: Callable[[CompiledPart], str]) -> str:
         return "\n".join(f"// {what}\n{text(part)}" for what, part in self.parts())
 
     def schedules(self) -> tuple[Any, ...]:

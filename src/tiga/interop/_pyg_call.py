@@ -16,7 +16,7 @@ SIZE = "size"
 
 
 @dataclass(frozen=True)
-class Layout:
+class CallLayout:
     """How a call passes its arguments, by name of a parameter of `forward`.
 
     `training` is the layer's. The kinds of an `Argument` are "ndata", "src", "dst", "edge" and
@@ -36,7 +36,7 @@ class Layout:
 
 
 @dataclass
-class Call:
+class LayerCall:
     """One call of a layer: its layout, the tensors by kind and name, and the indices.
 
     `counts` are the numbers of nodes that the rows of `edge_index` may name.
@@ -44,7 +44,7 @@ class Call:
 
     edge_index: torch.Tensor
     counts: tuple[int, int]
-    layout: Layout
+    layout: CallLayout
     fields: dict[str, dict[str, torch.Tensor]]
 
 
@@ -53,7 +53,7 @@ def _parameters(forward: Any) -> tuple[str, ...]:
     return tuple(inspect.signature(forward).parameters)[1:]
 
 
-def call_of(conv: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+def call_of(conv: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LayerCall | None:
     """What is passed to a layer; None where that cannot be told."""
     if conv.explain or any(getattr(conv, hook) for hook in HOOKS) or _has_any_global_hook():
         return None
@@ -71,8 +71,8 @@ def call_of(conv: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call
     arguments = [(name, sorter.argument(name, value)) for name, value in given.items()]
     if any(argument is None for _, argument in arguments):
         return None
-    layout = Layout(tuple(arguments), conv.training, _fewer(counts) if pairs else None)  # type: ignore[arg-type]
-    return Call(edge_index, counts, layout, sorter.fields)
+    layout = CallLayout(tuple(arguments), conv.training, _fewer(counts) if pairs else None)  # type: ignore[arg-type]
+    return LayerCall(edge_index, counts, layout, sorter.fields)
 
 
 def _is_index(value: Any) -> bool:

@@ -18,9 +18,9 @@ from tiga.interop._batch_norm import BatchStatistics, layers_with_statistics
 from tiga.interop._edge_parts import Parts
 from tiga.interop._edge_sets import GIVEN, EdgeSet, NotWhole
 from tiga.interop._indices import EndIndex, EndIndices
-from tiga.interop._pyg_call import Layout, end_of
+from tiga.interop._pyg_call import CallLayout, end_of
 from tiga.interop._pyg_plan import ABSENT, ENDS, EXTENTS, INDICES, Argument
-from tiga.interop._scatter import Rows, ScatterMode, global_message, row_message
+from tiga.interop._scatter import KnownRows, ScatterMode, global_message, row_message
 from tiga.ops.message import Gather, gather
 
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -39,10 +39,10 @@ HOOKED = "a hook runs at every call of a module of the layer"
 class WholeLayer(MessagePassing):
     """A layer's `forward`, for one way to call it, with messages along a set of edges."""
 
-    reducer = Rows()
+    reducer = KnownRows()
     strict = True
 
-    def __init__(self, conv: Any, layout: Layout, edges: EdgeSet = GIVEN) -> None:
+    def __init__(self, conv: Any, layout: CallLayout, edges: EdgeSet = GIVEN) -> None:
         self.conv = conv
         self.layout = layout
         self.edges = edges
@@ -86,7 +86,7 @@ class LayerTrace:
     conv: Any
     functions: Mapping[str, Any]
     views: Mapping[str, Any]
-    layout: Layout
+    layout: CallLayout
     edges: EdgeSet
 
     def __post_init__(self) -> None:

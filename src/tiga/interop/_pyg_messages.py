@@ -7,17 +7,16 @@ import torch
 
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture import RELATION
-from tiga.frontends.torch.compiled import ROWS
-from tiga.frontends.torch.compiled import Rows as MadeUpRows
+from tiga.frontends.torch.compiled import ROWS, MadeUpRows
 from tiga.interop._indices import EndIndex
 from tiga.interop._pyg_plan import Argument, Stage
-from tiga.interop._scatter import Rows, ScatterMode, row_message
+from tiga.interop._scatter import KnownRows, ScatterMode, row_message
 
 
-class Messages(MessagePassing):
+class LayerMessages(MessagePassing):
     """The per-edge functions of a layer, for one way to call it."""
 
-    reducer = Rows()
+    reducer = KnownRows()
     strict = True
 
     def __init__(self, conv: Any, plan: tuple[Stage, ...]) -> None:
@@ -39,7 +38,7 @@ class Messages(MessagePassing):
 
 # Of this module, `edge` alone is read like code of the user's: what it reaches of the layer is
 # guarded and becomes inputs.
-Messages.edge.__module__ = "torch_geometric"
+LayerMessages.edge.__module__ = "torch_geometric"
 
 
 def run_stages(

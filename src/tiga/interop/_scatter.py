@@ -36,7 +36,7 @@ REDUCERS: dict[str, Reducer] = {
 
 
 @dataclass(frozen=True)
-class Rows(Reducer):
+class KnownRows(Reducer):
     """Takes values of rows that were already reduced, or of all; edges carry them as reads."""
 
     def rows(self, messages: Messages) -> Node:
@@ -51,7 +51,7 @@ class Rows(Reducer):
 
 
 def row_message(recorder: Recorder, relation: Relation, value: Any, function: str) -> Traced:
-    """What `edge` returns so that `Rows` finds the row value `value` again.
+    """What `edge` returns so that `KnownRows` finds the row value `value` again.
 
     Raises:
         InvalidType: `value` is no tensor.
@@ -66,7 +66,7 @@ def row_message(recorder: Recorder, relation: Relation, value: Any, function: st
 
 
 def global_message(recorder: Recorder, relation: Relation, value: Node) -> Traced:
-    """What `edge` returns so that `Rows` finds the value `value` of no entity again."""
+    """What `edge` returns so that `KnownRows` finds the value `value` of no entity again."""
     return recorder.wrap(spread(value, relation.edge))
 
 

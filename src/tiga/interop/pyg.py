@@ -17,9 +17,9 @@ from tiga.errors import InvalidType, Unfusable
 from tiga.interop._batch_norm import keep, layers_with_statistics
 from tiga.interop._edge_sets import GIVEN, AlongOther, EdgeSet, NotWhole, ParallelLoops
 from tiga.interop._graphs import Topologies, graph_of
-from tiga.interop._pyg_call import Call, Layout, call_of
+from tiga.interop._pyg_call import CallLayout, LayerCall, call_of
 from tiga.interop._pyg_layer import HOOKED, RESULT, STATISTICS, WholeLayer, is_hooked
-from tiga.interop._pyg_messages import Messages
+from tiga.interop._pyg_messages import LayerMessages
 from tiga.interop._pyg_plan import (
     ENDS,
     HOOKS,
@@ -122,7 +122,7 @@ class Forward:
             self.conv.propagate = self.propagate
         return made(type(self.conv).forward(self.conv, *args, **kwargs))
 
-    def _may_be_whole(self, call: Call) -> bool:
+    def _may_be_whole(self, call: LayerCall) -> bool:
         few = min(*call.counts, call.edge_index.shape[1]) < 2
         if few and layers_with_statistics(self.conv):
             return False  # torch refuses statistics of one value
@@ -153,11 +153,11 @@ class Propagate:
     def __init__(self, conv: Any, graphs: Topologies) -> None:
         self.conv = conv
         self.graphs = graphs
-        self.kernels: dict[tuple[Stage, ...], Messages] = {}
-        self.layer_programs: dict[Layout, WholeLayer] = {}
-        self.refusals: dict[Layout, str] = {}
+        self.kernels: dict[tuple[Stage, ...], LayerMessages] = {}
+        self.layer_programs: dict[CallLayout, WholeLayer] = {}
+        self.refusals: dict[CallLayout, str] = {}
         """Why calls of a layout are no whole programs."""
-        self.keep_one_loop: set[Layout] = set()
+        self.keep_one_loop: set[CallLayout] = set()
         """Layouts whose programs know one loop a node at most."""
         self.programs = SimpleNamespace()
 
@@ -183,7 +183,7 @@ class Propagate:
             setattr(conv, name, Kept(conv, name, edge_index, size, given))
         return conv.update(out, **self._update(given))
 
-    def whole(self, call: Call) -> Any:
+    def whole(self, call: LayerCall) -> Any:
         """The result of the layer's `forward` by one program.
 
         Raises:
@@ -208,7 +208,7 @@ class Propagate:
                     self.graphs.known = known
         raise NotWhole("messages along several sets of edges")
 
-    def _whole(self, call: Call, edges: EdgeSet) -> Any:
+    def _whole(self, call: LayerCall, edges: EdgeSet) -> Any:
         """The same, with messages along a set of edges."""
         kernel = self.layer_programs.get(call.layout)
         if kernel is None or kernel.edges != edges:
@@ -238,9 +238,9 @@ class Propagate:
         reasons = [f"not one program: {reason}" for reason in self.refusals.values()]
         return "\n".join([*(kernel.explain() for kernel in kernels), *reasons])
 
-    def _kernel(self, plan: tuple[Stage, ...]) -> Messages:
+    def _kernel(self, plan: tuple[Stage, ...]) -> LayerMessages:
         if plan not in self.kernels:
-            self.kernels[plan] = Messages(self.conv, plan)
+            self.kernels[plan] = LayerMessages(self.conv, plan)
         return self.kernels[plan]
 
     def _key(self, binding: Binding, edge_index: torch.Tensor) -> tuple[bool, Any, Any]:

@@ -25,7 +25,7 @@ def real_of(dtype: DType) -> DType:
 
 
 @dataclass(frozen=True)
-class Part(Pointwise):
+class RealLinear(Pointwise):
     """A real-linear function that is not holomorphic."""
 
     holomorphic = False
@@ -36,7 +36,7 @@ class Part(Pointwise):
 
 
 @dataclass(frozen=True)
-class Conj(Part, name="conj"):
+class Conj(RealLinear, name="conj"):
     """The complex conjugate."""
 
     arity = 1
@@ -52,7 +52,7 @@ class Conj(Part, name="conj"):
 
 
 @dataclass(frozen=True)
-class Real(Part, name="real"):
+class Real(RealLinear, name="real"):
     """The real part."""
 
     arity = 1
@@ -68,7 +68,7 @@ class Real(Part, name="real"):
 
 
 @dataclass(frozen=True)
-class Imag(Part, name="imag"):
+class Imag(RealLinear, name="imag"):
     """The imaginary part."""
 
     arity = 1

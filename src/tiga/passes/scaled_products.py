@@ -23,7 +23,7 @@ from tiga.trace.program import Program
 
 
 @dataclass(frozen=True)
-class Term:
+class JoinedTerm:
     """A range of a joined value: `value`, times a number of each row if there is a `scale`."""
 
     value: Node
@@ -35,8 +35,8 @@ class Term:
         """Where along the last axis of the joined value it is."""
         return self.start, self.start + self.value.type.shape[-1]
 
-    def moved(self, start: int) -> "Term":
-        return Term(self.value, self.scale, self.start + start)
+    def moved(self, start: int) -> "JoinedTerm":
+        return JoinedTerm(self.value, self.scale, self.start + start)
 
 
 def scaled_products(program: Program) -> Program:
@@ -71,7 +71,7 @@ def _product(x: Node, matrix: Node) -> Node | None:
     return fold(add, parts)
 
 
-def _products(group: Sequence[Term], matrix: Node) -> list[Node]:
+def _products(group: Sequence[JoinedTerm], matrix: Node) -> list[Node]:
     """The products of one value with the parts of a matrix that its copies meet, scaled."""
     value, width = group[0].value, matrix.type.shape[1]
     value = reshape(value, value.type.shape[-1:])
@@ -207,12 +207,12 @@ def _slices_of(node: Node, readers: dict[Node, list[Node]]) -> int:
 # joined values
 
 
-def _groups(x: Node, width: int) -> list[list[Term]] | None:
+def _groups(x: Node, width: int) -> list[list[JoinedTerm]] | None:
     """The ranges of a joined value by what they are copies of, for products of a width with each;
     None where joining them takes less memory."""
     if x.type.dtype.itemsize < 4 or x.type.size != x.type.shape[-1]:
         return None
-    groups: dict[Node, list[Term]] = {}
+    groups: dict[Node, list[JoinedTerm]] = {}
     for term in _terms(x):
         groups.setdefault(term.value, []).append(term)
     several = [group for group in groups.values() if len(group) > 1]
@@ -220,19 +220,19 @@ def _groups(x: Node, width: int) -> list[list[Term]] | None:
     return list(groups.values()) if several and all(pays) else None
 
 
-def _terms(x: Node) -> list[Term]:
+def _terms(x: Node) -> list[JoinedTerm]:
     """A joined value taken apart as far as its parts are scaled."""
     if joins(x):
-        found, start = list[Term](), 0
+        found, start = list[JoinedTerm](), 0
         for part in x.inputs:
             found += [term.moved(start) for term in _terms(part)]
             start += part.type.shape[-1]
-        return found if any(term.scale is not None for term in found) else [Term(x, None, 0)]
+        return found if any(term.scale is not None for term in found) else [JoinedTerm(x, None, 0)]
     if is_folded(x):
         inner = _terms(x.inputs[0])
-        return inner if len(inner) > 1 else [Term(x, None, 0)]
+        return inner if len(inner) > 1 else [JoinedTerm(x, None, 0)]
     value, scale = _scaled(x)
-    return [Term(value, scale, 0)]
+    return [JoinedTerm(value, scale, 0)]
 
 
 def _scaled(x: Node) -> tuple[Node, Node | None]:

@@ -8,7 +8,7 @@ from tiga.ops import complex_table
 from tiga.ops.base import Pointwise
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.pointwise import Cast
-from tiga.ops.tensor_complex import Part
+from tiga.ops.tensor_complex import RealLinear
 from tiga.ops.tensor_index import Pick
 from tiga.ops.tensor_reduce import Extremum, Reduction
 from tiga.ops.tensor_scan import AxisScan
@@ -79,7 +79,7 @@ def is_pointwise(node: Node, target: Target = CPU) -> bool:
         return False
     if isinstance(op, Cast):
         return True
-    return not isinstance(op, Part) and (not op.of_floats or types[-1].is_float)
+    return not isinstance(op, RealLinear) and (not op.of_floats or types[-1].is_float)
 
 
 def is_reduction(node: Node, target: Target = CPU) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiga.backends.llvm.binding import NOWHERE, Action, BoundPlan, Call, Launches, Product
+from tiga.backends.llvm.binding import NOWHERE, Action, BoundPlan, Launches, LibraryRun, Product
 from tiga.backends.llvm.node_products import ProductStep
 from tiga.backends.llvm.steps import Graph, JointStep, RowStep
 from tiga.passes.buffers import Placement
@@ -63,7 +63,7 @@ def _binder(step: Launchable, positions: Mapping[Node, int]) -> Binder:
         return _rows(step, positions)
     if isinstance(step, LibraryCall):
         node, arrays = step.node, {n: positions[n] for n in (*step.node.inputs, step.node)}
-        return lambda graphs, sizes: Call(node, arrays, sizes)
+        return lambda graphs, sizes: LibraryRun(node, arrays, sizes)
     return _product(step, positions)
 
 

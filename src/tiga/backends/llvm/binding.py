@@ -82,7 +82,7 @@ class Product:
 
 
 @dataclass(eq=False)
-class Call:
+class LibraryRun:
     """A library call."""
 
     node: Node

@@ -94,7 +94,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(eq=False)  # made for every step on every new graph
-class Bound:
+class BoundWalk:
     """A row program on one walk: everything about a launch but where arrays are.
 
     `fixed` are the first slots; `states` the bytes of partial results, and whether they start at
@@ -157,7 +157,7 @@ class RowStep:
             found = self.variants.setdefault(key, self._compile(index_bits, hub_degree))
         return found
 
-    def bind(self, graphs: Mapping[Relation, Graph], extents: Mapping[Space, int]) -> "Bound":
+    def bind(self, graphs: Mapping[Relation, Graph], extents: Mapping[Space, int]) -> "BoundWalk":
         """The program on a topology."""
         program = self.program
         if program.relation is None:
@@ -167,7 +167,7 @@ class RowStep:
         variant = self.variant(8 * walk.index.itemsize, HUB_DEGREE if counts.hubs else 0)
         return self._bound(variant, fixed, counts, tasks)
 
-    def _bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "Bound":
+    def _bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "BoundWalk":
         """The program over so many rows without edges."""
         tasks = row_tasks(extent)
         fixed = array("q", bytes(8 * len(ARRAYS)))
@@ -205,11 +205,11 @@ class RowStep:
 
     def _bound(
         self, variant: Variant, fixed: "array[int]", counts: "Counts", tasks: np.ndarray
-    ) -> "Bound":
+    ) -> "BoundWalk":
         kernels = [(address, self._count(name, counts)) for name, address in variant.kernels]
         partials = self.partials + self.partials_of_hubs if counts.hubs else self.partials
         states = [(p.nbytes * p.pieces(counts), p.zeroed) for p in partials]
-        return Bound(fixed, states, kernels, tasks)
+        return BoundWalk(fixed, states, kernels, tasks)
 
     def _count(self, function: str, counts: "Counts") -> int:
         """How many tasks a kernel of the program has."""
@@ -267,7 +267,7 @@ class JointBound:
     """Two row programs on their walks: the first with their kernel, and the first slots of the
     second."""
 
-    first: Bound
+    first: BoundWalk
     second: "array[int]"
 
 
@@ -298,7 +298,7 @@ class JointStep:
         more, _, _ = self.second.place(other, graphs, extents[second.other_space])
         variant = self.variant(8 * walk.index.itemsize)
         kernels = ((variant.address("rows"), counts.tasks),)
-        return JointBound(Bound(fixed, (), kernels, tasks), more)
+        return JointBound(BoundWalk(fixed, (), kernels, tasks), more)
 
     def variant(self, index_bits: int) -> Variant:
         if index_bits not in self.variants:

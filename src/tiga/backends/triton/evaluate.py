@@ -38,7 +38,7 @@ def stored(term: Term, dtype: DType) -> Term:
 
 
 @dataclass(frozen=True)
-class Part:
+class MovedPart:
     """A piece of a moved value: its elements, and the condition under which they count."""
 
     value: Value
@@ -187,13 +187,13 @@ class Evaluator:
         text = f"tl.reshape({typed(value.term).text}, {list(dims)})"
         return Value(Term(text, value.dtype), dims)
 
-    def pick(self, block: Block, child: Node, value: Value, lanes: np.ndarray) -> Part:
+    def pick(self, block: Block, child: Node, value: Value, lanes: np.ndarray) -> MovedPart:
         """Elements of a value in registers, and where there are any."""
         lead = value.dims[:2]
         source = tuple(map(padded, child.type.shape))
         target = tuple(map(padded, lanes.shape))
         if value.term.number is not None:
-            return Part(self.writer.full(value, (*lead, *target)), self.inside(lanes))
+            return MovedPart(self.writer.full(value, (*lead, *target)), self.inside(lanes))
         flat = int(np.prod(source))
         whole = self.writer.full(value, (*lead, *source)).text
         if len(source) != 1:
@@ -208,7 +208,7 @@ class Evaluator:
             picked = f"tl.reshape({picked}, {[*lead, *target]})"
         name = self.writer.names.fresh(f"{child.op.name}_moved")
         block.add(f"{name} = {picked}")
-        return Part(Value(Term(name, value.dtype), (*lead, *target)), self.inside(lanes))
+        return MovedPart(Value(Term(name, value.dtype), (*lead, *target)), self.inside(lanes))
 
     def index(self, places: np.ndarray, extent: int) -> str:
         """For each element of the padded result, a source position below `extent`."""
@@ -249,7 +249,7 @@ class Evaluator:
             conditions += [f"({position} < {high})"] if high < lanes.shape[axis] else []
         return " & ".join(conditions)
 
-    def join(self, parts: Sequence[Part], dtype: DType, shape: Shape) -> Value:
+    def join(self, parts: Sequence[MovedPart], dtype: DType, shape: Shape) -> Value:
         """Parts that fill disjoint positions of one value, and zero elsewhere."""
         zero = typed(literal(0, dtype)).text
         text = zero

@@ -11,7 +11,7 @@ from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loaded import Kernel
 from tiga.backends.triton.scan_tiles import LEAST_GROUPS, WholeRows, whole_rows
 from tiga.backends.triton.scans import BLOCK, KEPT, MARK
-from tiga.backends.triton.scatter_blocks import Block, FarBlocks, far_blocks, slots_for
+from tiga.backends.triton.scatter_blocks import FarBlocks, MessageBlock, far_blocks, slots_for
 from tiga.backends.triton.scatters import (
     CLEARED,
     ENTITIES,
@@ -82,14 +82,14 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Part:
+class LaunchPart:
     """What one launch of a kernel takes, and the block of messages that it stores."""
 
     over: str
     kernel: Kernel
     programs: int
     numbers: Mapping[str, int] = field(default_factory=dict)
-    block: Block | None = None
+    block: MessageBlock | None = None
 
 
 @dataclass
@@ -139,26 +139,26 @@ class Preparation:
                 launches += self._added(part, added)
         return Prepared(tuple(self._scratch(kernels, pieces)), tuple(launches))
 
-    def _parts(self, over: str, kernel: Kernel) -> list[Part]:
+    def _parts(self, over: str, kernel: Kernel) -> list[LaunchPart]:
         """What launches of a kernel take: everything, or a block after another."""
         if over == "totals":
-            return [Part(over, kernel, 1)]
+            return [LaunchPart(over, kernel, 1)]
         if over == CLEARED:
             count = self.run.extents[self.program.other_space]
-            return [Part(over, kernel, _tiles(kernel, count), {"num_far": count})]
+            return [LaunchPart(over, kernel, _tiles(kernel, count), {"num_far": count})]
         if self.far is None or not takes_blocks(kernel):
             count = self._items(over)
-            return [Part(over, kernel, self._programs(kernel, count), {"num_items": count})]
+            return [LaunchPart(over, kernel, self._programs(kernel, count), {"num_items": count})]
         blocks = self.far.of(over)
         return [
-            Part(
+            LaunchPart(
                 over, kernel, self._programs(kernel, stop - first, len(blocks)),
                 {FIRST: first, "num_items": stop}, block,
             )
             for block in blocks for first, stop in [block.items]
         ]  # fmt: skip
 
-    def _added(self, part: Part, kernels: list[tuple[str, Kernel]]) -> list[Launch]:
+    def _added(self, part: LaunchPart, kernels: list[tuple[str, Kernel]]) -> list[Launch]:
         """The launches that add the messages which a part stored to the sums of far entities."""
         block, stored = part.block, _keys(part.kernel)
         assert block is not None
@@ -168,10 +168,10 @@ class Preparation:
             own = [node for node in self.program.scatters if ("array", node) in keys]
             if all((MESSAGE, node.inputs[0]) in stored for node in own):
                 programs = _tiles(kernel, block.count(over))
-                launches += self._launches(Part(over, kernel, programs), block.numbers)
+                launches += self._launches(LaunchPart(over, kernel, programs), block.numbers)
         return launches
 
-    def _launches(self, part: Part, numbers: Mapping[str, int]) -> list[Launch]:
+    def _launches(self, part: LaunchPart, numbers: Mapping[str, int]) -> list[Launch]:
         if not part.programs:
             return []
         grid = (part.programs, part.kernel.source.tile.windows, 1)

@@ -30,7 +30,7 @@ BLOCKS = 24
 
 
 @dataclass(frozen=True)
-class Block:
+class MessageBlock:
     """Items of the walk with so many edges, and the pieces and far entities that they add to;
     `spilled` pieces come first that are not all of their entity's."""
 
@@ -67,7 +67,7 @@ class FarBlocks:
     hub_low: Any
     hub_high: Any
     num_chunks: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[MessageBlock, ...]
 
     @property
     def slots(self) -> int:
@@ -84,7 +84,7 @@ class FarBlocks:
         items = max((b.items[1] - b.items[0] for b in self.blocks), default=0)
         return self.slots // size + items + 1
 
-    def of(self, over: str) -> tuple[Block, ...]:
+    def of(self, over: str) -> tuple[MessageBlock, ...]:
         """The blocks of what a kernel is launched over, by its own item numbers."""
         n = self.num_chunks
         if over == "chunks":
@@ -204,7 +204,7 @@ class _Cut:
 
     def _numbers(
         self, bounds: Sequence[int], begins: Any, block: Any, piece: Any, hub: Any
-    ) -> tuple[Block, ...]:
+    ) -> tuple[MessageBlock, ...]:
         """The blocks, on the host; `block` is that of each entity that blocks add to."""
         arrays, count = self.arrays, len(bounds) - 1
         numbers = arrays.positions(begins, count + 1)
@@ -214,7 +214,7 @@ class _Cut:
         found = [_host(arrays, x) for x in (steps(ends), piece[entity], spilled, hubs)]
         edges, pieces, few, hubs_of = found
         return tuple(
-            Block(*parts)
+            MessageBlock(*parts)
             for parts in zip(
                 pairwise(bounds), edges, pairwise(pieces), few, pairwise(hubs_of), strict=True
             )

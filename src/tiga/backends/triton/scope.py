@@ -13,7 +13,7 @@ from tiga.backends.triton import products
 from tiga.backends.triton.arithmetic import Term, dtype_text
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.equal_parts import part_size
-from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, Part, shares, stored
+from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, MovedPart, shares, stored
 from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.tables import looked_up
@@ -142,7 +142,7 @@ class KernelScope(ValueScope[Value]):
             value = replace(value, term=Term(text, dtype.compute))
         return self.writer.named(block, f"{hint}_value", value)
 
-    def load_lanes(self, block: Block, node: Node, entity: Entity, lanes: np.ndarray) -> Part:
+    def load_lanes(self, block: Block, node: Node, entity: Entity, lanes: np.ndarray) -> MovedPart:
         """Chosen elements of the entities (`lanes` has the shape of the result)."""
         writer, evaluator = self.writer, self.evaluator
         shape, target = lanes.shape, tuple(map(padded, lanes.shape))
@@ -170,7 +170,7 @@ class KernelScope(ValueScope[Value]):
         named = writer.named(block, "moved", value)
         if not varying_text(terms):
             named = replace(named, dims=(*lead, *(1,) * len(target)))
-        return Part(named, inside)
+        return MovedPart(named, inside)
 
     def store(
         self,
@@ -352,7 +352,7 @@ def _base(scope: Scope, child: Node, lanes: np.ndarray) -> tuple[Scope, Node, np
     return scope, child, lanes
 
 
-def _part(scope: Scope, child: Node, lanes: np.ndarray) -> Part:
+def _part(scope: Scope, child: Node, lanes: np.ndarray) -> MovedPart:
     entity = scope.located(child)
     kernel = scope.kernel
     if entity is not None and (child not in scope.values or child.type.size > 1):

@@ -32,7 +32,7 @@ Fields = Mapping[tuple[str, str], Tensor]
 
 
 @dataclass
-class Messages:
+class StoredMessages:
     """What `edge` returned, with its tensors apart."""
 
     count: int
@@ -131,7 +131,7 @@ def _block(
     picks, pointers = _picks(topology, low, high), topology.csr.row_ptr[low : high + 1]
     positions = {end: indices(pick) for end, pick in picks.items()}
     views = [_view(end, index, fields) for end, index in positions.items()]
-    sent = Messages(len(picks["edge"]))
+    sent = StoredMessages(len(picks["edge"]))
     tree = mapped(sent.stored, kernel.edge(*views, **taken(kernel, "edge", params)))
     inner = Stored(kernel, tree)
     graph = Graph.from_csr(

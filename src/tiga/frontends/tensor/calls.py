@@ -9,7 +9,7 @@ from tiga.frontends.message_passing import NATIVE_STATE
 from tiga.frontends.tensor.graph_call import Launch
 
 if TYPE_CHECKING:
-    from tiga.frontends.inspection import Known, Part
+    from tiga.frontends.inspection import CompiledPart, Known
 
 _ADVICE = "runs in destination blocks; rewrite the op, or set strict to make it an error"
 
@@ -49,7 +49,7 @@ class Calls:
 
         programs = [Captured([reason]) for reason in list(self.refusals)]
         for launch in list(self.programs):
-            found: dict[Launch, Part] = {}
+            found: dict[Launch, CompiledPart] = {}
             _collect(launch, "forward", found)
             ran = [p for one, p in found.items() if one.ran_on_cpu or one.ran_on_gpu]
             programs.append(Captured(parts=ran or [found[launch]]))
@@ -68,14 +68,14 @@ def calls_of(kernel: Any) -> Calls:
     return calls
 
 
-def _collect(launch: Launch, what: str, parts: dict[Launch, "Part"]) -> None:
+def _collect(launch: Launch, what: str, parts: dict[Launch, "CompiledPart"]) -> None:
     """A program and its derivatives, each once: derivatives of a gradient may be the program."""
-    from tiga.frontends.inspection import Part
+    from tiga.frontends.inspection import CompiledPart
 
     if launch in parts:
         return
     cpu, gpu = (partial(getattr, launch, name) for name in ("compiled", "on_gpus"))
-    parts[launch] = Part(what, launch, launch.ran_on_gpu, cpu, gpu, launch.gpu_pages)
+    parts[launch] = CompiledPart(what, launch, launch.ran_on_gpu, cpu, gpu, launch.gpu_pages)
     for (kind, _), derived in list(launch.derived.items()):
         after = kind.startswith("saving")
         _collect(derived, f"{what}, {kind}" if after else f"{kind}: {what}", parts)

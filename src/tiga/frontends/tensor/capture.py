@@ -208,7 +208,7 @@ def _spread(scalar: Node, type_: Type, entities: Entities) -> Node:
 
 
 @dataclass
-class Rows:
+class ReducedRows:
     """Reduced messages: a tree of values of rows, and what they were made from."""
 
     capture: Capture
@@ -271,7 +271,7 @@ class Plan:
 
 def rows_of(
     relation: Relation, places: dict[Node, Place], tree: Any, of: Sketch, variable: bool
-) -> Rows:
+) -> ReducedRows:
     """What was sent, a tree of `Sent`, reduced."""
     capture = Capture(relation)
     edges = capture.entities(relation.edge, EDGES, places, of, variable)
@@ -283,11 +283,11 @@ def rows_of(
         return reduce_sent(sent, relation, edges, rows, position)
 
     walked = len(of.order), len(of.numbers)
-    return Rows(capture, mapped(reduced, tree), walked, variable)
+    return ReducedRows(capture, mapped(reduced, tree), walked, variable)
 
 
 def plan_of(
-    rows: Rows, grad: bool, places: dict[Node, Place], tree: Any, of: Sketch, variable: bool
+    rows: ReducedRows, grad: bool, places: dict[Node, Place], tree: Any, of: Sketch, variable: bool
 ) -> Plan:
     """What `node` made of the rows."""
     capture = rows.capture.copy()

@@ -21,7 +21,7 @@ from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
 from tiga.ops.leaf import StopGradient
 from tiga.ops.pointwise import Cast, Where
-from tiga.ops.tensor_complex import Part
+from tiga.ops.tensor_complex import RealLinear
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.collector import uncollected
 from tiga.runtime.scope import active
@@ -152,7 +152,7 @@ def _owned(array: np.ndarray, node: Node) -> np.ndarray:
     return array if fresh and array.flags.c_contiguous else np.array(array, order="C")
 
 
-_ALIASING = (Part, StopGradient, Cast, Where)
+_ALIASING = (RealLinear, StopGradient, Cast, Where)
 """Pointwise ops whose numpy meaning may be the operand's own memory."""
 
 

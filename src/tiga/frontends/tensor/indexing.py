@@ -28,17 +28,17 @@ from tiga.types import GLOBAL, bool_, int64
 
 
 @dataclass(frozen=True)
-class Part:
+class AxisIndex:
     """One entry of an index: how it reads one axis (`new`: none, it makes one)."""
 
     kind: str  # "slice" | "integer" | "new" | "tensor"
     value: Any = None
 
 
-def parts_of(x: Tensor, index: Any) -> list[Part]:
+def parts_of(x: Tensor, index: Any) -> list[AxisIndex]:
     """An index as one part per axis, ellipsis and boolean tensors written out."""
     entries = list(index) if isinstance(index, tuple) else [index]
-    parts: list[Part | None] = []
+    parts: list[AxisIndex | None] = []
     for entry in entries:
         parts.extend(_part(entry))
     consumed = sum(part is not None and part.kind != "new" for part in parts)
@@ -49,16 +49,16 @@ def parts_of(x: Tensor, index: Any) -> list[Part]:
         raise InvalidIndex(f"an index has at most one ... ({here()}).")
     place = parts.index(None) if None in parts else len(parts)
     rest = [p for p in parts if p is not None]
-    return [*rest[:place], *[Part("slice", slice(None))] * missing, *rest[place:]]
+    return [*rest[:place], *[AxisIndex("slice", slice(None))] * missing, *rest[place:]]
 
 
-def _part(entry: Any) -> list[Part | None]:
+def _part(entry: Any) -> list[AxisIndex | None]:
     if entry is Ellipsis:
         return [None]
     if entry is None:
-        return [Part("new")]
+        return [AxisIndex("new")]
     if isinstance(entry, slice):
-        return [Part("slice", entry)]
+        return [AxisIndex("slice", entry)]
     if isinstance(entry, (list, np.ndarray)):
         entry = helper(from_numpy(np.array(entry)).numpy())
     single = isinstance(entry, Tensor) and entry.dtype == bool_ and not entry.shape
@@ -67,23 +67,23 @@ def _part(entry: Any) -> list[Part | None]:
     if isinstance(entry, Tensor):
         return _tensor_part(entry)
     if hasattr(entry, "__index__"):
-        return [Part("integer", int(entry))]
+        return [AxisIndex("integer", int(entry))]
     raise InvalidType(
         f"an index expected integers, slices, None, ... or tensors, got {entry!r} ({here()})."
     )
 
 
-def _tensor_part(entry: Tensor) -> list[Part | None]:
+def _tensor_part(entry: Tensor) -> list[AxisIndex | None]:
     if entry.dtype == bool_:
         # Its shape is a value: where the mask holds is looked up now.
         from tiga.frontends.tensor.sorting import where_true
 
-        return [Part("tensor", (a, entry.shape[i])) for i, a in enumerate(where_true(entry))]
+        return [AxisIndex("tensor", (a, entry.shape[i])) for i, a in enumerate(where_true(entry))]
     if entry.dtype.kind not in "iu":
         raise InvalidType(
             f"an index expected integers or truth values, got {entry.dtype} ({here()})."
         )
-    return [Part("tensor", (entry, None))]
+    return [AxisIndex("tensor", (entry, None))]
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:

@@ -28,7 +28,7 @@ from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.frontends.tensor.selection import astype, divide
 from tiga.frontends.tensor.tracked import (
     IndexedPart,
-    Part,
+    WrittenPart,
     check_others,
     is_tracked,
     renew,
@@ -230,7 +230,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     _write(x, fits.astype(x.dtype.numpy, copy=False), plain, "assignment to a part")
 
 
-def _set_tracked(x: Tensor, viewers: list[Tensor], part: Part, value: Any) -> None:
+def _set_tracked(x: Tensor, viewers: list[Tensor], part: WrittenPart, value: Any) -> None:
     """An assignment to part of a tensor that derivatives pass through."""
     what = "assignment to a part"
     if isinstance(value, SCALARS):

@@ -23,7 +23,7 @@ from tiga.frontends.tensor.capture import (
     Number,
     Place,
     Plan,
-    Rows,
+    ReducedRows,
     Sketch,
     plan_of,
     rows_of,
@@ -167,7 +167,7 @@ def _topology(graph: Any) -> Any:
 
 
 @dataclass
-class Call:
+class KernelCall:
     """One call of a kernel: what its program is, and what its inputs are now."""
 
     kernel: MessagePassing
@@ -192,14 +192,14 @@ class Call:
             return rows.plan
         return self._node(rows)
 
-    def _rows(self, tree: Any, of: Sketch, variable: bool) -> Rows | Unfusable:
+    def _rows(self, tree: Any, of: Sketch, variable: bool) -> ReducedRows | Unfusable:
         template = self.template
         try:
             return rows_of(template.relation, template.on_edges, tree, of, variable)
         except Unfusable as reason:
             return reason
 
-    def _node(self, rows: Rows) -> Plan:
+    def _node(self, rows: ReducedRows) -> Plan:
         template, grad = self.template, self.grad
         value = called(self.kernel, "node", self.params, template.node_view, rows.view(grad))
         made = mapped(_returned, value)
@@ -246,7 +246,7 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
     """Run a kernel on a graph with native tensors; see `MessagePassing`."""
     topology = _topology(graph)
     fields, specs = _fields(graph, topology, given)
-    run = Call(kernel, template_of(specs), params)
+    run = KernelCall(kernel, template_of(specs), params)
     try:
         plan = run.plan()
     except Unfusable as reason:
@@ -309,7 +309,7 @@ def foretold(
     where the graph is in a file."""
     topology = _topology(graph)
     fields, specs = _fields(graph, topology, given)
-    run = Call(kernel, template_of(specs), params)
+    run = KernelCall(kernel, template_of(specs), params)
     try:
         plan = run.plan()
         calls_of(kernel).note(plan.launch)
@@ -319,7 +319,7 @@ def foretold(
 
 
 def _predicted(
-    plan: Plan, run: Call, fields: Mapping[Any, Tensor], topology: Any
+    plan: Plan, run: KernelCall, fields: Mapping[Any, Tensor], topology: Any
 ) -> Iterator[Prediction]:
     from tiga.frontends.tensor.forecast import predict
     from tiga.frontends.tensor.paged import note_writes
@@ -352,7 +352,7 @@ def _field(given: Tensor, topology: Any, device: Device) -> Node:
 
 
 def _source(
-    source: Any, run: Call, fields: Mapping[Any, Tensor], topology: Any, device: Device
+    source: Any, run: KernelCall, fields: Mapping[Any, Tensor], topology: Any, device: Device
 ) -> Node:
     """The value of an input of the program."""
     kind = source.__class__

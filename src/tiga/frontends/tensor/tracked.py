@@ -66,7 +66,7 @@ def check_leaves(viewers: Sequence[Tensor], what: str) -> None:
             )
 
 
-class Part(Protocol):
+class WrittenPart(Protocol):
     """A part of a tensor that is written."""
 
     @property
@@ -113,8 +113,9 @@ class IndexedPart:
         return places, None if written.all() else _beside(written, viewer)
 
 
-def write_tracked(tensor: Tensor, viewers: Sequence[Tensor], value: Tensor, part: Part, what: str
-                  ) -> Tensor:  # fmt: skip
+def write_tracked(
+    tensor: Tensor, viewers: Sequence[Tensor], value: Tensor, part: WrittenPart, what: str
+) -> Tensor:
     """Write `value` into a part of a tensor, and into the graph.
 
     Args:
@@ -176,7 +177,7 @@ def _keep(node: LazyNode) -> None:
         node.cell.stale = stale
 
 
-def _new_node(viewer: Tensor, tensor: Tensor, part: Part, source: Tensor) -> LazyNode | None:
+def _new_node(viewer: Tensor, tensor: Tensor, part: WrittenPart, source: Tensor) -> LazyNode | None:
     """The expression of what a viewer shows after the write; None where nothing of it changed."""
     if viewer is tensor and part.is_whole:
         return _own(reshape(source._node, tensor.shape), source)

@@ -34,7 +34,7 @@ from tiga.types import Type
 
 
 @dataclass(frozen=True)
-class Part:
+class EdgeRange:
     """Edges `first` to `last` in CSR order."""
 
     first: int
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Destinations `low` to `high` and their edges, which `edge` sees at most `most` at a time."""
 
     low: int
@@ -51,10 +51,10 @@ class Block:
     last: int
     most: int
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[EdgeRange]:
         """The edges, cut; one part, without edges, for rows without edges."""
         starts = range(self.first, max(self.last, self.first + 1), self.most)
-        return [Part(lo, min(lo + self.most, self.last)) for lo in starts]
+        return [EdgeRange(lo, min(lo + self.most, self.last)) for lo in starts]
 
 
 Read = tuple[str, str, torch.Tensor]
@@ -77,7 +77,7 @@ class BlockFields:
         self.order = None if order is None else torch.as_tensor(order, device=self.device).long()
         self.reads: list[tuple[Read, torch.Tensor]] | None = None
 
-    def rows(self, end: str, part: Part) -> torch.Tensor:
+    def rows(self, end: str, part: EdgeRange) -> torch.Tensor:
         """Which rows of the fields of an end the edges of a part read."""
         if end == "src":
             return self.src[part.first : part.last].long()
@@ -93,14 +93,14 @@ class BlockFields:
             namespace = "edge"
         return RowView(self, namespace, end, rows)
 
-    def place(self, block: Block, on_edges: bool) -> "slice | torch.Tensor":
+    def place(self, block: RowBlock, on_edges: bool) -> "slice | torch.Tensor":
         """Where the rows of a block, or its edges, are among those of the user."""
         if not on_edges:
             return slice(block.low, block.high)
         return (
             slice(block.first, block.last)
             if self.order is None
-            else self.rows("edge", Part(block.first, block.last))
+            else self.rows("edge", EdgeRange(block.first, block.last))
         )
 
     def read(self, namespace: str, name: str, rows: torch.Tensor) -> torch.Tensor:
@@ -136,7 +136,7 @@ class RowView:
         return name in self._fields.fields.get(self._namespace, {})
 
 
-def send(kernel: MessagePassing, fields: BlockFields, part: Part, params: Any) -> Any:
+def send(kernel: MessagePassing, fields: BlockFields, part: EdgeRange, params: Any) -> Any:
     """What `edge` sends along the edges of a part."""
     ends = (fields.view(end, fields.rows(end, part)) for end in ("src", "dst", "edge"))
     return kernel.edge(*ends, **params)
@@ -186,7 +186,7 @@ class Reduction:
     tensors: dict[int, tuple[str, Any]]
     graph: Graph
     fields: BlockFields
-    block: Block
+    block: RowBlock
 
     @property
     def row_ptr(self) -> torch.Tensor:
@@ -234,7 +234,7 @@ class Reduction:
         if isinstance(source, int):
             return messages[source]
         if isinstance(source, EdgeOrder):
-            return self.fields.rows("edge", Part(self.block.first, self.block.last))
+            return self.fields.rows("edge", EdgeRange(self.block.first, self.block.last))
         if isinstance(source, NodeOrder):
             return torch.arange(self.block.low, self.block.high, device=self.fields.device)
         value = source if isinstance(source, torch.Tensor) else source.get()
@@ -252,7 +252,7 @@ class Reduction:
 
 
 def finish(
-    kernel: MessagePassing, fields: BlockFields, block: Block, rows: Any, params: Any
+    kernel: MessagePassing, fields: BlockFields, block: RowBlock, rows: Any, params: Any
 ) -> Any:
     """What `node` makes of the rows of a block."""
     if type(kernel).node is MessagePassing.node and "node" not in vars(kernel):
@@ -306,13 +306,13 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
     """
     state = torch.get_rng_state()
     with torch.no_grad(), _RefuseTraining(), _Allocations() as allocations:
-        whole = send(kernel, fields, Part(0, count), params)
+        whole = send(kernel, fields, EdgeRange(0, count), params)
     draws = not torch.equal(state, torch.get_rng_state())
     if count > 1 and not draws:
         with torch.no_grad():
             halves = [
                 tensors_of(send(kernel, fields, part, params), part.last - part.first)
-                for part in (Part(0, count // 2), Part(count // 2, count))
+                for part in (EdgeRange(0, count // 2), EdgeRange(count // 2, count))
             ]
         with located(lambda: line_of(user_function(kernel, "edge"))):
             _require_independent(tensors_of(whole, count), halves)

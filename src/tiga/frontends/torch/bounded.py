@@ -17,10 +17,10 @@ from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.signature import taken
 from tiga.frontends.torch.blocks import (
-    Block,
     BlockFields,
-    Part,
+    EdgeRange,
     Reduction,
+    RowBlock,
     finish,
     measure,
     send,
@@ -64,7 +64,7 @@ class Bounded:
 
     def _plan(
         self, kernel: MessagePassing, graph: Graph, fields: BlockFields, params: Any
-    ) -> list[Block]:
+    ) -> list[RowBlock]:
         count = min(PILOT_EDGES, graph.num_edges)
         if self.edge_bytes is None and count:
             self.edge_bytes = measure(kernel, fields, count, taken(kernel, "edge", params))
@@ -75,13 +75,13 @@ class Bounded:
         return list(cut(host, most))
 
 
-def cut(row_ptr: np.ndarray, most: int) -> Iterator[Block]:
+def cut(row_ptr: np.ndarray, most: int) -> Iterator[RowBlock]:
     """Blocks of rows with at most `most` edges, or of one row that has more."""
     rows, low = len(row_ptr) - 1, 0
     while True:
         high = int(np.searchsorted(row_ptr, row_ptr[low] + most, side="right")) - 1
         high = min(max(high, low + 1), rows)
-        yield Block(low, high, int(row_ptr[low]), int(row_ptr[high]), most)
+        yield RowBlock(low, high, int(row_ptr[low]), int(row_ptr[high]), most)
         if high == rows:
             return
         low = high
@@ -97,7 +97,7 @@ class Job:
     token: tuple[int, ...]
     names: list[tuple[str, str]]
     params: dict[str, Any]
-    blocks: list[Block]
+    blocks: list[RowBlock]
     others: list[torch.Tensor]
 
     def fields(self, values: Sequence[torch.Tensor]) -> BlockFields:
@@ -107,12 +107,12 @@ class Job:
             fields.setdefault(namespace, {})[name] = value
         return BlockFields(self.graph, fields)
 
-    def send(self, fields: BlockFields, part: Part) -> tuple[Any, list[torch.Tensor]]:
+    def send(self, fields: BlockFields, part: EdgeRange) -> tuple[Any, list[torch.Tensor]]:
         """What `edge` sends, and the tensors in it."""
         sent = send(self.kernel, fields, part, taken(self.kernel, "edge", self.params))
         return sent, tensors_of(sent, part.last - part.first)
 
-    def rows(self, fields: BlockFields, block: Block, sent: Any, messages: Any) -> Any:
+    def rows(self, fields: BlockFields, block: RowBlock, sent: Any, messages: Any) -> Any:
         """What the destinations of a block get."""
         tensors = self.bounded.discovery.tensors
         reduction = Reduction(self.kernel.reducer, tensors, self.graph, fields, block)
@@ -182,7 +182,7 @@ def _refuse_derivatives(found: Sequence[Any], given: Sequence[torch.Tensor]) -> 
 
 
 def _messages(
-    job: Job, fields: BlockFields, block: Block
+    job: Job, fields: BlockFields, block: RowBlock
 ) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
     """What a block's edges send, part by part, and the random state before each part."""
     pieces, states = [], []
@@ -201,7 +201,7 @@ def _plain(leaf: Any) -> torch.Tensor:
 
 
 def _store(
-    job: Job, outputs: list[torch.Tensor], fields: BlockFields, block: Block, made: Any
+    job: Job, outputs: list[torch.Tensor], fields: BlockFields, block: RowBlock, made: Any
 ) -> None:
     """Copy a block's results to their rows; the first block says how many results there are."""
     if not outputs:
@@ -235,7 +235,7 @@ class Gradients:
             self.sums[i].to(v.dtype) if i in self.sums else None for i, v in enumerate(self.values)
         ]
 
-    def add(self, block: Block, cotangents: Sequence[Any]) -> None:
+    def add(self, block: RowBlock, cotangents: Sequence[Any]) -> None:
         """Run a block again, first the messages, then its rows, then each part of its edges."""
         job, parts = self.job, block.parts()
         self.fields.reads = []
@@ -261,7 +261,9 @@ class Gradients:
         for part, state in zip(parts, states, strict=True):
             self._add_part(block, part, state, cts)
 
-    def _add_part(self, block: Block, part: Part, state: torch.Tensor, cts: list[Any]) -> None:
+    def _add_part(
+        self, block: RowBlock, part: EdgeRange, state: torch.Tensor, cts: list[Any]
+    ) -> None:
         self.fields.reads = []
         torch.set_rng_state(state)
         _, messages = self.job.send(self.fields, part)

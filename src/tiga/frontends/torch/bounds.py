@@ -14,7 +14,7 @@ from tiga.trace.origin import Origin
 
 
 @dataclass(frozen=True)
-class Bound:
+class IndexRange:
     """The least and largest value that a field or tensor may hold, and where it indexes."""
 
     source: Any
@@ -25,17 +25,17 @@ class Bound:
 
 def bounds_of(
     asked: list[tuple[Node, int, int, str]], inputs: Mapping[Node, Any]
-) -> tuple[Bound, ...]:
+) -> tuple[IndexRange, ...]:
     """The bounds of indices that are inputs themselves, read at an end or of another dtype.
 
     Computed indices cannot be checked before a kernel runs: out of range, they give rows of NaN.
     """
-    found: dict[Bound, None] = {}
+    found: dict[IndexRange, None] = {}
     for index, low, high, where in asked:
         while _only_moves(index):
             (index,) = index.inputs
         if index in inputs:
-            found[Bound(inputs[index], low, high, where)] = None
+            found[IndexRange(inputs[index], low, high, where)] = None
     return tuple(found)
 
 
@@ -51,7 +51,7 @@ class Checked:
     def __init__(self) -> None:
         self.known: Any = WeakIdKeyDictionary()
 
-    def require(self, bound: Bound, tensor: torch.Tensor, name: str) -> None:
+    def require(self, bound: IndexRange, tensor: torch.Tensor, name: str) -> None:
         """Refuse a tensor with a value out of bounds.
 
         Raises:
@@ -68,7 +68,7 @@ class Checked:
         self.known[tensor] = state
 
 
-def _message(bound: Bound, tensor: torch.Tensor, name: str) -> str:
+def _message(bound: IndexRange, tensor: torch.Tensor, name: str) -> str:
     outside = (tensor < bound.low) | (tensor > bound.high)
     position = tuple(outside.nonzero()[0].tolist())
     shown = position[0] if len(position) == 1 else list(position)

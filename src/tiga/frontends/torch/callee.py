@@ -34,7 +34,7 @@ def encode(program: Program, graph_kind: str, arguments: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ArgumentLayout:
     """What an argument must be; `space` names its leading extent, if it has one."""
 
     kind: str
@@ -124,10 +124,10 @@ class Callee:
         return self.text, tensors, of_kind[FLOAT], [*counts, *of_kind[INTEGER]]
 
     @cached_property
-    def layouts(self) -> tuple[Layout, ...]:
+    def layouts(self) -> tuple[ArgumentLayout, ...]:
         """What the arguments must be, in the order of the program's inputs."""
         return tuple(
-            Layout(kind, node.op.label, torch_dtype(node.type.dtype), node.type.space.name,
+            ArgumentLayout(kind, node.op.label, torch_dtype(node.type.dtype), node.type.space.name,
                    node.type.shape)
             for kind, node in zip(self.arguments, self.program.inputs, strict=True)
         )  # fmt: skip

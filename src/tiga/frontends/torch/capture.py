@@ -11,7 +11,7 @@ import torch
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing, PerEdge, missing_field
 from tiga.frontends.signature import check_parameters, line_of, taken, user_function
-from tiga.frontends.torch.bounds import Bound, bounds_of
+from tiga.frontends.torch.bounds import IndexRange, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.guards import AttributeSlot, Guards, Place
@@ -71,7 +71,7 @@ class Captured:
     params: Mapping[str, Any]
     numbers: frozenset[Node]
     rows: Any = None
-    bounds: tuple[Bound, ...] = ()
+    bounds: tuple[IndexRange, ...] = ()
     notes: tuple[str, ...] = ()
 
 

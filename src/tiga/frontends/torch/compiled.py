@@ -47,7 +47,7 @@ EXAMPLES: dict[type, Any] = {float: 1.5, int: 3}
 """Stand for numbers among the parameters, which may be symbolic, while a program is captured."""
 
 
-class Rows:
+class MadeUpRows:
     """The made up fields of one end."""
 
     def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
@@ -284,14 +284,14 @@ def _read(kernel: Any, fields: Any, params: Any, rows: Any, device: Any) -> Any:
     }
     src = made["ndata"] if "ndata" in made else made["src"]
     dst = made["ndata"] if "ndata" in made else made["dst"]
-    edge = Rows(made["edge"])
-    sent = kernel.edge(Rows(src), Rows(dst), edge, **_taken(kernel, "edge", params))
+    edge = MadeUpRows(made["edge"])
+    sent = kernel.edge(MadeUpRows(src), MadeUpRows(dst), edge, **_taken(kernel, "edge", params))
     if rows is None:
         return sent
     tree, layouts = rows
     filled = [torch.ones((ROWS, *shape), dtype=dtype, device=device) for dtype, shape in layouts]
     given = rebuilt(lambda i: filled[i], tree, sent)
-    return kernel.node(Rows(dst), given, **_taken(kernel, "node", params))
+    return kernel.node(MadeUpRows(dst), given, **_taken(kernel, "node", params))
 
 
 def _taken(kernel: Any, function: str, params: Mapping[str, Any]) -> dict[str, Any]:

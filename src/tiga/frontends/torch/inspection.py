@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tiga.errors import Unfusable
-from tiga.frontends.inspection import Captured, Known, Part
+from tiga.frontends.inspection import Captured, CompiledPart, Known
 from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.torch.autograd import requires_grad
 from tiga.frontends.torch.binding import bind
@@ -38,10 +38,10 @@ def _captured(variant: Variant) -> Captured:
     return Captured(refusals, notes, [_part(what, runnable) for what, runnable in runnables])
 
 
-def _part(what: str, runnable: Runnable) -> Part:
+def _part(what: str, runnable: Runnable) -> CompiledPart:
     on_gpu = runnable.ran_on_gpu
     pages = runnable.gpu_runs.pages if on_gpu else None
-    return Part(
+    return CompiledPart(
         what, id(runnable), on_gpu,
         lambda: runnable.executable, lambda: runnable.gpu_runs.executable, pages,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from tiga.types import GLOBAL, Type
 
 
 @dataclass(frozen=True)
-class Layout:
+class ValueLayout:
     """How to allocate a value: dtype, which extent of the graph leads it, feature shape."""
 
     dtype: torch.dtype
@@ -24,8 +24,8 @@ class Layout:
         return (getattr(topology, self.extent), *self.shape)
 
 
-def layout_of(of: Type) -> Layout:
+def layout_of(of: Type) -> ValueLayout:
     """The layout of values of a type."""
     extents = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
     lead = None if of.space == GLOBAL else extents[of.space.name]
-    return Layout(torch_dtype(of.dtype), lead, of.shape)
+    return ValueLayout(torch_dtype(of.dtype), lead, of.shape)

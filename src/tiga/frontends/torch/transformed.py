@@ -15,7 +15,7 @@ BEFORE = 3
 """Arguments of the Function before its tensors."""
 
 
-class Run(torch.autograd.Function):
+class RunOp(torch.autograd.Function):
     """The op, with its tensors last."""
 
     @staticmethod
@@ -65,7 +65,7 @@ def run(
     program: str, tensors: list[torch.Tensor], numbers: list[float], sizes: list[int]
 ) -> list[torch.Tensor]:
     """The op as a Function: in the form that transforms derive."""
-    return list(Run.apply(program, numbers, sizes, *tensors))
+    return list(RunOp.apply(program, numbers, sizes, *tensors))
 
 
 library.define_derivative(run)

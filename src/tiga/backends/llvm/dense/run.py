@@ -274,7 +274,7 @@ def _store(step: KernelStep, place: int, cut: Decomposition) -> Store:
 
 
 @dataclass
-class Bound:
+class BoundKernel:
     """A kernel on given arrays: it may run again on what they hold then."""
 
     kernel: Template
@@ -313,7 +313,7 @@ class Bound:
 
 def bind(
     kernel: Template, arrays: Sequence[np.ndarray], given: Sequence[np.ndarray | None] = ()
-) -> Bound:
+) -> BoundKernel:
     """A kernel on the arrays of its loads; values go to `given` arrays, where there are some, else
     to new ones."""
     kept = [row_major_array(a) for a in arrays]
@@ -328,7 +328,7 @@ def bind(
     faults = np.zeros(2 * len(gathers), np.int64) if gathers else None
     scratch = kernel.room() if kernel.parts else None
     table = kernel.table(kept, stored, scratch, faults)
-    return Bound(kernel, stored, table, [*kept, scratch], faults)
+    return BoundKernel(kernel, stored, table, [*kept, scratch], faults)
 
 
 def _on_lines(kernel: Template, stored: Sequence[np.ndarray]) -> bool:
