@@ -8,7 +8,7 @@ import numpy as np
 from tiga.relations.indices import index_dtype
 
 if TYPE_CHECKING:
-    from tiga.relations.walk import Plan
+    from tiga.relations.walk import Decomposition
 
 
 @dataclass(eq=False)  # not frozen: one is made for every new graph
@@ -26,7 +26,7 @@ class Csr:
     row_ptr: np.ndarray
     col_idx: np.ndarray
     permutation: np.ndarray | None = None
-    plan: "Plan | None" = None
+    plan: "Decomposition | None" = None
 
     @property
     def num_edges(self) -> int:

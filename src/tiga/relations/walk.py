@@ -32,7 +32,7 @@ ARRAYS = (
 
 
 @dataclass(eq=False)  # not frozen, which would triple the time to make one for a new graph
-class Plan:
+class Decomposition:
     """The fixed decomposition of a walk's work; see `Walk` for the arrays."""
 
     task_ptr: np.ndarray
@@ -44,9 +44,9 @@ class Plan:
     max_degree: int
 
     @staticmethod
-    def without_hubs(task_ptr: np.ndarray, max_degree: int) -> "Plan":
+    def without_hubs(task_ptr: np.ndarray, max_degree: int) -> "Decomposition":
         """The plan of rows that are not split."""
-        return Plan(task_ptr, _NONE, _NO_CHUNKS, _NONE, _NONE, _NONE, max_degree)
+        return Decomposition(task_ptr, _NONE, _NO_CHUNKS, _NONE, _NONE, _NONE, max_degree)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -61,7 +61,7 @@ _NO_HUBS = (address(_NONE), address(_NO_CHUNKS), *(address(_NONE) for _ in range
 
 
 @dataclass(eq=False)
-class Walk(Plan):
+class Walk(Decomposition):
     """One orientation of a relation: CSR rows and the fixed decomposition of work.
 
     All arrays are contiguous and must not be written to.
@@ -132,7 +132,7 @@ def walk_sources(csr: Csr) -> Walk:
     return make_walk("src", plan_rows(row_ptr), row_ptr, index, edge_id)
 
 
-def plan_rows(row_ptr: np.ndarray) -> Plan:
+def plan_rows(row_ptr: np.ndarray) -> Decomposition:
     """Cut rows into tasks, and hubs into chunks; `row_ptr` is int64 `[num_rows + 1]`."""
     degree = np.diff(row_ptr)
     hub_rows = np.flatnonzero(degree > HUB_DEGREE)
@@ -145,7 +145,9 @@ def plan_rows(row_ptr: np.ndarray) -> Plan:
     chunk_hi = np.minimum(chunk_lo + HUB_CHUNK, row_ptr[chunk_row + 1])
     most = int(degree.max(initial=0))
     degree[hub_rows] = 0
-    return Plan(_cut_tasks(degree + 1), hub_rows, hub_ptr, chunk_row, chunk_lo, chunk_hi, most)
+    return Decomposition(
+        _cut_tasks(degree + 1), hub_rows, hub_ptr, chunk_row, chunk_lo, chunk_hi, most
+    )
 
 
 def _cut_tasks(weight: np.ndarray) -> np.ndarray:
@@ -160,7 +162,11 @@ def _cut_tasks(weight: np.ndarray) -> np.ndarray:
 
 
 def make_walk(
-    side: str, plan: Plan, row_ptr: np.ndarray, index: np.ndarray, edge_id: np.ndarray | None
+    side: str,
+    plan: Decomposition,
+    row_ptr: np.ndarray,
+    index: np.ndarray,
+    edge_id: np.ndarray | None,
 ) -> Walk:
     """The walk over rows of this plan."""
     return Walk(

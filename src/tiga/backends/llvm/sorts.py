@@ -13,7 +13,7 @@ from tiga.backends.llvm.sort_kernels import FACTS, FAULTS, GIVEN, ORDERED, add_k
 from tiga.ir.kernel_context import kernel_context
 from tiga.relations.csr import Csr
 from tiga.relations.indices import index_dtype
-from tiga.relations.walk import MAX_TASKS, TASK_WEIGHT, Plan, Walk, make_walk, plan_rows
+from tiga.relations.walk import MAX_TASKS, TASK_WEIGHT, Decomposition, Walk, make_walk, plan_rows
 from tiga.runtime.addresses import address
 from tiga.runtime.parallel import thread_count
 
@@ -102,12 +102,12 @@ class _Sort:
         return any(self.found[len(FACTS) + 1 :: FAULTS])
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Decomposition:
         """How rows are cut."""
         tasks, most, hubs = self.found[: len(FACTS)]
         if hubs:
             return plan_rows(self.row_ptr)
-        return Plan.without_hubs(self.task_ptr[: tasks + 1], most)
+        return Decomposition.without_hubs(self.task_ptr[: tasks + 1], most)
 
 
 @dataclass

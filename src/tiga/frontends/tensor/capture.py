@@ -230,13 +230,13 @@ class ReducedRows:
         return stand_in(row.type.dtype, row.type.shape, NODES, grad)
 
     @cached_property
-    def plan(self) -> "Plan":
+    def plan(self) -> "CapturedProgram":
         """The program of the rows themselves."""
-        return Plan.of(self.capture, self.tree)
+        return CapturedProgram.of(self.capture, self.tree)
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapturedProgram:
     """A program, the sources of its inputs, and the tree of its outputs' numbers."""
 
     program: Program
@@ -254,7 +254,7 @@ class Plan:
         return launch_of(self.program)
 
     @staticmethod
-    def of(capture: Capture, tree: Any) -> "Plan":
+    def of(capture: Capture, tree: Any) -> "CapturedProgram":
         """The program that computes a tree of values of rows."""
         outputs: list[Node] = []
 
@@ -266,7 +266,7 @@ class Plan:
         needed = set(topological(outputs))
         used = [s for s in capture.sources if capture.inputs[s] in needed]
         inputs = tuple(capture.inputs[source] for source in used)
-        return Plan(Program(inputs, tuple(outputs)), tuple(used), numbered)
+        return CapturedProgram(Program(inputs, tuple(outputs)), tuple(used), numbered)
 
 
 def rows_of(
@@ -288,7 +288,7 @@ def rows_of(
 
 def plan_of(
     rows: ReducedRows, grad: bool, places: dict[Node, Place], tree: Any, of: Sketch, variable: bool
-) -> Plan:
+) -> CapturedProgram:
     """What `node` made of the rows."""
     capture = rows.capture.copy()
     relation = capture.relation
@@ -300,4 +300,4 @@ def plan_of(
     def value_of(made: Any) -> Node:
         return made.value if isinstance(made, PerEdge) else nodes.each(made._node)
 
-    return Plan.of(capture, mapped(value_of, tree))
+    return CapturedProgram.of(capture, mapped(value_of, tree))

@@ -17,12 +17,12 @@ from tiga.frontends.signature import check_parameters, require_known, taken
 from tiga.frontends.tensor.build import apply, as_tensor, extent_of
 from tiga.frontends.tensor.calls import calls_of
 from tiga.frontends.tensor.capture import (
+    CapturedProgram,
     Field,
     Found,
     Given,
     Number,
     Place,
-    Plan,
     ReducedRows,
     Sketch,
     plan_of,
@@ -177,7 +177,7 @@ class KernelCall:
     numbers: list[Any] = field(default_factory=list)
     grad: bool = False
 
-    def plan(self) -> Plan:
+    def plan(self) -> CapturedProgram:
         """The program of what `edge` and `node` build now."""
         template = self.template
         if self.params:
@@ -199,12 +199,12 @@ class KernelCall:
         except Unfusable as reason:
             return reason
 
-    def _node(self, rows: ReducedRows) -> Plan:
+    def _node(self, rows: ReducedRows) -> CapturedProgram:
         template, grad = self.template, self.grad
         value = called(self.kernel, "node", self.params, template.node_view, rows.view(grad))
         made = mapped(_returned, value)
         of = self._walk([one for one in leaves_of(made) if not isinstance(one, PerEdge)])
-        plan: Plan = rows.plans.get(
+        plan: CapturedProgram = rows.plans.get(
             (grad, form_of(made)), of,
             lambda variable: plan_of(rows, grad, template.on_nodes, made, of, variable),
             rows.variable,
@@ -319,7 +319,7 @@ def foretold(
 
 
 def _predicted(
-    plan: Plan, run: KernelCall, fields: Mapping[Any, Tensor], topology: Any
+    plan: CapturedProgram, run: KernelCall, fields: Mapping[Any, Tensor], topology: Any
 ) -> Iterator[Prediction]:
     from tiga.frontends.tensor.forecast import predict
     from tiga.frontends.tensor.paged import note_writes
