@@ -279,6 +279,37 @@ def test_any_small_graph(
     assert same(computed(kernel(), paged, budget, prefetch_depth=depth), expected)
 
 
+class Difference(tg.MessagePassing):
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return torch.relu(src.x * edge.w[:, None] - dst.y)
+
+
+def test_two_sets_of_nodes(tiled: None, tmp_path: Path) -> None:
+    sources, rows = 700, 400
+    rng = np.random.default_rng(4)
+    src, dst = rng.integers(0, sources, EDGES), rng.integers(0, rows, EDGES)
+    arrays: Any = {
+        "src": {"x": rng.random((sources, WIDTH), np.float32)},
+        "dst": {"y": rng.random((rows, WIDTH), np.float32)},
+    }
+    chunks = [(src, dst, {"w": rng.random(EDGES, np.float32)})]
+    paged = tg.Graph.open(tg.Graph.write_csr(
+        tmp_path / "g", chunks, num_src=sources, num_dst=rows, fields=arrays, sort_sources=True
+    ))  # fmt: skip
+    names = (("src", "x"), ("dst", "y"), ("edge", "w"))
+    values = [torch.from_numpy(paged.field(*n).numpy()).requires_grad_() for n in names]
+
+    def called(layer: Any, graph: Any) -> list[torch.Tensor]:
+        given: Any = {end: {name: v} for (end, name), v in zip(names, values, strict=True)}
+        out = layer(graph=graph, **given)
+        return [out, *torch.autograd.grad(out.square().sum(), values)]
+
+    expected, layer = called(Difference(), paged.in_memory()), Difference()
+    with tg.execution(memory={"host": "1MiB"}):
+        assert same(called(layer, paged), expected)
+    assert layer.explain().count("tiles of their other ends") > 1
+
+
 # what is chosen
 
 FAR = 20_000
