@@ -34,7 +34,7 @@ from tiga.types import bfloat16, complex64, float16, float32, float64, int8, int
 def test_the_interpreter_agrees_with_the_cpu() -> None:
     """`make test` runs this with torch and without, which do half of it each."""
     with_torch = ("index_arrays", "native_library", "native_order", "native_spill")
-    without = ("native_numbers", "native_tensors", "native_messages")
+    without = ("native_numbers", "native_tensors", "native_messages", "native_documents")
     names = with_torch if find_spec("torch") else without
     run_interpreted(*(f"tests/gpu/test_{name}.py" for name in names))
 
