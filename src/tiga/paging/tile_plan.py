@@ -11,7 +11,7 @@ from tiga.paging.cost import SLACK, bytes_in_files, bytes_staged
 from tiga.paging.plan import WORTH, Limits, RowBytes
 from tiga.paging.span import Span, Spans
 from tiga.paging.stage import WORD, Stage
-from tiga.paging.tiles import COUNT, Block, Tile, TilePhases, Tiling
+from tiga.paging.tiles import COUNT, FASTER, Block, Tile, TilePhases, Tiling
 from tiga.relations.walk import HUB_CHUNK
 from tiga.runtime.arena import slack
 from tiga.runtime.tiers import size_text
@@ -257,7 +257,10 @@ def plan_tiles(stage: Stage, limits: Limits, spans: Spans) -> Tiling | None:
     if not any(TilePhases(stage).others(p) for p in range(len(stage.program.phases))):
         return None
     found = TilePlanner(stage, limits).plan()
-    return found if found is not None and WORTH * found.cost < spans.cost else None
+    # What is picked is copied, which goes by in memory as well.
+    pages = (page for page in spans.pages if isinstance(page, Span) and not page.others_whole)
+    cost = spans.cost + 2 * sum(page.read for page in pages) / FASTER
+    return found if found is not None and WORTH * found.cost < cost else None
 
 
 def advice_on(tiling: Tiling) -> str:
