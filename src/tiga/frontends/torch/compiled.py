@@ -71,25 +71,10 @@ def call_in_graph(kernel: Any, graph: Any, given: FieldSets, params: Mapping[str
     """As `call.call`, while torch's compiler or export traces."""
     if graph.paged:
         return _outside(kernel, graph, given, params, _IN_FILES)
-    src, dst, edge, ndata = given
-    if ndata is not None and not src and not dst:
-        fields = {"ndata": ndata, "edge": edge or {}}
-    else:
-        fields = {"src": src or {}, "dst": dst or {}, "edge": edge or {}}
-    signature = tuple(
-        (space, tuple((n, t.dtype, _fixed(t.shape[1:])) for n, t in values.items()))
-        for space, values in fields.items()
-    )
-    parameters = tuple((name, _described(value)) for name, value in params.items())
+    fields = _by_space(given)
     kind, first, second, num_src, num_dst = _topology(graph)
     where = str(first.device)
-    plan = _plan(kernel, kernel.reducer, signature, parameters, kind, where)
-    if plan[0] == NEEDS_VALUES:
-        parameters = tuple(
-            (name, ("value", value)) if name in plan[1] else (name, description)
-            for (name, description), value in zip(parameters, params.values(), strict=True)
-        )
-        plan = _plan(kernel, kernel.reducer, signature, parameters, kind, where)
+    plan = _plan_of(kernel, fields, params, kind, where)
     if plan[0] is None:
         return _outside(kernel, graph, given, params, plan[1])
     text, sources, result, count, rows = plan
@@ -108,6 +93,33 @@ def call_in_graph(kernel: Any, graph: Any, given: FieldSets, params: Mapping[str
     if result == 0 and count == 1:
         return found[0]
     return rebuilt(lambda i: found[i], result, example)
+
+
+def _by_space(given: FieldSets) -> dict[str, Any]:
+    """The fields of a call by namespace."""
+    src, dst, edge, ndata = given
+    if ndata is not None and not src and not dst:
+        return {"ndata": ndata, "edge": edge or {}}
+    return {"src": src or {}, "dst": dst or {}, "edge": edge or {}}
+
+
+def _plan_of(
+    kernel: Any, fields: Mapping[str, Any], params: Mapping[str, Any], kind: str, where: str
+) -> Any:
+    """The plan of a call: see `_plan`; parameters of which it needs the values are part of it."""
+    signature = tuple(
+        (space, tuple((n, t.dtype, _fixed(t.shape[1:])) for n, t in values.items()))
+        for space, values in fields.items()
+    )
+    parameters = tuple((name, _described(value)) for name, value in params.items())
+    plan = _plan(kernel, kernel.reducer, signature, parameters, kind, where)
+    if plan[0] != NEEDS_VALUES:
+        return plan
+    with_values = tuple(
+        (name, ("value", value)) if name in plan[1] else (name, description)
+        for (name, description), value in zip(parameters, params.values(), strict=True)
+    )
+    return _plan(kernel, kernel.reducer, signature, with_values, kind, where)
 
 
 def _gather(
