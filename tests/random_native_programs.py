@@ -16,31 +16,17 @@ from tests.random_tensors import Pair
 from tests.strategies import Coo, graphs
 
 NATIVE: dict[str, Any] = {
-    "neg": lambda x: -x,
-    "sin": tg.sin,
-    "tanh": tg.tanh,
-    "sigmoid": tg.sigmoid,
-    "silu": tg.silu,
-    "relu": tg.relu,
-    "square": tg.square,
-    "ratio": lambda x: x / (1 + x * x),
-    "log": lambda x: tg.log1p(abs(x)),
-    "root": lambda x: tg.sqrt(x * x + 0.1),
-    "leaky": lambda x: tg.where(x > 0, x, 0.3 * x),
-    "first": lambda x: x[..., :1],
-    "flip": lambda x: tg.flip(x, axis=-1),
-    "total": lambda x: x.sum(-1, keepdims=True),
-    "average": lambda x: x.mean(-1, keepdims=True),
-    "largest": lambda x: x.max(-1, keepdims=True),
-    "softmax": lambda x: tg.softmax(x, axis=-1),
-    "layer_norm": lambda x: tg.layer_norm(x),
-    "add": tg.add,
-    "sub": tg.subtract,
-    "mul": tg.multiply,
-    "maximum": tg.maximum,
+    "neg": lambda x: -x, "sin": tg.sin, "tanh": tg.tanh, "sigmoid": tg.sigmoid, "silu": tg.silu,
+    "relu": tg.relu, "square": tg.square, "ratio": lambda x: x / (1 + x * x),
+    "log": lambda x: tg.log1p(abs(x)), "root": lambda x: tg.sqrt(x * x + 0.1),
+    "leaky": lambda x: tg.where(x > 0, x, 0.3 * x), "first": lambda x: x[..., :1],
+    "flip": lambda x: tg.flip(x, axis=-1), "total": lambda x: x.sum(-1, keepdims=True),
+    "average": lambda x: x.mean(-1, keepdims=True), "largest": lambda x: x.max(-1, keepdims=True),
+    "softmax": lambda x: tg.softmax(x, axis=-1), "layer_norm": lambda x: tg.layer_norm(x),
+    "add": tg.add, "sub": tg.subtract, "mul": tg.multiply, "maximum": tg.maximum,
     "quotient": lambda x, y: x / (1.5 + tg.tanh(y)),
     "choice": lambda x, y: tg.where(x > y, x, 0.5 * y),
-}
+}  # fmt: skip
 """The functions of `random_programs`, under their names."""
 
 MORE: dict[str, Pair] = {

@@ -11,25 +11,15 @@ import tiga as tg
 from tests.strategies import graphs
 
 UNARY = {
-    "neg": torch.neg,
-    "sin": torch.sin,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "silu": torch.nn.functional.silu,
-    "relu": torch.relu,
-    "square": torch.square,
-    "ratio": lambda x: x / (1 + x * x),
-    "log": lambda x: torch.log1p(x.abs()),
-    "root": lambda x: torch.sqrt(x * x + 0.1),
-    "leaky": lambda x: torch.where(x > 0, x, 0.3 * x),
-    "first": lambda x: x[..., :1],
-    "flip": lambda x: x.flip(-1),
-    "total": lambda x: x.sum(-1, keepdim=True),
-    "average": lambda x: x.mean(-1, keepdim=True),
-    "largest": lambda x: x.amax(-1, keepdim=True),
-    "softmax": lambda x: x.softmax(-1),
+    "neg": torch.neg, "sin": torch.sin, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "silu": torch.nn.functional.silu, "relu": torch.relu, "square": torch.square,
+    "ratio": lambda x: x / (1 + x * x), "log": lambda x: torch.log1p(x.abs()),
+    "root": lambda x: torch.sqrt(x * x + 0.1), "leaky": lambda x: torch.where(x > 0, x, 0.3 * x),
+    "first": lambda x: x[..., :1], "flip": lambda x: x.flip(-1),
+    "total": lambda x: x.sum(-1, keepdim=True), "average": lambda x: x.mean(-1, keepdim=True),
+    "largest": lambda x: x.amax(-1, keepdim=True), "softmax": lambda x: x.softmax(-1),
     "layer_norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
-}
+}  # fmt: skip
 BINARY = {
     "add": torch.add,
     "sub": torch.sub,

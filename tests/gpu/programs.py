@@ -196,26 +196,15 @@ def normalized(dtype: DType) -> Case:
 
 
 MAKERS: dict[str, Callable[[DType], Case]] = {
-    "softmax": lambda d: softmax(d, (16,)),
-    "heads": lambda d: softmax(d, (4, 5)),
+    "softmax": lambda d: softmax(d, (16,)), "heads": lambda d: softmax(d, (4, 5)),
     "weighted_sum": lambda d: weighted_sum(d, (6,)),
-    "weighted_numbers": lambda d: weighted_sum(d, ()),
-    "masked": lambda d: masked(d, (3,)),
-    "concatenation": concatenation,
-    "registers": registers,
-    "permuted": permuted,
-    "cross": cross,
-    "farthest": farthest,
-    "largest": largest,
-    "edge_network": lambda d: edge_network(d, 16, 32),
+    "weighted_numbers": lambda d: weighted_sum(d, ()), "masked": lambda d: masked(d, (3,)),
+    "concatenation": concatenation, "registers": registers, "permuted": permuted, "cross": cross,
+    "farthest": farthest, "largest": largest, "edge_network": lambda d: edge_network(d, 16, 32),
     "edge_network_large": lambda d: edge_network(d, 100, 128),
-    "edge_network_small": lambda d: edge_network(d, 3, 5),
-    "difference_network": difference_network,
-    "joined_rows": joined_rows,
-    "joined_layer": lambda d: joined_layer(d, 16),
-    "node_network": node_network,
-    "edge_output": edge_output,
-    "total": total,
+    "edge_network_small": lambda d: edge_network(d, 3, 5), "difference_network": difference_network,
+    "joined_rows": joined_rows, "joined_layer": lambda d: joined_layer(d, 16),
+    "node_network": node_network, "edge_output": edge_output, "total": total,
     "normalized": normalized,
-}
+}  # fmt: skip
 """Programs by name."""

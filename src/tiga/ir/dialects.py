@@ -30,16 +30,10 @@ SYMBOL = "#builtin.symbol_ref"
 TYPE = "#builtin.type"
 
 _ATTRIBUTES: dict[str, type[ir.Attribute]] = {
-    STRING: ir.StringAttr,
-    BOOLEAN: ir.BoolAttr,
-    INTEGER: ir.IntegerAttr,
-    INTEGERS: ir.DenseI64ArrayAttr,
-    NUMBER: ir.FloatAttr,
-    ARRAY: ir.ArrayAttr,
-    SYMBOL: ir.FlatSymbolRefAttr,
-    TYPE: ir.TypeAttr,
-    ANY: ir.Attribute,
-}
+    STRING: ir.StringAttr, BOOLEAN: ir.BoolAttr, INTEGER: ir.IntegerAttr,
+    INTEGERS: ir.DenseI64ArrayAttr, NUMBER: ir.FloatAttr, ARRAY: ir.ArrayAttr,
+    SYMBOL: ir.FlatSymbolRefAttr, TYPE: ir.TypeAttr, ANY: ir.Attribute,
+}  # fmt: skip
 
 TRAITS = {
     "pure": ext.Pure,

@@ -254,22 +254,8 @@ def where(a: Arithmetic, condition: Parts, z: Parts, w: Parts) -> Parts:
 
 
 FUNCTIONS: dict[str, Callable[..., Parts]] = {
-    "cos": cos,
-    "cosh": cosh,
-    "eq": eq,
-    "exp": exp,
-    "expm1": expm1,
-    "log": log,
-    "log10": _logarithm(10.0),
-    "log1p": log1p,
-    "log2": _logarithm(2.0),
-    "ne": ne,
-    "pow": pow,
-    "sin": sin,
-    "sinh": sinh,
-    "sqrt": sqrt,
-    "tan": tan,
-    "tanh": tanh,
-    "where": where,
-}
+    "cos": cos, "cosh": cosh, "eq": eq, "exp": exp, "expm1": expm1, "log": log,
+    "log10": _logarithm(10.0), "log1p": log1p, "log2": _logarithm(2.0), "ne": ne, "pow": pow,
+    "sin": sin, "sinh": sinh, "sqrt": sqrt, "tan": tan, "tanh": tanh, "where": where,
+}  # fmt: skip
 """What an op does to parts, by its name; the backend's arithmetic comes first."""

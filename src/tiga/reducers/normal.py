@@ -18,19 +18,11 @@ from tiga.trace.origin import Origin
 INVERSE = Fraction(-1)
 
 MEANINGS: dict[type[Op], Callable[..., Expr]] = {
-    Add: Expr.__add__,
-    Sub: Expr.__sub__,
-    Mul: Expr.__mul__,
-    Neg: Expr.__neg__,
-    Div: lambda a, b: a * b.power(INVERSE),
-    Exp: exp,
-    Expm1: lambda a: exp(a) - ONE,
-    Log: log,
-    Log1p: lambda a: log(ONE + a),
-    Sqrt: lambda a: a.power(Fraction(1, 2)),
-    Sigmoid: lambda a: (ONE + exp(-a)).power(INVERSE),
-    Spread: lambda a: a,
-}
+    Add: Expr.__add__, Sub: Expr.__sub__, Mul: Expr.__mul__, Neg: Expr.__neg__,
+    Div: lambda a, b: a * b.power(INVERSE), Exp: exp, Expm1: lambda a: exp(a) - ONE, Log: log,
+    Log1p: lambda a: log(ONE + a), Sqrt: lambda a: a.power(Fraction(1, 2)),
+    Sigmoid: lambda a: (ONE + exp(-a)).power(INVERSE), Spread: lambda a: a,
+}  # fmt: skip
 """Ops whose laws the normal form knows: sums and products associate, commute and distribute, and
 exponentials turn one into the other."""
 

@@ -16,16 +16,10 @@ if TYPE_CHECKING:
 
 # Looked up on first use: kernels need none of these.
 _HOME = {
-    "Access": "bundle",
-    "Buffer": "hierarchy",
-    "Bundle": "bundle",
-    "Event": "queue",
-    "HierarchyRuntime": "hierarchy",
-    "PhysicalInstance": "hierarchy",
-    "Resource": "bundle",
-    "Stream": "queue",
-    "Task": "bundle",
-}
+    "Access": "bundle", "Buffer": "hierarchy", "Bundle": "bundle", "Event": "queue",
+    "HierarchyRuntime": "hierarchy", "PhysicalInstance": "hierarchy", "Resource": "bundle",
+    "Stream": "queue", "Task": "bundle",
+}  # fmt: skip
 
 __all__ = list(_HOME)
 

@@ -20,16 +20,9 @@ class Buffer:
     """
 
     __slots__ = (
-        "__weakref__",
-        "absent",
-        "limit",
-        "nbytes",
-        "nodes",
-        "origin",
-        "owner",
-        "version",
+        "__weakref__", "absent", "limit", "nbytes", "nodes", "origin", "owner", "version",
         "viewers",
-    )
+    )  # fmt: skip
 
     def __init__(self, owner: Any, nbytes: int) -> None:
         self.owner = owner

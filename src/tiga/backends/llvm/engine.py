@@ -11,15 +11,10 @@ from torch_mlir.passmanager import PassManager
 from tiga.ir import llvm
 
 PIPELINE = (
-    "convert-vector-to-scf",
-    "convert-scf-to-cf",
-    "convert-vector-to-llvm",
-    "convert-math-to-llvm",
-    "convert-arith-to-llvm",
-    "convert-func-to-llvm",
-    "convert-cf-to-llvm",
+    "convert-vector-to-scf", "convert-scf-to-cf", "convert-vector-to-llvm", "convert-math-to-llvm",
+    "convert-arith-to-llvm", "convert-func-to-llvm", "convert-cf-to-llvm",
     "reconcile-unrealized-casts",
-)
+)  # fmt: skip
 """Passes from arith, math, vector, scf, cf and func to the llvm dialect, in order."""
 
 LOOP_ANNOTATION = "llvm.loop_annotation"

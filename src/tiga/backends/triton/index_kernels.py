@@ -9,19 +9,11 @@ BLOCK = 1024
 """Elements of a program."""
 
 FORMULAS = {
-    "add": "a + b",
-    "sub": "a - b",
-    "mul": "a * b",
-    "floordiv": "a // b",
-    "and": "(a & b).to(tl.int8)",
-    "or": "(a | b).to(tl.int8)",
-    "lt": "(a < b).to(tl.int8)",
-    "le": "(a <= b).to(tl.int8)",
-    "gt": "(a > b).to(tl.int8)",
-    "ge": "(a >= b).to(tl.int8)",
-    "ne": "(a != b).to(tl.int8)",
-    "eq": "(a == b).to(tl.int8)",
-}
+    "add": "a + b", "sub": "a - b", "mul": "a * b", "floordiv": "a // b",
+    "and": "(a & b).to(tl.int8)", "or": "(a | b).to(tl.int8)", "lt": "(a < b).to(tl.int8)",
+    "le": "(a <= b).to(tl.int8)", "gt": "(a > b).to(tl.int8)", "ge": "(a >= b).to(tl.int8)",
+    "ne": "(a != b).to(tl.int8)", "eq": "(a == b).to(tl.int8)",
+}  # fmt: skip
 """What a kernel of two operands computes, in int64."""
 
 NEUTRAL = {"sum": "0", "min": str(2**63 - 1), "max": str(-(2**63))}

@@ -219,16 +219,8 @@ def _products(entities: Entities, node: Node) -> Node:
 
 
 _RULES: dict[str, Callable[[Entities, Node], Node]] = {
-    "broadcast": _broadcast,
-    "reshape": _reshape,
-    "permute": _permute,
-    "slice": _slice,
-    "unslice": _unslice,
-    "join": _join,
-    "sum_axes": _reduction(feature_sum),
-    "max_axes": _reduction(feature_max),
-    "min_axes": _reduction(feature_min),
-    "prod_axes": _reduction(_product),
-    "cumprod": _products,
-    "matmul": _matmul,
-}
+    "broadcast": _broadcast, "reshape": _reshape, "permute": _permute, "slice": _slice,
+    "unslice": _unslice, "join": _join, "sum_axes": _reduction(feature_sum),
+    "max_axes": _reduction(feature_max), "min_axes": _reduction(feature_min),
+    "prod_axes": _reduction(_product), "cumprod": _products, "matmul": _matmul,
+}  # fmt: skip

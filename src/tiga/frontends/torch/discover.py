@@ -39,17 +39,12 @@ _LIBRARIES = frozenset(
 # Parts of a module's dict that have no say in its forward pass.
 _IGNORED = frozenset(
     [
-        "_non_persistent_buffers_set",
-        "_is_full_backward_hook",
-        "_state_dict_hooks",
-        "_state_dict_pre_hooks",
-        "_load_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks",
-        "_forward_hooks_with_kwargs",
-        "_forward_hooks_always_called",
+        "_non_persistent_buffers_set", "_is_full_backward_hook", "_state_dict_hooks",
+        "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+        "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
         "_forward_pre_hooks_with_kwargs",
     ]
-)
+)  # fmt: skip
 _READS_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
 _ATOMS = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.device, np.generic)
 
