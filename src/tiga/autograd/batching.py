@@ -58,9 +58,13 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> C
         >>> dot(tg.ones((3, 2)), tg.ones((3, 2))).tolist()
         [2.0, 2.0, 2.0]
     """
+    if not callable(function):
+        raise InvalidType(f"vmap expected a function, got {function!r} ({here()}).")
 
     def call(*args: Tensor) -> Any:
         axes = list(in_axes) if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
+        if len(axes) != len(args):
+            raise InvalidValue(f"in_axes={in_axes!r} for {len(args)} arguments ({here()}).")
         moved = [_examples_first(a, axis) for a, axis in zip(args, axes, strict=True)]
         counts = {m.shape[0] for m, axis in zip(moved, axes, strict=True) if axis is not None}
         if len(counts) != 1:
@@ -68,7 +72,7 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> C
         count = counts.pop()
         inner = [m if axis is None else _example(m) for m, axis in zip(moved, axes, strict=True)]
         value = function(*inner)
-        outputs = list(value) if isinstance(value, (tuple, list)) else [value]
+        outputs = _outputs(value)
         given: dict[Node, Node] = {
             i._node: m._node for i, m, axis in zip(inner, moved, axes, strict=True)
             if axis is not None
@@ -78,6 +82,14 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> C
         return tuple(made) if isinstance(value, (tuple, list)) else made[0]
 
     return call
+
+
+def _outputs(value: Any) -> list[Tensor]:
+    outputs = list(value) if isinstance(value, (tuple, list)) else [value]
+    wrong = [output for output in outputs if not isinstance(output, Tensor)]
+    if wrong:
+        raise InvalidType(f"vmap expected a function to tensors, got {wrong[0]!r} ({here()}).")
+    return outputs
 
 
 def _examples_first(x: Any, axis: int | None) -> Tensor:

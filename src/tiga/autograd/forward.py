@@ -6,7 +6,17 @@ from typing import Any
 import numpy as np
 
 from tiga.autograd.batching import vmap
-from tiga.autograd.reverse import as_list, check_fresh, gradients, none_of, release, tracking
+from tiga.autograd.reverse import (
+    as_list,
+    as_sequence,
+    check_callable,
+    check_count,
+    check_fresh,
+    gradients,
+    none_of,
+    release,
+    tracking,
+)
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor, helper
@@ -29,6 +39,9 @@ def jvp(
         >>> slope.tolist()
         [12.0]
     """
+    check_callable(function, "jvp")
+    primals, tangents = as_sequence(primals), as_sequence(tangents)
+    check_count(tangents, len(primals), "jvp: tangents")
     tracked = [tracking(p) for p in primals]
     for position, (p, t) in enumerate(zip(tracked, tangents, strict=True)):
         if not isinstance(t, Tensor) or t._node.type != p._node.type:
@@ -55,6 +68,7 @@ def jacobian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         >>> tg.autograd.jacobian(lambda x: x * x, tg.tensor([1.0, 2.0])).tolist()
         [[2.0, 0.0], [0.0, 4.0]]
     """
+    check_callable(function, "jacobian")
     tracked = tracking(x)
     value = function(tracked)
     if not isinstance(value, Tensor):
@@ -94,8 +108,12 @@ def hessian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """
     from tiga.autograd.reverse import grad
 
+    check_callable(function, "hessian")
+
     def slope(y: Tensor) -> Tensor:
         value = function(y)
+        if not isinstance(value, Tensor):
+            raise InvalidType(f"hessian expected a function to a tensor, got {value!r} ({here()}).")
         if value.shape:
             raise InvalidValue(f"hessian expected a scalar function, got {value.shape} ({here()}).")
         found = grad(value, y, allow_unused=True)

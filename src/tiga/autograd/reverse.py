@@ -6,7 +6,7 @@ from typing import Any
 from tiga import knobs
 from tiga.autograd.recorded import derived
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import result
+from tiga.frontends.tensor.build import integer, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place, value_of
@@ -20,6 +20,17 @@ from tiga.trace.node import Node, reached
 CHECKPOINTS = ("auto", "save", "recompute")
 
 
+def as_sequence(values: Any) -> list[Any]:
+    """One value, or a sequence of them, as a list."""
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def check_count(values: Any, expected: int, what: str) -> None:
+    """Refuse another number of values."""
+    if len(values) != expected:
+        raise InvalidValue(f"{what}: expected {expected}, got {len(values)} ({here()}).")
+
+
 def as_list(values: Any, what: str) -> tuple[list[Tensor], bool]:
     """Tensors given as one or as a sequence, and whether it was one."""
     if isinstance(values, Tensor):
@@ -28,6 +39,12 @@ def as_list(values: Any, what: str) -> tuple[list[Tensor], bool]:
     if found is None or not all(isinstance(v, Tensor) for v in found):
         raise InvalidType(f"{what} expected tensors ({here()}), got {values!r}.")
     return found, False
+
+
+def check_callable(function: Any, what: str) -> None:
+    """Refuse what is no function."""
+    if not callable(function):
+        raise InvalidType(f"{what} expected a function, got {function!r} ({here()}).")
 
 
 def check_inputs(inputs: Sequence[Tensor]) -> None:
@@ -219,9 +236,15 @@ def value_and_grad(function: Callable[..., Tensor], *, argnums: Any = 0) -> Call
         >>> value.item(), dx.tolist()
         (9.0, [6.0])
     """
-    places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    check_callable(function, "value_and_grad")
+    places = [integer(i, "argnums=") for i in as_sequence(argnums)]
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        missing = [i for i in places if not 0 <= i < len(args)]
+        if missing:
+            raise InvalidValue(
+                f"argnums={argnums!r} names argument {missing[0]}, got {len(args)} ({here()})."
+            )
         tracked = [tracking(a) if i in places else a for i, a in enumerate(args)]
         value = function(*tracked, **kwargs)
         found = grad(value, [tracked[i] for i in places], allow_unused=True)
@@ -265,6 +288,7 @@ def vjp(function: Callable[..., Any], *primals: Tensor) -> tuple[Any, Callable[.
         >>> pull(tg.tensor([1.0]))[0].tolist()
         [6.0]
     """
+    check_callable(function, "vjp")
     tracked = [tracking(p) for p in primals]
     value = function(*tracked)
     results, _ = as_list(value, "the function's result")
@@ -272,6 +296,7 @@ def vjp(function: Callable[..., Any], *primals: Tensor) -> tuple[Any, Callable[.
     release(results, primals, tracked)
 
     def pull(*cotangents: Tensor) -> tuple[Tensor, ...]:
+        check_count(cotangents, len(outputs), "vjp: cotangents")
         given = [cotangent_of(o, c) for o, c in zip(outputs, cotangents, strict=True)]
         found = gradients(outputs, given, tracked)
         sources = [*outputs, *cotangents]

@@ -3,7 +3,15 @@
 from typing import Any
 
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.build import apply, as_tensor, convert, normalize_axis, number, result
+from tiga.frontends.tensor.build import (
+    apply,
+    as_tensor,
+    convert,
+    integer,
+    normalize_axis,
+    number,
+    result,
+)
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import concat
@@ -29,7 +37,7 @@ def cumulative_sum(
     """
     tensor, axis = _one_axis(x, axis, dim)
     node = convert(tensor._node, sum_dtype(tensor.dtype, dtype))
-    total = apply(scans.CumSum(axis, int(reverse)), node)
+    total = apply(scans.CumSum(axis, int(bool(reverse))), node)
     return result(_with_initial(total, axis, include_initial, 0), tensor)
 
 
@@ -97,7 +105,7 @@ def diff(
     tensor = as_tensor(x) if len(given) == 1 else concat(given, axis=axis)
     axis = normalize_axis(axis, tensor.ndim)
     node: Node = tensor._node
-    for _ in range(n):
+    for _ in range(integer(n, "n=", 0)):
         count = node.type.shape[axis] - 1
         if count < 0:
             raise InvalidValue(f"diff: too few elements along axis {axis} ({here()}).")

@@ -12,7 +12,7 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor, View, share, wrap
-from tiga.frontends.tensor.dtypes import promote, promote_scalar, result_dtype
+from tiga.frontends.tensor.dtypes import array_of, promote, promote_scalar, result_dtype
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, filled, here, user_place
 from tiga.ops.align import expand_to
 from tiga.ops.base import Op
@@ -154,8 +154,7 @@ def as_tensor(value: Any, what: str = "an operand") -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, SCALARS):
-        kind = result_dtype(value)
-        return wrap(np.asarray(value, kind.numpy))
+        return wrap(array_of(value))
     if isinstance(value, (np.ndarray, np.generic)):
         from tiga.frontends.tensor.creation import from_numpy
 

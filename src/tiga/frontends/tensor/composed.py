@@ -77,7 +77,7 @@ def isclose(
         [True, False]
     """
     a, b = as_tensor(x1), as_tensor(x2)
-    near = s.abs(a * 1.0 - b) <= s.abs(b * 1.0) * rtol + atol
+    near = s.abs(a * 1.0 - b) <= e.add(e.multiply(s.abs(b * 1.0), rtol), atol)
     both = s.logical_and(e.isfinite(a * 1.0), e.isfinite(b * 1.0))
     close = s.where(both, near, e.equal(a, b))
     if not equal_nan:
@@ -160,6 +160,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     if tensor.ndim < 2:
         raise InvalidValue(f"diagonal expected two axes or more, got {tensor.shape} ({here()}).")
     rows, columns = tensor.shape[-2:]
+    offset = integer(offset, "offset=")
     places = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
     flat = views.reshape(tensor, (*tensor.shape[:-2], rows * columns))
     return take(flat, from_numpy(np.array(places)), axis=-1)
@@ -206,7 +207,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
         [-1.0, 2.0]
     """
     tensor = as_tensor(x)
-    return s.where(tensor > 0, tensor, tensor * negative_slope)
+    return s.where(tensor > 0, tensor, e.multiply(tensor, negative_slope))
 
 
 @_serves_torch
@@ -220,7 +221,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     """
     tensor = as_tensor(x)
     below = e.expm1(s.where(tensor > 0, 0.0, tensor))  # no overflow where it is not used
-    return s.where(tensor > 0, tensor, below * alpha)
+    return s.where(tensor > 0, tensor, e.multiply(below, alpha))
 
 
 @_serves_torch
@@ -245,7 +246,7 @@ def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
         [2.0]
     """
     a = as_tensor(start)
-    return a + (as_tensor(end) - a) * weight
+    return a + e.multiply(as_tensor(end) - a, weight)
 
 
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Tensor:

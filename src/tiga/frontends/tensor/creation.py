@@ -19,9 +19,16 @@ from tiga.types import DType, dtype_of_numpy
 Extent = int | Sequence[int]
 
 
+MOST = 2**60
+"""Elements that no memory holds."""
+
+
 def checked_shape(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    return tuple(integer(extent, "shape=", 0) for extent in extents)
+    found = tuple(integer(extent, "shape=", 0) for extent in extents)
+    if math.prod(extent for extent in found if extent) >= MOST:
+        raise InvalidValue(f"shape={found} has more elements than memory addresses ({here()}).")
+    return found
 
 
 def room_for(shape: Any, dtype: DType) -> tuple[int, ...]:
@@ -198,6 +205,11 @@ def from_numpy(array: np.ndarray, *, requires_grad: bool = False) -> Tensor:
         >>> x.tolist()
         [5.0, 0.0]
     """
+    if not isinstance(array, np.ndarray):
+        raise InvalidType(
+            f"from_numpy expected a numpy array, got {type(array).__name__} ({here()}); tg.asarray "
+            "takes tensors, numbers and lists."
+        )
     _known_dtype(array)
     negative = any(step < 0 or step % array.itemsize for step in array.strides)
     copied = negative or not array.flags.writeable or not array.dtype.isnative

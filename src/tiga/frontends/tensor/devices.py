@@ -49,7 +49,7 @@ def check_device(device: Any) -> Device:
     if device is None:
         scope = active()
         return CPU if scope is None or scope.device is None else scope.device
-    if device == CPU:
+    if isinstance(device, (str, Device)) and device == CPU:
         return CPU
     kind, _, index = str(device).partition(":")
     if kind not in ("cuda", "gpu") or not (index or "0").isdecimal():

@@ -3,7 +3,9 @@
 from functools import lru_cache
 from typing import Any
 
-from tiga.errors import InvalidType
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.lazy import here
 from tiga.ops.tensor_complex import complex_of
 from tiga.types import (
@@ -97,6 +99,19 @@ def result_dtype(*values: Any) -> DType:
         kind: Any = type(number)
         found = promote_scalar(found, kind)
     return found
+
+
+def array_of(number: Any) -> np.ndarray:
+    """A Python number as an array of its default type.
+
+    Raises:
+        InvalidValue: no type holds it.
+    """
+    dtype = scalar_dtype(number)
+    try:
+        return np.asarray(number, dtype.numpy)
+    except OverflowError:
+        raise InvalidValue(f"{number} does not fit in {dtype} ({here()}).") from None
 
 
 def as_float(dtype: DType) -> DType:

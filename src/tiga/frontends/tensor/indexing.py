@@ -10,6 +10,7 @@ from tiga.frontends.tensor.build import (
     apply,
     as_tensor,
     broadcast_shapes,
+    integer,
     normalize_axis,
     number,
     operands,
@@ -60,7 +61,7 @@ def _part(entry: Any) -> list[AxisIndex | None]:
     if isinstance(entry, slice):
         return [AxisIndex("slice", entry)]
     if isinstance(entry, (list, np.ndarray)):
-        entry = helper(from_numpy(np.array(entry)).numpy())
+        entry = helper(from_numpy(_rectangular(entry)).numpy())
     single = isinstance(entry, Tensor) and entry.dtype == bool_ and not entry.shape
     if single or isinstance(entry, bool):
         raise InvalidType(f"an index expected no single truth value ({here()}).")
@@ -71,6 +72,15 @@ def _part(entry: Any) -> list[AxisIndex | None]:
     raise InvalidType(
         f"an index expected integers, slices, None, ... or tensors, got {entry!r} ({here()})."
     )
+
+
+def _rectangular(entry: Any) -> np.ndarray:
+    try:
+        return np.array(entry)
+    except ValueError:
+        raise InvalidType(
+            f"an index expected lists of equal lengths, got {entry!r} ({here()})."
+        ) from None
 
 
 def _tensor_part(entry: Tensor) -> list[AxisIndex | None]:
@@ -235,6 +245,14 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     return result(node, x)
 
 
+def _check_ranks(what: str, x: Tensor, index: Tensor) -> None:
+    if x.ndim != index.ndim:
+        raise InvalidValue(
+            f"{what} expected positions with as many axes as the tensor, got shapes {index.shape} "
+            f"and {x.shape} ({here()})."
+        )
+
+
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """Per line along an axis, x at the line's own positions; other axes broadcast.
 
@@ -245,6 +263,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """
     x, index = as_tensor(x), _index_tensor(indices)
     place = normalize_axis(axis, x.ndim)
+    _check_ranks("take_along_axis", x, index)
     lead = broadcast_shapes(
         (*x.shape[:place], 1, *x.shape[place + 1 :]),
         (*index.shape[:place], 1, *index.shape[place + 1 :]),
@@ -279,6 +298,7 @@ def scatter_add(values: Any, index: Any, num_segments: int, /, *, axis: int = 0)
         [2.0, 4.0]
     """
     values, positions = as_tensor(values), _index_tensor(index)
+    num_segments = integer(num_segments, "num_segments=", 0)
     place = normalize_axis(axis, values.ndim)
     if values.shape[place : place + positions.ndim] != positions.shape:
         raise InvalidValue(
@@ -304,6 +324,7 @@ def scatter_add_along_axis(values: Any, indices: Any, extent: int, /, *, axis: i
     place = normalize_axis(axis, values.ndim)
     if values.shape != index.shape:
         raise InvalidValue(f"values {values.shape} and indices {index.shape} differ ({here()}).")
+    extent = integer(extent, "extent=", 0)
     where = _positions(index, extent)
     return result(apply(AddAlong(place, extent), values._node, where), values)
 

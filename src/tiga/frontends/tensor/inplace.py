@@ -24,6 +24,7 @@ from tiga.frontends.tensor.build import (
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.elementwise import add, multiply, subtract
+from tiga.frontends.tensor.filled import number_of
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
 from tiga.frontends.tensor.selection import astype, divide
 from tiga.frontends.tensor.tracked import (
@@ -184,8 +185,7 @@ def fill_(x: Tensor, value: Any, /) -> Tensor:
     """One number in every element of x's storage; returns x."""
     x.realize()
     _check(x, "fill_")
-    if isinstance(value, Tensor):
-        value = value.item()
+    value = number_of(value, x.dtype, "fill_")
     node = number(value, x._node.type.with_shape(()))
     viewers = _viewers(x)
     if is_tracked(viewers, None):

@@ -65,9 +65,9 @@ def layer_norm(
     axes = last_axes(wide, normalized_shape)
     centred = wide - r.mean(wide, axis=axes, keepdims=True)
     variance = r.mean(centred * centred, axis=axes, keepdims=True)
-    value = centred * e.rsqrt(variance + eps)
-    value = value if weight is None else value * weight
-    value = value if bias is None else value + bias
+    value = centred * e.rsqrt(e.add(variance, eps))
+    value = value if weight is None else e.multiply(value, weight)
+    value = value if bias is None else e.add(value, bias)
     return s.astype(value, dtype, copy=False)
 
 
@@ -157,6 +157,8 @@ def norm(
         >>> tg.norm(tg.tensor([3.0, 4.0])).item()
         5.0
     """
+    if not isinstance(ord, (int, float)):
+        raise InvalidType(f"ord= expected a number, got {ord!r} ({here()}).")
     wide, dtype = _wide(x)
     size, kept = s.abs(wide), {"axis": axis, "dim": dim, "keepdims": keepdims, "keepdim": keepdim}
     if ord == float("inf"):

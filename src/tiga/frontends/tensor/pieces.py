@@ -171,6 +171,8 @@ def split(x: Tensor, sizes: Any, /, *, axis: int = 0, dim: int | None = None) ->
             raise InvalidValue(f"split expected a size of at least 1, got {sizes} ({here()}).")
         whole = [sizes] * (total // sizes)
         sizes = whole + ([total % sizes] if total % sizes else [])
+    if not isinstance(sizes, (tuple, list)):
+        raise InvalidType(f"split expected an integer or a list of them, got {sizes!r} ({here()}).")
     sizes = [integer(size, "a size of split", 0) for size in sizes]
     if sum(sizes) != total:
         raise InvalidValue(f"split of {total} elements into sizes {list(sizes)} ({here()}).")
@@ -204,6 +206,15 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     return result(node, x)
 
 
+def _counts(repeats: Any) -> np.ndarray | None:
+    """How often elements are repeated; None if these are no counts."""
+    try:
+        counts = np.asarray(repeats.numpy() if isinstance(repeats, Tensor) else repeats)
+    except ValueError:  # lists of lists of different lengths
+        return None
+    return counts if counts.dtype.kind in "iu" and (counts >= 0).all() else None
+
+
 @takes_tensor
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Every element repeated: a number of times, or per position along an axis.
@@ -218,9 +229,8 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     if axis is None:
         x, axis = ravel(x), 0
     place = normalize_axis(axis, x.ndim)
-    counts = np.asarray(repeats.numpy() if isinstance(repeats, Tensor) else repeats)
-    whole = counts.dtype.kind in "iu" and (counts >= 0).all()
-    if not whole or counts.size not in (1, x.shape[place]):
+    counts = _counts(repeats)
+    if counts is None or counts.size not in (1, x.shape[place]):
         raise InvalidValue(
             f"repeat expected a count of at least 0, or one for each of {x.shape[place]} elements, "
             f"got {repeats!r} ({here()})."

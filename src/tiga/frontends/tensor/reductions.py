@@ -112,6 +112,8 @@ def _variance(node: Node, axes: Shape, correction: float) -> Node:
     squares = p.mul(distance, conj(distance))
     squares = real(squares) if squares.type.dtype.is_complex else squares
     total = reshape(_sum_node(squares, axes), r.kept_shape(node.type.shape, axes))
+    if not isinstance(correction, (int, float)):
+        raise InvalidType(f"correction= expected a number, got {correction!r} ({here()}).")
     count = _count(node.type.shape, axes) - correction
     return p.div(total, number(count if count > 0 else 0, total.type))
 

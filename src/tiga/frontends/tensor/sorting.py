@@ -62,7 +62,7 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
         [1, 2, 0]
     """
     tensor, place = _ordered(x, axis, "argsort")
-    return result(apply(ArgSort(place, int(descending)), tensor._node), tensor)
+    return result(apply(ArgSort(place, int(bool(descending))), tensor._node), tensor)
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
