@@ -7,7 +7,7 @@ import numpy as np
 
 from tiga.passes.rows import Plan
 from tiga.runtime.mapped import map_file
-from tiga.runtime.pages import FileRows, Traffic
+from tiga.runtime.pages import FileRows, MemoryRows, Traffic
 from tiga.runtime.scope import Extent, Scope
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
@@ -35,6 +35,19 @@ def stored_sizes(plan: Plan, extents: Mapping[Space, int]) -> dict[Node, int]:
     """The bytes of what a run of a plan of rows stores over entities."""
     stored = [n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL]
     return {n: extents[n.type.space] * n.type.row_bytes for n in stored}
+
+
+class MappedRows(FileRows):
+    """Rows of an array that is mapped from their file, and written there: into the page cache, from
+    where the system writes them behind."""
+
+    def __init__(self, array: np.ndarray, rows: FileRows) -> None:
+        super().__init__(rows.fd, rows.offset, rows.count, rows.row_bytes, rows.traffic, rows.owner)
+        self.memory = MemoryRows(array)
+
+    def write(self, low: int, block: np.ndarray) -> None:
+        self.memory.write(low, block)
+        self.traffic.count(written=block.nbytes)
 
 
 def fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:

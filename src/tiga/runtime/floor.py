@@ -7,8 +7,14 @@ for long.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
+
+from tiga.runtime.crew import Crew
+
+PART = 2**21
+"""Bytes that a thread moves at a time for another: long enough to be worth handing over."""
 
 
 class Floor:
@@ -52,3 +58,32 @@ def off_the_floor() -> Iterator[None]:
     finally:
         floor.lock.acquire()
         _held.floor = floor
+
+
+@contextmanager
+def helped_by(crew: Crew) -> Iterator[None]:
+    """Let threads of a crew move what is long for this one, in the body of a `with`."""
+    before, _held.crew = getattr(_held, "crew", None), crew
+    try:
+        yield
+    finally:
+        _held.crew = before
+
+
+def by_parts(nbytes: int, move: Callable[[int, int], None], unit: int = 1) -> None:
+    """Move bytes [0, nbytes) by calls of `move`, which takes a range that begins and ends at a
+    multiple of `unit`: off the floor, and several at a time where this thread has help.
+
+    Raises:
+        What a call raised first; others are done by then.
+    """
+    crew: Crew | None = getattr(_held, "crew", None)
+    with off_the_floor():
+        if crew is None or nbytes < 2 * PART:
+            move(0, nbytes)
+            return
+        step = max(1, PART // unit) * unit
+        parts = [crew.submit(move, low, min(low + step, nbytes)) for low in range(0, nbytes, step)]
+        wait(parts)
+        for part in parts:
+            part.result()

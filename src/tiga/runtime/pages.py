@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ import numpy as np
 from tiga.runtime.arena import Arena
 from tiga.runtime.crew import Crew
 from tiga.runtime.direct import BLOCK, LEAST, DirectFile, fits
-from tiga.runtime.floor import off_the_floor
+from tiga.runtime.floor import by_parts, off_the_floor
 from tiga.runtime.spill import pread_into, pwrite_all
 
 SPARSE = 8
@@ -124,8 +124,7 @@ class MemoryRows:
         return self.count > 1 and self.array.strides[0] == 0
 
     def read_into(self, low: int, out: np.ndarray) -> None:
-        with off_the_floor():
-            self._typed(out)[...] = self.array[low : low + len(out)]
+        self._copy(self._typed(out), self.array[low : low + len(out)])
 
     def take(self, ids: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
         typed, step = self._typed(out), max(1, len(scratch) // max(1, self.row_bytes))
@@ -133,7 +132,15 @@ class MemoryRows:
             typed[low : low + step] = self.array[ids[low : low + step]]
 
     def write(self, low: int, block: np.ndarray) -> None:
-        self._whole()[low : low + len(block)] = self._typed(block)
+        self._copy(self._whole()[low : low + len(block)], self._typed(block))
+
+    def _copy(self, target: np.ndarray, source: np.ndarray) -> None:
+        width = max(1, self.row_bytes)
+
+        def move(low: int, high: int) -> None:
+            target[low // width : high // width] = source[low // width : high // width]
+
+        by_parts(len(target) * width, move, width)
 
     def put(self, ids: np.ndarray, block: np.ndarray) -> None:
         self._whole()[ids] = self._typed(block)
@@ -286,11 +293,16 @@ class FileRows(ByRanges):
         direct = fits(out, offset) and self.direct.serves(offset, flat.size)
         try:
             with off_the_floor():
-                if not (direct and self.direct.read(flat, offset)):
-                    pread_into(self.fd, out, offset)
+                read = direct and self.direct.read(flat, offset)
+            if not read:
+                by_parts(flat.size, partial(self._read_plainly, flat, offset))
         except EOFError as error:
             raise Damaged(f"{error}: it was cut after it was opened") from None
         self.traffic.count(read=flat.size)
+
+    def _read_plainly(self, out: np.ndarray, offset: int, low: int, high: int) -> None:
+        """Bytes [low, high) of a range, through the page cache."""
+        pread_into(self.fd, out[low:high], offset + low)
 
     def _room(self, scratch: np.ndarray) -> int:
         return len(scratch) - BLOCK if len(scratch) > LEAST else len(scratch)

@@ -13,17 +13,17 @@ from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.machine import Gpu, machine
 from tiga.backends.triton.native import NativePlatform
 from tiga.backends.triton.paged.calls import Call
-from tiga.backends.triton.paged.link import link_of
-from tiga.backends.triton.paged.memory import HostRows, Mover
+from tiga.backends.triton.paged.fetching import fetch
+from tiga.backends.triton.paged.memory import HostRows
 from tiga.backends.triton.paged.placement import SHARE, Placement, loading_bytes
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.graph_call import Launch
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.paged import extents_of, rows_of
 from tiga.knobs import current
-from tiga.runtime.arena import anonymous
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, download
 from tiga.runtime.pages import FileRows, Rows
+from tiga.runtime.pool import POOL
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType
@@ -108,13 +108,7 @@ def fetched(array: DeviceArray) -> np.ndarray:
     pinned = loading_bytes(max(0, left), array.nbytes)
     if not array.nbytes or pinned < array.nbytes // max(1, array.shape[0]):
         return download(whole)
+    host = POOL.array(array.shape, array.dtype)
     platform = machine(array.machine.index).platform.uncounted
-    host = anonymous(array.nbytes)
-    ticket = 0 if account is None else account.charge(pinned, "a result on its way to the host")
-    try:
-        mover = Mover(link_of(platform), platform, pinned)
-        mover.fetch(whole.address, host.reshape(array.shape[0], -1))
-    finally:
-        if account is not None:
-            account.release(ticket)
-    return host.view(array.dtype).reshape(array.shape)
+    fetch(whole.address, host, platform, None, pinned)
+    return host

@@ -117,18 +117,19 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
     unneeded = _unneeded(ctx, derivative.arguments)
     with within(job.scope) if get_ident() != job.thread and job.scope else nullcontext():
         gradients = run(derivative.unit, job.graph, job.token, values, job.topology, unneeded)
-    for position, found in zip(derivative.wanted, gradients, strict=True):
-        # Over a graph in a file, what fits the device lies there, and the rest in files.
-        result[1 + position] = _fetched(found, ctx.devices[position]) if job.graph.paged else found
+        for position, found in zip(derivative.wanted, gradients, strict=True):
+            # Over a graph in a file, what fits the device lies there, and the rest in files.
+            found = _fetched(found, ctx.devices[position], job.graph) if job.graph.paged else found
+            result[1 + position] = found
     return tuple(result)
 
 
-def _fetched(found: torch.Tensor, device: torch.device) -> torch.Tensor:
+def _fetched(found: torch.Tensor, device: torch.device, graph: Any) -> torch.Tensor:
     if found.device == device:
         return found
     from tiga.frontends.torch.fetched import fetched
 
-    return fetched(found, device)
+    return fetched(found, device, graph)
 
 
 def _unneeded(ctx: Any, arguments: Sequence[tuple[str, int]]) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ Calls walk the same pages in the same order, again and again. So pages stay as t
 memory is full, rather than give way to the next: those that stay are found in every round.
 """
 
-import ctypes
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from tiga.backends.triton.paged.image import Image, Kept
-from tiga.backends.triton.paged.link import Link, PairedArena
+from tiga.backends.triton.paged.link import Link, PairedArena, copy_bytes
 from tiga.paging.span import LongRow, Span
 from tiga.runtime.arena import anonymous
 from tiga.runtime.floor import off_the_floor
@@ -70,26 +69,29 @@ class Keeper:
 
     pages: dict[Key, Kept] = field(default_factory=dict)
     others: dict[Hashable, "Parked"] = field(default_factory=dict)
+    left: set[tuple[str, Key]] = field(default_factory=set)
+    """What had to go from which tier."""
     room: Room | None = None
     beside: int = 0
     """Pinned bytes of the pages that are under way, where nothing bounds the tier."""
-    _link: Link | None = None
+    link: Link | None = None
     _of: tuple[Any, int] | None = None
     _lock: Any = field(default_factory=Lock)
 
     def begin(self, room: Room, stream: int, link: Callable[[], Link]) -> Link:
         """Start a call; what was kept in another scope, or for another stream, is given back."""
         known = (weakref.ref(room.scope), stream)
-        if self._link is None or self._of != known:
+        if self.link is None or self._of != known:
             self.clear()
-            self._link, self._of = link(), known
+            self.link, self._of = link(), known
         self.room = room
-        return self._link
+        return self.link
 
     def clear(self) -> None:
         """Give everything back."""
         for page in list(self.pages):
             self.drop(page)
+        self.left.clear()
         for key in list(self.others):
             self._give_back(key)
 
@@ -142,18 +144,24 @@ class Keeper:
         return found if found is not None and found.is_there else None
 
     def place(self, key: Key, image: Image) -> Kept | None:
-        """A place for a page, the best that has room."""
+        """A place for a page: the best that has room, and where it did not have to go before. What
+        took its place in one round does so in the next."""
         assert self.room is not None
         self.drop(key)
         with self._lock:
-            for tier in TIERS:
+            for tier in sorted(TIERS, key=lambda tier: (tier, key) in self.left):
                 beside = self.beside if tier == "host-pinned" else 0
-                drop = partial(self.drop, key)
-                ticket = self.room.keep(tier, image.nbytes, drop, PAGES, beside)
+                leave = partial(self._leave, tier, key)
+                ticket = self.room.keep(tier, image.nbytes, leave, PAGES, beside)
                 if ticket:
                     made = self.pages[key] = Kept(image, tier, ticket)
                     return made
         return None
+
+    def _leave(self, tier: str, key: Key) -> None:
+        """Give a page back as something else needs the memory."""
+        self.left.add((tier, key))
+        self.drop(key)
 
     def drop(self, key: Key) -> None:
         """Give a page back, if there is one."""
@@ -161,6 +169,12 @@ class Keeper:
             found = self.pages.pop(key, None)
         if found is not None and self.room is not None:
             self.room.drop(found.tier, found.ticket)
+
+
+def keeper_of(graph: Any, platform: Platform) -> Keeper:
+    """What calls over a graph left on a device."""
+    found: Keeper = graph.keep(("GPU kept", platform.name), Keeper)
+    return found
 
 
 @dataclass(frozen=True)
@@ -188,15 +202,15 @@ class StepPages:
             return None
         made = self.keeper.place((self.step, image.span), image)
         if made is not None and made.tier != "device":
-            with off_the_floor():
-                self._copy(made, arena.address)
+            self._copy(made, arena.address)
         return made
 
     def _copy(self, kept: Kept, source: int) -> None:
         nbytes = kept.image.nbytes
         pinned = kept.tier == "host-pinned"
-        kept.host = self.link.pinned(nbytes) if pinned else anonymous(nbytes)
-        ctypes.memmove(kept.host.ctypes.data, source, nbytes)
+        with off_the_floor():
+            kept.host = self.link.pinned(nbytes) if pinned else anonymous(nbytes)
+        copy_bytes(kept.host.ctypes.data, source, nbytes)
         kept.is_there = True
 
     def block(self, nbytes: int) -> Any:

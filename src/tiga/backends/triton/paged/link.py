@@ -7,15 +7,20 @@ import ctypes
 import mmap
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.runtime.arena import ROOMY, Arena, anonymous
+from tiga.runtime.arena import HUGE, ROOMY, Arena, anonymous
+from tiga.runtime.crew import Crew
 from tiga.runtime.driver import StreamEvent, driver
-from tiga.runtime.floor import off_the_floor
+from tiga.runtime.floor import by_parts, off_the_floor
 from tiga.runtime.platform import Platform
 from tiga.runtime.queue import READY
+
+MOVERS = 8
+"""Threads that copy within the host: so many reach most of what its memory gives."""
 
 Copy = tuple[int, int, int]
 """An address on the device, one on the host, and bytes."""
@@ -29,7 +34,10 @@ class Mark(Protocol):
 
 
 class Link(Protocol):
-    """How a run moves bytes to its device and back."""
+    """How a run moves bytes to its device and back; `movers` are threads that copy within the host,
+    where one alone takes longer than the bus."""
+
+    movers: Crew
 
     def pinned(self, nbytes: int) -> np.ndarray:
         """Memory of the host that copies take directly, uint8 `[nbytes]`."""
@@ -59,6 +67,9 @@ class Link(Protocol):
 
 class HostLink:
     """The host in the place of a device."""
+
+    def __init__(self) -> None:
+        self.movers = Crew(2, "tiga-copy")
 
     def pinned(self, nbytes: int) -> np.ndarray:
         return Arena(nbytes).take(nbytes, np.dtype(np.uint8))
@@ -93,7 +104,7 @@ class GpuLink:
     """A GPU whose kernels run on a stream `compute`."""
 
     def __init__(self, index: int, compute: int) -> None:
-        self.gpu, self.compute = driver(index), compute
+        self.gpu, self.compute, self.movers = driver(index), compute, Crew(MOVERS, "tiga-copy")
         self.inward, self.outward = self.gpu.new_stream(), self.gpu.new_stream()
         for stream in (self.inward, self.outward):
             weakref.finalize(self, self.gpu.close_stream, stream).atexit = False
@@ -102,7 +113,7 @@ class GpuLink:
         """Our own huge pages where the driver takes them: a disk fills these, and those that the
         driver makes it does not."""
         own = anonymous(nbytes) if nbytes >= ROOMY else np.empty(0, np.uint8)
-        own[:: mmap.PAGESIZE] = 0  # several threads have the system make pages at a time
+        by_parts(own.size, partial(_touch, own), HUGE)  # the system makes pages for several threads
         if own.size and self.pin(own):
             return own
         address = self.gpu.allocate_pinned(nbytes)
@@ -144,6 +155,19 @@ class GpuLink:
     def _wait(self, stream: int, mark: Mark) -> None:
         assert isinstance(mark, StreamEvent)
         self.gpu.wait_event(stream, mark.handle)
+
+
+def _touch(memory: np.ndarray, low: int, high: int) -> None:
+    memory[low : high : mmap.PAGESIZE] = 0
+
+
+def copy_bytes(to: int, source: int, nbytes: int) -> None:
+    """Copy within the host, off the floor, by several threads where this one has help."""
+    by_parts(nbytes, lambda low, high: _copy(to + low, source + low, high - low))
+
+
+def _copy(to: int, source: int, nbytes: int) -> None:
+    ctypes.memmove(to, source, nbytes)
 
 
 def link_of(platform: Platform) -> Link:

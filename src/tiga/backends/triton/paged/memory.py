@@ -1,15 +1,16 @@
 """Where the arrays of a run over a graph in a file lie: on the device, or staged from elsewhere."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.paged.link import Copy, Link
+from tiga.backends.triton.paged.link import Copy, Link, Mark, copy_bytes
 from tiga.runtime.arena import anonymous
 from tiga.runtime.crew import Crew
+from tiga.runtime.floor import helped_by
 from tiga.runtime.pages import ByRanges, MemoryRows, Rows
 from tiga.runtime.platform import Platform
 from tiga.types import DType
@@ -84,6 +85,8 @@ class Mover:
     link: Link
     platform: Platform
     nbytes: int = LANES * PIECE
+    memory: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))
+    """What results come through, if there is some already."""
 
     def load(self, home: Rows) -> DeviceRows:
         """All rows of an array."""
@@ -114,15 +117,20 @@ class Mover:
         return PinnedRows(block, address) if address else home
 
     def fetch(self, address: int, out: np.ndarray) -> None:
-        """Fill uint8 `[rows, row_bytes]` with what lies at an address of the device, once what was
-        launched so far is done."""
-        start, width = self.link.mark(), out.shape[1]
-
-        def move(low: int, part: np.ndarray) -> None:
-            self.link.fetch([(address + low * width, part.ctypes.data, part.nbytes)], start).wait()
-            out[low : low + len(part)] = part
-
-        self._by_parts(len(out), width, move)
+        """Fill contiguous uint8 with what lies at an address of the device, once what was launched
+        so far is done: while a part crosses the bus, threads copy the one before to its place."""
+        flat, half = out.reshape(-1), max(1, self.nbytes // 2)
+        if self.memory.nbytes < 2 * half:
+            self.memory = self.link.pinned(2 * half)
+        start, before = self.link.mark(), None
+        with helped_by(self.link.movers):
+            for number, low in enumerate(range(0, len(flat), half)):
+                part = self.memory[number % 2 * half :][: min(half, len(flat) - low)]
+                copy = address + low, part.ctypes.data, part.nbytes
+                coming = self.link.fetch([copy], start), part, flat[low:]
+                _put(before)
+                before = coming
+            _put(before)
 
     def _by_parts(self, count: int, width: int, move: Callable[[int, np.ndarray], None]) -> None:
         """Move rows, as many at a time as a thread's part of the memory holds."""
@@ -132,6 +140,15 @@ class Mover:
         step = max(1, self.nbytes // lanes // width)
         pinned = self.link.pinned(lanes * step * width).reshape(lanes, step, width)
         _in_turn(count, step, list(pinned), lambda low, part: move(low, part[: count - low]))
+
+
+def _put(coming: "tuple[Mark, np.ndarray, np.ndarray] | None") -> None:
+    """Copy a part to the start of where it belongs, once it has come."""
+    if coming is None:
+        return
+    mark, part, out = coming
+    mark.wait()
+    copy_bytes(out.ctypes.data, part.ctypes.data, part.nbytes)
 
 
 def _in_turn(count: int, step: int, lanes: list[Any], move: Callable[[int, Any], None]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tiga.backends.triton.executable import Executable
 from tiga.backends.triton.paged.facts import WalkFacts, walk_facts
-from tiga.backends.triton.paged.kept import TIERS, Keeper, Room
+from tiga.backends.triton.paged.kept import TIERS, Keeper, Room, keeper_of
 from tiga.backends.triton.paged.link import Link, link_of
 from tiga.backends.triton.paged.memory import LANES, PIECE, DeviceRows, HostRows, Mover
 from tiga.backends.triton.paged.needs import Needs
@@ -18,7 +18,7 @@ from tiga.backends.triton.paged.run import Paging
 from tiga.errors import OutOfBudget
 from tiga.knobs import current
 from tiga.paging.plan import Limits
-from tiga.paging.results import fitting, spilled, spilled_array
+from tiga.paging.results import MappedRows, fitting, spilled, spilled_array
 from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.platform import Platform
 from tiga.runtime.pool import POOL
@@ -31,18 +31,22 @@ SHARE = 2
 """Results, and then inputs, stay on the device as far as they take up to one part in so many of
 what is left of it; pages get the rest."""
 
-PAGE_BYTES = 2**24
+PAGE_BYTES = 2**25
 """A page that is not made larger: copies of so many bytes run at the full rate, launches are few,
 and to pin memory for some pages takes a few milliseconds."""
 
 PAGES_SHARE = 4
 """Pages get one part in so many of pinned memory at least."""
 
-READERS, WRITERS = 4, 2
-"""Pages that are read, and written, at a time: the bus takes what several threads move."""
+READERS, WRITERS = 2, 2
+"""Pages that are read, and written, at a time: several threads move the bytes of each."""
 
 KEPT_SHARE = 8
 """One part in so many of what is left is kept for later calls, where no budget bounds it."""
+
+CACHED_SHARE = 8
+"""Results in files that take up to one part in so many of the memory that the machine has left go
+there through the page cache: to copy them into its memory takes less time than the disk."""
 
 UNBOUNDED = 2**34
 """Bytes of a device that has no memory of its own: under Triton's interpreter."""
@@ -133,8 +137,7 @@ class Placement:
     @cached_property
     def keeper(self) -> Keeper:
         """What earlier calls left of the graph on the device."""
-        found: Keeper = self.graph.keep(("GPU kept", self.platform.name), Keeper)
-        return found
+        return keeper_of(self.graph, self.platform)
 
     @cached_property
     def link(self) -> Link:
@@ -213,7 +216,13 @@ class Placement:
         if node in self.on_host:
             array = self._host_array(shape, dtype.numpy, f"an output of shape {shape}")
             return array, HostRows(array)
-        return spilled_array(self.scope, self.graph.traffic, shape, dtype.numpy)
+        array, rows = spilled_array(self.scope, self.graph.traffic, shape, dtype.numpy)
+        return array, MappedRows(array, rows) if array.nbytes <= self._cacheable else rows
+
+    @cached_property
+    def _cacheable(self) -> int:
+        """Bytes of a file that go to the page cache without taking what others have there."""
+        return memory_left() // CACHED_SHARE
 
     def between(self, node: Node, count: int) -> Any:
         """Room for a value that one step stores for later ones."""

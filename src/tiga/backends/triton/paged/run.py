@@ -30,7 +30,7 @@ from tiga.paging.plan import Limits
 from tiga.paging.span import PagePlan, Span, Spans, step_name
 from tiga.paging.stage import PagedGraph, Stage
 from tiga.passes.rows import LibraryCall
-from tiga.runtime.floor import Floor
+from tiga.runtime.floor import Floor, helped_by
 from tiga.runtime.pages import Rows, copy_rows
 from tiga.runtime.platform import Platform
 from tiga.trace.node import Node
@@ -115,7 +115,7 @@ class PagedRun:
         """Jobs of which one at a time has the floor."""
 
         def held(work: Callable[[Any], Any], given: Any) -> Any:
-            with self.floor.held():
+            with helped_by(self.link.movers), self.floor.held():
                 return work(given)
 
         for job in jobs:

@@ -1,6 +1,5 @@
 """The pages of a walk over a graph in a file as jobs: staged, sent to the device, computed."""
 
-import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -14,7 +13,7 @@ from tiga.backends.triton.paged.edge_lists import edge_list, edge_list_bytes
 from tiga.backends.triton.paged.image import Image, Kept
 from tiga.backends.triton.paged.kept import StepPages
 from tiga.backends.triton.paged.launch import Place, State, StepKernels, state_bytes
-from tiga.backends.triton.paged.link import Copy, Link, Mark, PairedArena
+from tiga.backends.triton.paged.link import Copy, Link, Mark, PairedArena, copy_bytes
 from tiga.backends.triton.paged.lists import WorkList, chunk_list, work_list
 from tiga.backends.triton.paged.sums import Launcher
 from tiga.backends.triton.scans import BLOCK
@@ -26,7 +25,7 @@ from tiga.paging.span import LongRow, Span
 from tiga.paging.stage import Stage
 from tiga.paging.walk import WalkJobs
 from tiga.passes.carries import kept_scans
-from tiga.runtime.floor import off_the_floor
+from tiga.runtime.floor import helped_by
 from tiga.trace.node import Node
 from tiga.types import DType
 
@@ -49,7 +48,12 @@ class Loaded:
     @property
     def finish(self) -> list[Callable[[], None]]:
         """What stores its results, behind."""
-        return [self._wait, *self.page.finish] if self.page.finish else []
+        stores = [partial(self._helped, store) for store in self.page.finish]
+        return [self._wait, *stores] if stores else []
+
+    def _helped(self, store: Callable[[], None]) -> None:
+        with helped_by(self.arena.link.movers):
+            store()
 
     def computed(self, link: Link) -> None:
         """Note that its kernels were launched; results follow them to the host."""
@@ -112,8 +116,7 @@ class WalkPages(WalkJobs):
         if found.tier == "host-pinned":
             copy = arena.device, found.host.ctypes.data, image.nbytes
             return self._loaded(image, image.begun(), arena.device, arena.used, arena, [copy])
-        with off_the_floor():
-            ctypes.memmove(arena.address, found.host.ctypes.data, image.nbytes)
+        copy_bytes(arena.address, found.host.ctypes.data, image.nbytes)
         return self._loaded(image, image.begun(), arena.device, 0, arena)
 
     def _work(self, page: Page, arena: Any) -> WorkList:
