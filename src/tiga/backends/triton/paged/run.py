@@ -273,9 +273,18 @@ def run_paged(
             arenas.close()
             raise
         link.settle()
+        _rest(arenas)
         arenas.leave()
         bytes_of = dict.fromkeys(("host-pinned", "device"), arenas.nbytes)
         paging.keeper.park(PAGES, arenas, bytes_of, arenas.close)
+
+
+def _rest(arenas: Arenas) -> None:
+    """Let arenas hold nothing but their own memory: all copies are done."""
+    for _ in range(arenas.held.count):
+        arena: Any = arenas.free.get()
+        arena.source = None
+        arenas.free.put(arena)
 
 
 def _copy(source: Any, target: Any, node: Node, platform: Platform) -> None:

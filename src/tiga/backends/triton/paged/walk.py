@@ -102,7 +102,7 @@ class WalkPages(WalkJobs):
 
     def _is_at_hand(self, span: Span) -> bool:
         found, homes = self.kept.find(span), self.stage.homes
-        if found is None or found.tier != "device":
+        if found is None or found.tier == "host":
             return False
         reads = [node for node, piece in found.image.later.items() if not piece.stores]
         return all(homes[node].address for node in reads)
