@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import normalize_axis, result
+from tiga.frontends.tensor.arguments import normalize_axis
+from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
 from tiga.frontends.tensor.views import moveaxis

@@ -6,7 +6,8 @@ from typing import Any
 from tiga import knobs
 from tiga.autograd.recorded import derived
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import integer, result
+from tiga.frontends.tensor.arguments import integer
+from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place, value_of

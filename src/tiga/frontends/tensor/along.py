@@ -3,15 +3,8 @@
 from typing import Any
 
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.build import (
-    apply,
-    as_tensor,
-    convert,
-    integer,
-    normalize_axis,
-    number,
-    result,
-)
+from tiga.frontends.tensor.arguments import integer, normalize_axis
+from tiga.frontends.tensor.build import apply, as_tensor, convert, number, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import concat

@@ -1,10 +1,8 @@
 """Building expressions: operands to nodes, promotion, broadcasting, errors with the user's line."""
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
-from operator import index
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -344,63 +342,6 @@ def view(x: Tensor, node: Node, through: View | None) -> Tensor:
         x._viewers = []
     x._viewers.append(ref(made))
     return made
-
-
-def integer(value: Any, what: str, least: int | None = None) -> int:
-    """`value` as an integer, checked.
-
-    Raises:
-        InvalidType: it is none.
-        InvalidValue: it is below `least`.
-    """
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        found = index(value)
-    except TypeError:
-        raise InvalidType(f"{what} expected an integer, got {value!r} ({here()}).") from None
-    if least is not None and found < least:
-        raise InvalidValue(f"{what} expected at least {least}, got {found} ({here()}).")
-    return found
-
-
-def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
-    """A non-negative axis.
-
-    Raises:
-        InvalidType: it is no integer.
-        InvalidValue: there is no such axis.
-    """
-    axis = integer(axis, f"{what}=")
-    if not -rank <= axis < rank:
-        raise InvalidValue(f"{what}={axis} is out of range for {rank} axes ({here()}).")
-    return axis % rank
-
-
-def normalize_axes(axis: Any, rank: int, dim: Any = None) -> Shape:
-    """Ascending non-negative axes; None is all of them. `dim` is another spelling of `axis`."""
-    if axis is not None and dim is not None:
-        raise InvalidValue(f"axis= and dim= are one argument: give one of them ({here()}).")
-    axis = dim if axis is None else axis
-    if axis is None:
-        return tuple(range(rank))
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = [normalize_axis(a, rank) for a in given]
-    if len(set(axes)) != len(axes):
-        raise InvalidValue(f"axis={axis} names an axis twice ({here()}).")
-    return tuple(sorted(axes))
-
-
-def torch_function(values: Sequence[Any], name: str) -> Any:
-    """torch's function of this name if one of the values is a torch tensor, else None."""
-    torch = sys.modules.get("torch")
-    if torch is None or not any(isinstance(v, torch.Tensor) for v in values):
-        return None
-    homes = (torch, torch.nn.functional, torch.special)
-    found = next((getattr(home, name) for home in homes if hasattr(home, name)), None)
-    if found is None:
-        raise InvalidType(f"torch has no {name}: give native tensors ({here()}).")
-    return found
 
 
 def truth(x: Node) -> Node:

@@ -13,7 +13,8 @@ from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor import views
-from tiga.frontends.tensor.build import as_tensor, integer, takes_tensor, torch_function
+from tiga.frontends.tensor.arguments import integer, torch_function
+from tiga.frontends.tensor.build import as_tensor, takes_tensor
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.filled import zeros

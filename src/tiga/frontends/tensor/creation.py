@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import SCALARS, integer
+from tiga.frontends.tensor.arguments import integer
+from tiga.frontends.tensor.build import SCALARS
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype

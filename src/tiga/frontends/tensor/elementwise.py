@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from tiga.frontends.tensor.arguments import torch_function
 from tiga.frontends.tensor.build import (
     as_tensor,
     binary,
@@ -10,7 +11,6 @@ from tiga.frontends.tensor.build import (
     convert,
     number,
     result,
-    torch_function,
     unary,
 )
 from tiga.frontends.tensor.core import Tensor

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import as_tensor, integer
+from tiga.frontends.tensor.arguments import integer
+from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import finish
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, DEFAULT_INT, check_dtype, result_dtype

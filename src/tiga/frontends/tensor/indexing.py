@@ -6,16 +6,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue
-from tiga.frontends.tensor.build import (
-    apply,
-    as_tensor,
-    broadcast_shapes,
-    integer,
-    normalize_axis,
-    number,
-    operands,
-    result,
-)
+from tiga.frontends.tensor.arguments import integer, normalize_axis
+from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, number, operands, result
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.lazy import here

@@ -6,15 +6,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import (
-    apply,
-    as_tensor,
-    broadcast_shapes,
-    convert,
-    integer,
-    normalize_axis,
-    result,
-)
+from tiga.frontends.tensor.arguments import integer, normalize_axis
+from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, convert, result
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.dtypes import result_dtype
 from tiga.frontends.tensor.lazy import here

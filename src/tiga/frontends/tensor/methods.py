@@ -21,7 +21,7 @@ from tiga.frontends.tensor import (
 from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
-from tiga.frontends.tensor.build import normalize_axis
+from tiga.frontends.tensor.arguments import normalize_axis
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import here

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue
+from tiga.frontends.tensor.arguments import integer, normalize_axes, normalize_axis
 from tiga.frontends.tensor.build import (
     apply,
     as_tensor,
     convert,
-    integer,
-    normalize_axes,
-    normalize_axis,
     number,
     result,
     takes_tensor,

@@ -6,16 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import (
-    apply,
-    as_tensor,
-    convert,
-    normalize_axes,
-    normalize_axis,
-    number,
-    result,
-    truth,
-)
+from tiga.frontends.tensor.arguments import normalize_axes, normalize_axis
+from tiga.frontends.tensor.build import apply, as_tensor, convert, number, result, truth
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_INT, as_float, check_dtype
 from tiga.frontends.tensor.lazy import here

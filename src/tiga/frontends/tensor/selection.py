@@ -3,6 +3,7 @@
 from typing import Any
 
 from tiga.errors import InvalidValue
+from tiga.frontends.tensor.arguments import torch_function
 from tiga.frontends.tensor.build import (
     apply,
     as_tensor,
@@ -12,7 +13,6 @@ from tiga.frontends.tensor.build import (
     operands,
     result,
     takes_tensor,
-    torch_function,
     truth,
     unary,
     view,

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.build import apply, as_tensor, integer, normalize_axis, result
+from tiga.frontends.tensor.arguments import integer, normalize_axis
+from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.devices import CPU

@@ -6,16 +6,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.build import (
-    apply,
-    as_tensor,
-    broadcast_shapes,
-    integer,
-    normalize_axes,
-    normalize_axis,
-    takes_tensor,
-    view,
-)
+from tiga.frontends.tensor.arguments import integer, normalize_axes, normalize_axis
+from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, takes_tensor, view
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.ops import feature as o
