@@ -10,13 +10,26 @@ import pytest
 from tiga.backends.triton import radix_sort
 from tiga.backends.triton.machine import machine
 from tiga.relations.indices import on_host
+from tiga.runtime.host_arrays import HOST_ARRAYS
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-LIBRARIES = ["native", *(["torch"] if find_spec("torch") else [])]
+LIBRARIES = ["host", "native", *(["torch"] if find_spec("torch") else [])]
+
+
+class Host:
+    """What stands in for a device where plans are made on the host."""
+
+    arrays = HOST_ARRAYS
+
+    @staticmethod
+    def sent(host: np.ndarray) -> np.ndarray:
+        return host.copy()
 
 
 @pytest.fixture(params=LIBRARIES)
 def platform(request: pytest.FixtureRequest) -> Any:
+    if request.param == "host":
+        return Host()
     if request.param == "native":
         return machine(0).platform
     import torch
@@ -31,7 +44,7 @@ def numbers(count: int, most: int, dtype: Any = np.int64) -> np.ndarray:
 
 
 def agree(found: Any, want: np.ndarray) -> None:
-    host = on_host(found)
+    host = found if isinstance(found, np.ndarray) else on_host(found)
     assert host.shape == want.shape
     assert (host == want).all()
 
@@ -92,6 +105,16 @@ def test_bits_moves_and_casts(platform: Any) -> None:
     agree(arrays.join([x[3:7], arrays.positions(x, 4)]), np.r_[numbers(100, 9)[3:7], 0:4])
     assert arrays.cast(x, 32).itemsize == 4
     agree(arrays.cast(arrays.cast(x, 32), 64), numbers(100, 9))
+
+
+def test_arrays_that_are_sent_together(platform: Any) -> None:
+    if isinstance(platform, Host):
+        pytest.skip("nothing is sent to the host")
+    hosts = [numbers(3, 9), numbers(0, 9), numbers(700, 9, np.int32), numbers(1, 9)]
+    for host, there in zip(hosts, platform.sent_together(hosts), strict=True):
+        agree(there, host)
+        assert there.itemsize == host.itemsize
+        assert platform.address(there) % 16 == 0 or not host.size
 
 
 @pytest.mark.parametrize(

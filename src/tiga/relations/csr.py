@@ -37,6 +37,17 @@ class Csr:
         """The narrowest type for node and edge numbers: one for both walks."""
         return index_dtype(self.num_src, self.num_dst, self.num_edges)
 
+    @property
+    def sources(self) -> np.ndarray:
+        """The source of every edge, contiguous, in the narrowest type."""
+        return np.ascontiguousarray(self.col_idx, dtype=self.index_dtype)
+
+    def transposed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Row pointers over sources, the destinations of their edges, and where these lie here."""
+        dtype = self.index_dtype
+        order = stable_order(self.col_idx, self.num_src).astype(dtype, copy=False)
+        return count_rows(self.col_idx, self.num_src), self.destinations(dtype)[order], order
+
     def destinations(self, dtype: np.dtype) -> np.ndarray:
         """The destination of every edge, in this order: `[num_edges]`."""
         return np.repeat(np.arange(self.num_dst, dtype=dtype), np.diff(self.row_ptr))

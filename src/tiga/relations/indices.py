@@ -111,6 +111,25 @@ class Indices:
         return to_kind(self.data, self.template)
 
 
+def read_both(first: Indices, second: Indices) -> tuple[np.ndarray, np.ndarray]:
+    """What `read` gives of two; the rows of one tensor on a GPU come in one copy."""
+    a, b = first.data, second.data
+    if not (is_on_gpu(a) and is_on_gpu(b) and _are_rows(a, b)):
+        return first.read(), second.read()
+    _require_tensor(first.name, a)
+    rows = _tensor_array(first.name, a.detach().as_strided((2, len(a)), (len(a), 1)).flatten())
+    return rows[: len(a)], rows[len(a) :]
+
+
+def _are_rows(a: Any, b: Any) -> bool:
+    """Whether two tensors are the rows of one that is contiguous."""
+    alike = a.dtype == b.dtype and a.shape == b.shape and a.ndim == 1
+    if not (alike and a.is_contiguous() and b.is_contiguous()):
+        return False
+    one_memory = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    return one_memory and b.data_ptr() == a.data_ptr() + a.nbytes
+
+
 def to_kind(array: np.ndarray, template: Any) -> Any:
     """`array` as a tensor like `template` (None: as a read-only numpy array), dtype kept."""
     if hasattr(template, "made"):

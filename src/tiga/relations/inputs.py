@@ -8,8 +8,14 @@ import numpy as np
 
 from tiga.errors import InvalidValue
 from tiga.relations.csr import Csr, csr_of_coo
-from tiga.relations.indices import INT32_MAX, Indices, to_kind
-from tiga.relations.on_device import DeviceCsr, csr_of_ends, csr_of_rows, transpose
+from tiga.relations.indices import INT32_MAX, Indices, read_both, to_kind
+from tiga.relations.on_device import (
+    DeviceCsr,
+    csr_of_ends,
+    csr_of_rows,
+    is_small,
+    transpose,
+)
 from tiga.relations.sorting import by_destination
 from tiga.relations.validate import End, extent, require_range, require_row_ptr
 
@@ -40,8 +46,8 @@ class Input(Protocol):
         """Check the input as it is now and put it in destination order."""
 
     def build_on_gpu(self, validate: str) -> DeviceCsr | None:
-        """As `build`, on the GPU on which the input lies; None where it lies elsewhere, and where
-        something is wrong, which `build` names."""
+        """As `build`, on the GPU on which the input lies; None where it lies elsewhere, where it is
+        small, and where something is wrong, which `build` names."""
 
     def dtypes(self) -> tuple[np.dtype, np.dtype]:
         """The integer types of sources and destinations."""
@@ -107,6 +113,8 @@ class CsrInput:
         row_ptr, col_idx = self.pointers.on_gpu(), self.sources.on_gpu()
         if row_ptr is None or col_idx is None:
             return None
+        if is_small(row_ptr.shape[0], col_idx.shape[0], self.num_src):
+            return None
         return csr_of_rows(row_ptr, col_idx, self.num_src, validate)
 
     def build(self, validate: str) -> Csr:
@@ -163,12 +171,12 @@ class CooInput(Sorted):
 
     def build_on_gpu(self, validate: str) -> DeviceCsr | None:
         src, dst = self.sources.on_gpu(), self.destinations.on_gpu()
-        if src is None or dst is None:
+        if src is None or dst is None or is_small(src.shape[0], self.num_src, self.num_dst):
             return None
         return csr_of_ends(src, dst, self.num_src, self.num_dst, validate)
 
     def build(self, validate: str) -> Csr:
-        src, dst = self.sources.read(), self.destinations.read()
+        src, dst = read_both(self.sources, self.destinations)
         if src.shape != dst.shape:
             raise InvalidValue(
                 f"Graph: `{self.sources.name}` and `{self.destinations.name}` must have one entry "

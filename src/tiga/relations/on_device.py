@@ -13,6 +13,15 @@ from tiga.relations.csr import Csr
 from tiga.relations.indices import INT32_MAX, index_dtype, on_host
 from tiga.runtime.platform import index_arrays
 
+SMALL = 2**15
+"""Nodes and edges of a graph that is sorted on the host: to ask a device for each of the many small
+steps takes longer."""
+
+
+def is_small(*extents: int | None) -> bool:
+    """Whether a graph with so many nodes and edges, as far as they are known, is small."""
+    return sum(extent or 0 for extent in extents) <= SMALL
+
 
 @dataclass(frozen=True, eq=False)
 class DeviceCsr:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tiga.relations.csr import Csr, count_rows, stable_order
+from tiga.relations.csr import Csr
 from tiga.runtime.addresses import address
 
 HUB_DEGREE = 4096
@@ -119,16 +119,13 @@ class Walk(Decomposition):
 
 def walk_destinations(csr: Csr) -> Walk:
     """Rows are destinations: edges in CSR order."""
-    index = np.ascontiguousarray(csr.col_idx, dtype=csr.index_dtype)
     plan = plan_rows(csr.row_ptr) if csr.plan is None else csr.plan
-    return make_walk("dst", plan, csr.row_ptr, index, None)
+    return make_walk("dst", plan, csr.row_ptr, csr.sources, None)
 
 
 def walk_sources(csr: Csr) -> Walk:
     """Rows are sources: the transpose, edges of a row in increasing CSR position."""
-    edge_id = stable_order(csr.col_idx, csr.num_src).astype(csr.index_dtype, copy=False)
-    index = csr.destinations(csr.index_dtype)[edge_id]
-    row_ptr = count_rows(csr.col_idx, csr.num_src)
+    row_ptr, index, edge_id = csr.transposed()
     return make_walk("src", plan_rows(row_ptr), row_ptr, index, edge_id)
 
 

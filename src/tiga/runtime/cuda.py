@@ -13,12 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from tiga.runtime.host_arrays import side_by_side
 from tiga.types import DType
 
 _ALREADY = nullcontext()
 
 INTERPRETED = 0
 """The capability of no GPU."""
+
+SHORT = 2**15
+"""Numbers that 16 bits hold."""
 
 REPEATS = 10
 """Launches that are timed."""
@@ -106,7 +110,9 @@ class TorchArrays:
         return found.values, found.indices
 
     def order(self, keys: Any, count: int) -> Any:
-        return self.sort(keys, count)[1]
+        # torch sorts by all bits of the type, whatever they hold.
+        short = keys.short() if count <= SHORT else keys
+        return self.sort(short, count)[1]
 
     def rows(self, starts: Any, total: int) -> Any:
         numbers = self.positions(starts, len(starts) - 1)
@@ -189,6 +195,18 @@ class TorchPlatform:
         import torch
 
         return torch.from_numpy(np.array(host)).to(self.device)
+
+    def sent_together(self, hosts: Sequence[np.ndarray]) -> list[Any]:
+        import torch
+
+        block, places = side_by_side(hosts)
+        there = torch.from_numpy(block).to(self.device)
+        return [
+            there[place : place + host.nbytes].view(
+                torch.int32 if host.itemsize == 4 else torch.int64
+            )
+            for host, place in zip(hosts, places, strict=True)
+        ]
 
     def owns(self, array: Any) -> bool:
         return bool(getattr(array, "device", None) == self.device)

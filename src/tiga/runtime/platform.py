@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import numpy as np
+
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import DType
 
@@ -128,6 +130,9 @@ class Platform(Protocol):
     def sent(self, host: Any) -> Indices:
         """A numpy array's elements on the device."""
 
+    def sent_together(self, hosts: Sequence[np.ndarray]) -> list[Indices]:
+        """int32 or int64 numpy arrays' elements on the device, sent in one copy."""
+
     def owns(self, array: Any) -> bool:
         """Whether an array is one of the library's, on this device."""
 
@@ -142,7 +147,7 @@ class Platform(Protocol):
 
 
 def platform_of(array: Any) -> Platform:
-    """The platform of an array."""
+    """The platform of an array on a device."""
     if isinstance(array, DeviceArray):
         platform: Platform = array.machine.platform
         return platform

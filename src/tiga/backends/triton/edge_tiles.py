@@ -1,11 +1,19 @@
 """Tiles of consecutive edges: which rows end in each, and how rows that cross tiles are joined."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tiga.backends.triton.layout import Tile
-from tiga.backends.triton.topology import KEY, DeviceWalk, starts
+from tiga.backends.triton.topology import (
+    KEY,
+    DeviceWalk,
+    host_walk,
+    is_planned_here,
+    sent,
+    starts,
+)
 from tiga.relations.snapshot import Snapshot
+from tiga.runtime.host_arrays import HOST_ARRAYS
 from tiga.runtime.platform import IndexArrays, Platform
 
 WORD = 32
@@ -85,7 +93,15 @@ def edge_tiles(
 ) -> EdgeTiles:
     """The tiles of a walk, built once."""
     key = (KEY, side, platform.name, size)
-    return topology.keep(key, lambda: _tiles(platform.arrays, walk, size))
+    return topology.keep(key, lambda: _made(topology, walk, side, size, platform))
+
+
+def _made(
+    topology: Snapshot, walk: DeviceWalk, side: str, size: int, platform: Platform
+) -> EdgeTiles:
+    if not is_planned_here(topology):
+        return _tiles(platform.arrays, walk, size)
+    return replace(sent(_tiles(HOST_ARRAYS, host_walk(topology, side), size), platform), walk=walk)
 
 
 def _tiles(arrays: IndexArrays, walk: DeviceWalk, size: int) -> EdgeTiles:

@@ -1,6 +1,6 @@
 """A GPU without torch as programs over graphs need it: the driver's memory, and its streams."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -14,6 +14,7 @@ from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
 from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload
+from tiga.runtime.host_arrays import side_by_side
 from tiga.runtime.scope import active
 from tiga.types import DType
 
@@ -102,6 +103,14 @@ class NativePlatform:
     def sent(self, host: np.ndarray) -> IndexArray:
         memory = DeviceMemory(self.on_machine, host.nbytes)
         return index_array(upload(host, self.on_machine, memory))
+
+    def sent_together(self, hosts: Sequence[np.ndarray]) -> list[IndexArray]:
+        block, places = side_by_side(hosts)
+        there = self.sent(block)
+        return [
+            IndexArray(there.memory, host.shape, host.dtype, host.strides, there.address + place)
+            for host, place in zip(hosts, places, strict=True)
+        ]
 
     def owns(self, array: Any) -> bool:
         return isinstance(array, DeviceArray) and array.machine is self.on_machine

@@ -2,15 +2,19 @@
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tiga.backends.triton.layout import padded
 from tiga.relations.csr import Csr
-from tiga.relations.on_device import DeviceCsr
+from tiga.relations.on_device import DeviceCsr, is_small
 from tiga.relations.snapshot import Snapshot
+from tiga.runtime.host_arrays import HOST_ARRAYS
 from tiga.runtime.platform import IndexArrays, Platform
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 CHUNK = 256
 """Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
@@ -55,6 +59,8 @@ class Degrees:
         text = f"rows of about {self.mean} edges"
         return text if self.typical == self.mean else f"{text}, an edge's of about {self.typical}"
 
+
+Sent = TypeVar("Sent", bound="DataclassInstance")
 
 NO_EDGES = Degrees(1, 0)
 """Of rows that walk no edges."""
@@ -138,6 +144,9 @@ class DeviceWalk:
 KEY = "device walk"
 """What the key of a walk among the things derived from a topology starts with."""
 
+HOST = "host walk"
+"""The same for walks that are planned on the host and sent."""
+
 
 def device_walk(topology: Snapshot, side: str, platform: Platform) -> DeviceWalk:
     """The walk of a topology on a device, built once."""
@@ -147,14 +156,43 @@ def device_walk(topology: Snapshot, side: str, platform: Platform) -> DeviceWalk
 
 def _timed(topology: Snapshot, side: str, platform: Platform) -> DeviceWalk:
     start = time.perf_counter()
+    far = topology.num_src if side == "dst" else topology.num_dst
+    if is_planned_here(topology):
+        plan = host_walk(topology, side)
+        return sent(plan, platform, degrees=plan.degrees.towards(far), copied=True)
     csr = device_csr(topology, platform)
     rows = (csr.row_ptr, csr.col_idx, None) if side == "dst" else csr.transposed()
-    walk = _walk(platform.arrays, *rows)
+    walk, copied = _walk(platform.arrays, *rows), csr is not topology.topology
     # The last step waited for the device.
     seconds = time.perf_counter() - start
-    degrees = walk.degrees.towards(topology.num_src if side == "dst" else topology.num_dst)
-    copied = csr is not topology.topology
-    return replace(walk, degrees=degrees, seconds=seconds, copied=copied)
+    return replace(walk, degrees=walk.degrees.towards(far), seconds=seconds, copied=copied)
+
+
+def is_planned_here(topology: Snapshot) -> bool:
+    """Whether walks are planned on the host: it takes tens of operations, and a device is asked for
+    each, and waited for by some."""
+    csr = topology.topology
+    return isinstance(csr, Csr) and is_small(csr.num_src, csr.num_dst, csr.num_edges)
+
+
+def host_walk(topology: Snapshot, side: str) -> DeviceWalk:
+    """A walk in numpy's arrays, of a topology that is planned here."""
+    found: DeviceWalk | None = topology.plans.get((HOST, side))
+    return found or topology.keep_plan((HOST, side), _walk_here(topology.csr, side))
+
+
+def _walk_here(csr: Csr, side: str) -> DeviceWalk:
+    start = time.perf_counter()
+    rows = (csr.row_ptr, csr.sources, None) if side == "dst" else csr.transposed()
+    walk = _walk(HOST_ARRAYS, *rows)
+    return replace(walk, seconds=time.perf_counter() - start)
+
+
+def sent(plan: Sent, platform: Platform, **changes: Any) -> Sent:
+    """A plan in numpy's arrays, on a device; with changes to what is no array."""
+    arrays = {name: value for name, value in vars(plan).items() if isinstance(value, np.ndarray)}
+    there = platform.sent_together(list(arrays.values()))
+    return replace(plan, **dict(zip(arrays, there, strict=True)), **changes)
 
 
 def device_csr(topology: Snapshot, platform: Platform) -> DeviceCsr:
@@ -190,38 +228,42 @@ def longest_first(arrays: IndexArrays, rows: Any, degree: Any, most: int) -> Any
 
 def _walk(arrays: IndexArrays, row_ptr: Any, index: Any, edge_id: Any) -> DeviceWalk:
     degree, low = steps(row_ptr), row_ptr[:-1]
-    hub_rows = arrays.where(degree > CHUNK)
-    pieces = (degree[hub_rows] + (CHUNK - 1)) // CHUNK
-    hub_ptr = starts(arrays, pieces)
-    (num_chunks,) = arrays.numbers([hub_ptr[-1:]])
-    chunk_hub = arrays.rows(hub_ptr, num_chunks)
-    ordinal = arrays.positions(row_ptr, num_chunks) - hub_ptr[chunk_hub]
-    chunk_row = hub_rows[chunk_hub]
-    chunk_low = low[chunk_row] + ordinal * CHUNK
-    left = row_ptr[1:][chunk_row] - chunk_low
-    chunk_count = CHUNK - (CHUNK - left) * (left < CHUNK)
-    whole = longest_first(arrays, arrays.where(degree <= CHUNK), degree, CHUNK)
-    begins, ends = low[whole], row_ptr[1:][whole]
-    breaks = arrays.total(ends[:-1] != begins[1:])
-    bits = 8 * index.itemsize
+    # Rows that are split come first, in their order, then the others, longest first.
+    order = arrays.order((CHUNK + 1 - degree) * (degree <= CHUNK), CHUNK + 2)
+    counts, begins = degree[order], low[order]
+    breaks = (begins[:-1] + counts[:-1] != begins[1:]) & (counts[:-1] <= CHUNK)
+    pieces = (counts + (CHUNK - 1)) // CHUNK * (counts > CHUNK)
+    facts = [arrays.total(x) for x in (counts > CHUNK, pieces, degree * degree, breaks)]
+    num_hubs, num_chunks, squares, apart = arrays.numbers(facts)
+    hub_ptr = starts(arrays, pieces[:num_hubs])
+    chunks = _chunks(arrays, order, begins, counts, hub_ptr, num_chunks)
+    items = [
+        arrays.join([chunk, whole[num_hubs:]])
+        for chunk, whole in zip(chunks[1:], (order, begins, counts), strict=True)
+    ]
+    rows, bits = degree.shape[0], 8 * index.itemsize
     return DeviceWalk(
-        num_rows=degree.shape[0],
+        num_rows=rows,
         num_edges=index.shape[0],
         row_ptr=row_ptr,
         index=index,
         edge_id=edge_id,
-        item_row=arrays.cast(arrays.join([chunk_row, whole]), bits),
-        item_low=arrays.cast(arrays.join([chunk_low, begins]), bits),
-        item_count=arrays.cast(arrays.join([chunk_count, degree[whole]]), 32),
-        hub_rows=hub_rows,
+        item_row=arrays.cast(items[0], bits),
+        item_low=arrays.cast(items[1], bits),
+        item_count=arrays.cast(items[2], 32),
+        hub_rows=arrays.join([order[:num_hubs]]),  # a copy, which does not hold all of it
         hub_ptr=hub_ptr,
-        chunk_hub=chunk_hub,
-        degrees=_degrees(arrays, degree, breaks, index.itemsize),
+        chunk_hub=chunks[0],
+        degrees=Degrees.of(rows, index.shape[0], squares, apart, index.itemsize),
     )
 
 
-def _degrees(arrays: IndexArrays, degree: Any, breaks: Any, index_bytes: int) -> Degrees:
-    """The facts in one copy to the host."""
-    sums = arrays.total(degree), arrays.total(degree * degree), breaks
-    edges, squares, apart = arrays.numbers(sums)
-    return Degrees.of(degree.shape[0], edges, squares, apart, index_bytes)
+def _chunks(
+    arrays: IndexArrays, order: Any, begins: Any, counts: Any, hub_ptr: Any, number: int
+) -> tuple[Any, Any, Any, Any]:
+    """The position among split rows of each chunk's row, its row, first edge and edges. Rows are in
+    `order`, split ones first."""
+    hub = arrays.rows(hub_ptr, number)
+    low = (arrays.positions(order, number) - hub_ptr[hub]) * CHUNK
+    left = counts[hub] - low
+    return hub, order[hub], begins[hub] + low, CHUNK - (CHUNK - left) * (left < CHUNK)

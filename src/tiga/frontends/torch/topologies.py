@@ -14,6 +14,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tiga.relations import Graph
 
 CAPACITY = 64
+"""Graphs that are kept."""
+
+LOOKED_AT = 2
+"""Graphs of which it is seen, when another one is made, whether they are still in use."""
+
+SAMPLE = 16
+"""Numbers of an array that are compared before all are."""
+
 Counts = tuple[int, int]
 
 
@@ -29,6 +37,16 @@ class Topology:
     arrays: tuple[Any, Any]
     storages: list[StorageWeakRef] = field(default_factory=list)
     ready: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the arrays."""
+        return _shapes(self.arrays)
+
+    @cached_property
+    def sample(self) -> tuple[int, ...]:
+        """Some of the arrays' numbers."""
+        return _sample(self.arrays)
 
     @cached_property
     def extents(self) -> dict[str, int]:
@@ -119,10 +137,11 @@ class Topologies:
         arrays = _array(first), _array(second)
         found = self._equal(kind, counts, arrays)
         if found is None:
-            copies = _copy(arrays[0]), _copy(arrays[1])
-            # A graph on a GPU shares its index tensors: not those of the caller.
-            given = copies if first.is_cuda else arrays
-            found = Topology(_build(kind, *given, counts), copies)
+            # A graph copies arrays; tensors it shares: not with the caller.
+            given = (arrays[0].clone(), arrays[1].clone()) if first.is_cuda else arrays
+            graph = _build(kind, *given, counts)
+            one, other = graph.input.arrays()
+            found = Topology(graph, (one, other))
         if not (first.is_inference() or second.is_inference()):
             found.storages += [StorageWeakRef(t.untyped_storage()) for t in (first, second)]
             self._forget()
@@ -130,16 +149,25 @@ class Topologies:
         return found
 
     def _equal(self, kind: str, counts: Counts, arrays: Any) -> Topology | None:
-        for (other, sizes, *_), known in self.known.items():
-            if (other, sizes) == (kind, counts) and all(map(_are_equal, known.arrays, arrays)):
+        shapes = _shapes(arrays)
+        alike = [
+            known
+            for (other, sizes, *_), known in self.known.items()
+            if other == kind and sizes == counts and known.shapes == shapes
+        ]
+        sample = _sample(arrays) if alike else ()
+        for known in alike:
+            if known.sample == sample and all(map(_are_equal, known.arrays, arrays)):
                 return known
         return None
 
     def _forget(self) -> None:
-        """Drop graphs whose tensors are gone, and the oldest beyond capacity."""
-        gone = [k for k, known in self.known.items() if all(s.expired() for s in known.storages)]
-        for key in gone:
-            del self.known[key]
+        """Drop graphs whose tensors are gone, and the oldest beyond capacity. Only a few are looked
+        at, in turn: where every step has a graph of its own, each comes here."""
+        for _ in range(min(LOOKED_AT, len(self.known))):
+            key, known = self.known.popitem(last=False)
+            if not all(s.expired() for s in known.storages):
+                self.known[key] = known
         while len(self.known) >= CAPACITY:
             self.known.popitem(last=False)
 
@@ -149,8 +177,16 @@ def _array(tensor: torch.Tensor) -> Any:
     return tensor.detach() if tensor.is_cuda else tensor.detach().numpy()
 
 
-def _copy(array: Any) -> Any:
-    return array.clone() if isinstance(array, torch.Tensor) else array.copy()
+def _shapes(arrays: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(array.shape) for array in arrays)
+
+
+def _sample(arrays: Any) -> tuple[int, ...]:
+    """A few of the numbers of both arrays: most that differ, differ there."""
+    parts = [array[:: max(1, len(array) // SAMPLE)] for array in arrays]
+    if isinstance(parts[0], torch.Tensor):
+        return tuple(torch.cat(parts).tolist())
+    return tuple(np.concatenate(parts).tolist())
 
 
 def _are_equal(known: Any, array: Any) -> bool:
