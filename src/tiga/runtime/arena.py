@@ -88,6 +88,13 @@ def anonymous(nbytes: int) -> np.ndarray:
     return whole[start : start + nbytes]
 
 
+def in_huge_pages(whole: np.ndarray) -> np.ndarray:
+    """The bytes of an array from the start of a huge page on: `HUGE` fewer than it has, uint8.
+    What numpy asks of the system asks for huge pages where it is long."""
+    start = -whole.ctypes.data % HUGE
+    return whole[start : start + whole.size - HUGE]
+
+
 def _mapped(nbytes: int) -> mmap.mmap:
     return mmap.mmap(-1, max(nbytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 

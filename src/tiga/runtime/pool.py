@@ -77,7 +77,8 @@ class Block:
 
 @dataclass
 class Pool:
-    """Blocks of memory; at most `limit` bytes of them wait for use.
+    """Blocks of memory; at most `limit` bytes of them wait for use. What takes a block is no less
+    than one part in `most` of it.
 
     Example:
         >>> pool = Pool()
@@ -89,6 +90,7 @@ class Pool:
     """
 
     limit: int = 256 * 2**20
+    most: float = 2
     _blocks: list[Block] = field(default_factory=list, repr=False)
     # Re-entrant: making a block may set off a collection, and so a finalizer that asks for memory.
     _lock: Any = field(default_factory=RLock, repr=False)
@@ -110,7 +112,7 @@ class Pool:
         be in a cache."""
         blocks = self._blocks
         for block in reversed(blocks):
-            if not nbytes <= block.nbytes <= 2 * nbytes:
+            if not nbytes <= block.nbytes <= self.most * nbytes:
                 continue
             if getrefcount(block.memory) <= _OWN_REFERENCES:  # `Block.free`, without a call
                 if block is not blocks[-1]:
@@ -120,14 +122,16 @@ class Pool:
         return None
 
     def _new(self, nbytes: int) -> Block:
-        if self._waiting() > self.limit:
+        if self.waiting > self.limit:
             self._blocks = [block for block in self._blocks if not block.free]
         self._made += 1
         made = Block(nbytes, self._made)
         self._blocks.append(made)
         return made
 
-    def _waiting(self) -> int:
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for use."""
         return sum([block.nbytes for block in self._blocks if block.free])
 
     def shrink(self, nbytes: int) -> None:
@@ -135,7 +139,7 @@ class Pool:
         left, what was not used for longest first."""
         with self._lock:
             kept: list[Block] = []
-            excess = self._waiting() - nbytes
+            excess = self.waiting - nbytes
             for block in self._blocks:
                 if excess > 0 and block.free:
                     excess -= block.nbytes

@@ -21,10 +21,17 @@ import numpy as np
 from tiga.errors import OutOfBudget
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.locks import Ordered
-from tiga.runtime.pool import POOL
+from tiga.runtime.pool import POOL, Pool
 from tiga.runtime.spare_files import OwnFile, SpareFiles
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.tiers import TIERS, Account
+
+WAITS = 2**25
+"""Bytes from which memory of pages and of their results waits for the next run."""
+
+CLOSE = 1.03
+"""Memory of pages and of their results serves what takes as much but for so little: that is what
+exceeds a budget."""
 
 HISTORY = 20_000
 """Points of the plot of live bytes that a scope keeps; then every other one is dropped."""
@@ -69,6 +76,7 @@ class Scope:
         self.counters = Counters()
         self.residents: OrderedDict[int, Resident] = OrderedDict()
         self.history: list[tuple[float, int, int]] = [(time.perf_counter(), 0, 0)]
+        self.pool: Pool | None = None
         self.spares = SpareFiles(lambda: self.disk.peak - self.disk.live)
         self._file: SpillFile | None = None
         self._lock, self._making_file = Ordered("scope"), Ordered("spill file")
@@ -90,6 +98,33 @@ class Scope:
             if self._file is None:
                 self._file = SpillFile(self.spill_dir)
             return self._file
+
+    def begin(self) -> None:
+        """Let memory of pages and files of values that are gone wait for others, from now on."""
+        self.spares.begin()
+        if self.host.budget is not None:
+            self.pool = Pool(self.host.budget, CLOSE)
+
+    def end(self) -> None:
+        """Give back what waits; what is in use yet goes with its values."""
+        self.pool = None
+        self.spares.end()
+
+    def keeps(self, nbytes: int) -> bool:
+        """Whether so many bytes of memory wait for others when they are not used any more."""
+        return self.pool is not None and nbytes >= WAITS
+
+    def memory(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An array whose elements are not set, in memory that was used before if some waits. It is
+        not charged."""
+        pool = self.pool
+        return np.empty(shape, dtype) if pool is None else pool.array(shape, dtype, WAITS)
+
+    def _let_wait(self, nbytes: int) -> None:
+        """Let no more bytes of memory wait for use."""
+        POOL.shrink(nbytes)
+        if self.pool is not None and self.pool.waiting:
+            self.pool.shrink(max(nbytes - POOL.waiting, 0))
 
     def own_file(self, nbytes: int) -> OwnFile:
         """A file for one value. Those in use and those that wait for one never take more than were
@@ -132,8 +167,8 @@ class Scope:
         """
         account = self.accounts[tier]
         if tier == "host" and account.budget is not None:
-            # What waits in the pool takes memory too, but is never why something does not fit.
-            POOL.shrink(max(account.budget - account.live - nbytes, 0))
+            # What waits in a pool takes memory too, but is never why something does not fit.
+            self._let_wait(max(account.budget - account.live - nbytes, 0))
         if account.fits(nbytes):
             return
         if self.lru:

@@ -80,7 +80,7 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
             raise InvalidState("tg.execution: this scope is entered already; make another one.")
         if self._scope.spill_dir is not None:
             _ = self._scope.file  # a folder that is not there is found now, not when memory is full
-        self._scope.spares.begin()
+        self._scope.begin()
         self._entered = within(self._scope)
         self._entered.__enter__()
         return self
@@ -89,7 +89,7 @@ class execution:  # noqa: N801  used as a function: `with tg.execution(...) as r
         assert self._entered is not None
         entered, self._entered = self._entered, None
         entered.__exit__(*raised)
-        self._scope.spares.end()
+        self._scope.end()
         self._scope.give_back_idle()
 
     def memory_report(self) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _run(launch: Launch, graph: Any, arrays: Sequence[Any], spill: bool) -> list
     inputs = [a.ctypes.data if n.type.space == GLOBAL else rows_of(a, graph)
               for a, n in zip(given, plan.inputs, strict=True)]  # fmt: skip
     keep = partial(spilled, placement.scope, placement.traffic)
-    paging = Paging(placement.limits, placement.between, placement.charge, keep)
+    paging = Paging(placement.limits, placement.between, placement.charge, keep, placement.arena)
     graphs = [graph] * len(launch.program.relations)
     with graph.reading():
         run_paged(executable, graphs, inputs, homes, threads, extents, paging)

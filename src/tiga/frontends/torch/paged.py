@@ -97,7 +97,7 @@ def _run(
     kept, inputs = _inputs(runnable, graph, values)
     graphs: list[Any] = [graph] * len(runnable.program.relations)
     keep = partial(spilled, placement.scope, placement.traffic)
-    paging = Paging(placement.limits, placement.between, placement.charge, keep)
+    paging = Paging(placement.limits, placement.between, placement.charge, keep, placement.arena)
     with graph.reading():
         run_paged(executable, graphs, inputs, homes, threads, extents, paging)
     del kept

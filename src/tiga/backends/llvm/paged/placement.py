@@ -9,6 +9,7 @@ from tiga.knobs import current
 from tiga.paging.pipeline import READERS
 from tiga.paging.plan import LONGEST, Limits
 from tiga.paging.results import fitting, spilled, spilled_array
+from tiga.runtime.arena import HUGE, Arena, in_huge_pages
 from tiga.runtime.pages import MemoryRows, Rows, Traffic
 from tiga.runtime.scope import Scope, active, fallback
 from tiga.trace.node import Node
@@ -44,10 +45,18 @@ class Placement:
             readers=ahead,
         )  # fmt: skip
 
+    def arena(self, nbytes: int) -> Arena:
+        """Memory of pages: where it takes long to ask for, that of a run before."""
+        if not self.scope.keeps(nbytes):
+            return Arena(nbytes)
+        whole = self.scope.memory((nbytes + HUGE,), np.dtype(np.uint8))
+        return Arena(nbytes, in_huge_pages(whole))
+
     def charge(self, nbytes: int) -> Callable[[], None]:
         """Count the memory of pages; what is returned takes that back."""
         if active() is None:
             return lambda: None
+        self.scope.reserve(nbytes, "pages of a graph in a file")
         ticket = self.scope.host.charge(nbytes, "pages of a graph in a file")
         return lambda: self.scope.host.release(ticket)
 
@@ -56,7 +65,7 @@ class Placement:
         shape, dtype = (count, *node.type.shape), node.type.dtype.numpy
         if node not in self.resident and count * node.type.row_bytes:
             return spilled_array(self.scope, self.traffic, shape, dtype)
-        array = np.empty(shape, dtype)
+        array = self.scope.memory(shape, dtype)
         if active() is not None:
             self.scope.adopt(array, f"an output of shape {shape}")
         return array, MemoryRows(array)

@@ -46,12 +46,14 @@ Allocate = Callable[[Node, int], Rows]
 @dataclass(frozen=True)
 class Paging:
     """How much memory pages may take, where values between steps go, what counts bytes of pages as
-    used (and gives back what takes them back), and files for so many rows of so many bytes."""
+    used (and gives back what takes them back), files for so many rows of so many bytes, and the
+    memory of a page."""
 
     limits: Limits
     allocate: Allocate
     charge: Callable[[int], Callable[[], None]]
     keep: Callable[[int, int], Rows]
+    arena: Callable[[int], Arena] = Arena
 
 
 @dataclass
@@ -261,7 +263,7 @@ def run_paged(
     sizes = {GLOBAL: 1, **extents}
     addresses, homes, repeated = _places(executable, inputs, outputs)
     bound = dict(zip(executable.relations, graphs, strict=False))
-    arenas = Arenas(paging.charge)
+    arenas = Arenas(paging.charge, paging.arena)
     with Helpers() as helpers, Team(threads) as team:
         pipeline = Pipeline(arenas, paging.limits.depth, helpers)
         plan = PagePlan(paging.limits.nbytes)
