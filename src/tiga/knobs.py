@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -152,21 +152,28 @@ def current() -> Knobs:
 
 class Variable:
     """An environment variable, read at every call, in little time: asking `os.environ` for one that
-    is not set raises and catches an error, so its own table is asked if it can be had."""
+    is not set raises and catches an error, so its own table is asked if it can be had.
 
-    __slots__ = ("_decoded", "_get", "_key")
+    `raw()` is what that holds, None where the variable is not set, and `decode` makes it text; a
+    call does both.
+    """
+
+    __slots__ = ("decode", "raw")
+
+    decode: Callable[[Any], str]
 
     def __init__(self, name: str) -> None:
         table: Any = getattr(os.environ, "_data", None)
-        known = table is not None
-        self._key = os.environ.encodekey(name) if known else name
-        self._get = table.get if known else os.environ.get
-        self._decoded = os.environ.decodevalue if known else str
+        if table is None:
+            self.raw, self.decode = partial(os.environ.get, name), str
+        else:
+            self.raw = partial(table.get, os.environ.encodekey(name))
+            self.decode = os.environ.decodevalue
 
     def __call__(self) -> str | None:
         """What it holds; None where it is not set."""
-        found = self._get(self._key)
-        return None if found is None else self._decoded(found)
+        found = self.raw()
+        return None if found is None else self.decode(found)
 
 
 _BY_NAME = {knob.name: (knob, Variable(knob.metadata["variable"])) for knob in TABLE}
@@ -185,8 +192,8 @@ def read(name: str) -> Any:
     if _overrides.get():
         return getattr(current(), name)
     knob, variable = _BY_NAME[name]
-    text = variable()
-    return _read(knob, text) if text else knob.default
+    found = variable.raw()
+    return _read(knob, variable.decode(found)) if found else knob.default
 
 
 def _checked(name: str, value: Any) -> Any:

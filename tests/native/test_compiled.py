@@ -170,6 +170,25 @@ def test_a_new_extent_or_number_needs_no_new_code(monkeypatch: pytest.MonkeyPatc
     assert compile_spec.cache_info().misses == before
 
 
+def test_the_same_expression_again() -> None:
+    """On the same operands, with other elements, on others, while results live and after."""
+    array = np.full(200_000, 1.0, np.float32)
+    x, other = tg.from_numpy(array), tg.full((200_000,), 4.0, dtype=tg.float32)
+
+    def build(x):
+        return x * 2.0 + 1.0
+
+    held = [build(x).realize() for _ in range(3)]
+    for number in (2.0, 3.0):
+        array[:] = number
+        assert build(x).numpy().tolist() == [2 * number + 1] * array.size
+        assert build(other).numpy().tolist() == [9.0] * array.size
+    assert all(one.numpy().tolist() == [3.0] * array.size for one in held)
+    turned = tg.from_numpy(np.arange(200_000, dtype=np.float32).reshape(400, 500).T)
+    for _ in range(3):
+        assert np.array_equal(build(turned).numpy(), turned.numpy() * 2 + 1)
+
+
 def test_execution_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
     x = values("float32", (64, 1024))
     y = (x * 2.0).sum(1)

@@ -137,22 +137,27 @@ def fork_address() -> int:
 def thread_count(threads: int | None = None) -> int:
     """How many threads a kernel gets.
 
-    In order: 1 where there is no usable pool; `TIGA_NUM_THREADS`; `threads` (a frontend passes
-    what torch uses); `OMP_NUM_THREADS`; the cores that this process could run on when it first
-    asked.
+    1 where there is no usable pool, else what is `wanted_threads`.
     """
-    if not fork_address():
-        return 1
+    return wanted_threads(threads) if fork_address() else 1
+
+
+def wanted_threads(threads: int | None = None) -> int:
+    """How many threads a kernel is to have.
+
+    In order: `TIGA_NUM_THREADS`; `threads` (a frontend passes what torch uses); `OMP_NUM_THREADS`;
+    the cores that this process could run on when it first asked.
+    """
     chosen = knobs.read("num_threads") or threads or _environment_threads()
     return chosen or available_cores()
 
 
 def _environment_threads() -> int | None:
     """The first level of OMP_NUM_THREADS, which may be a list such as `4,2`."""
-    text = _omp_num_threads()
-    if not text:
+    found = _omp_num_threads.raw()
+    if not found:
         return None
-    first = text.split(",")[0].strip()
+    first = _omp_num_threads.decode(found).split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 

@@ -38,7 +38,7 @@ def structure(roots: Sequence[Node]) -> Structure:
     add, known = parts.append, places.get
     for place, node in enumerate(order):
         op = node.op
-        if place >= computed and is_operand(node):
+        if place >= computed and op.__class__ is not Constant and getattr(node, "cell", None):
             add(node.type)
             continue
         if op.defers:
