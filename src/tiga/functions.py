@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from tiga import reducers
-from tiga.errors import InvalidType
+from tiga.errors import InvalidType, InvalidValue
+from tiga.runtime.caller import user_line
 
 _NOTHING: Any = object()
 
@@ -149,6 +150,16 @@ def prod(
     return _reduce("prod", "prod", x, _axis(axis, dim), keepdims or keepdim, dtype=dtype)
 
 
+def _whole(correction: Any) -> int:
+    """The correction of a reducer: what rows of a graph are counted by."""
+    if isinstance(correction, (int, float)) and float(correction).is_integer():
+        return int(correction)
+    raise InvalidValue(
+        f"the reducers var and std expected a whole number as correction=, got {correction!r} "
+        f"({user_line()})."
+    )
+
+
 def var(
     x: Any = _NOTHING, /, *, axis: Any = None, correction: float = 0, keepdims: bool = False,
     dim: Any = None, keepdim: bool = False, empty: str = "default",
@@ -164,7 +175,7 @@ def var(
     """
     if x is _NOTHING:
         _only_arrays("var", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
-        return reducers.Var(empty=empty, correction=int(correction))
+        return reducers.Var(empty=empty, correction=_whole(correction))
     keep = keepdims or keepdim
     return _reduce("var", "var", x, _axis(axis, dim), keep, correction=correction)
 
@@ -184,7 +195,7 @@ def std(
     """
     if x is _NOTHING:
         _only_arrays("std", axis=axis, keepdims=keepdims, dim=dim, keepdim=keepdim)
-        return reducers.Std(empty=empty, correction=int(correction))
+        return reducers.Std(empty=empty, correction=_whole(correction))
     keep = keepdims or keepdim
     return _reduce("std", "std", x, _axis(axis, dim), keep, correction=correction)
 

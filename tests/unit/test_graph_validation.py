@@ -190,6 +190,7 @@ def test_ends_of_different_length():
     ("count", "error", "message"),
     [
         (-1, InvalidValue, "`num_dst` must be at least 0, got -1"),
+        (2**70, InvalidValue, r"`num_dst` must be below 2\^60, got 11805"),
         (2.0, InvalidType, "`num_dst` must be an integer, got float"),
         (True, InvalidType, "`num_dst` must be an integer, got True"),
         ("3", InvalidType, "`num_dst` must be an integer, got str"),

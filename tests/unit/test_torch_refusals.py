@@ -363,3 +363,34 @@ def test_what_a_reducer_cannot_take_is_refused_with_the_line(name):
     assert re.match(r".*test_torch_refusals\.py:\d+: ", str(caught.value))
     with pytest.raises(type(caught.value), match=reason):
         Sent()(**call)
+
+
+ODD = {
+    "on another device": lambda: torch.ones(2, device="meta"),
+    "sparse": lambda: torch.ones(2).to_sparse(),
+    "of an odd dtype": lambda: torch.ones(2, dtype=torch.uint16),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("operator", ["__add__", "__radd__", "__eq__", "__lt__"])
+def test_tensors_that_no_kernel_reads(name, operator):
+    other = ODD[name]()
+    run = kernel(lambda s, d, e: torch.where(getattr(s.x, operator)(other) > 0, s.x, 0.0))
+    with pytest.raises((errors.InvalidType, errors.UnsupportedByBackend), match=r"other`"):
+        run(graph=GRAPH, src={"x": field(4, 2)})
+
+
+def test_a_tensor_that_moves_to_another_device_between_calls():
+    class Scaled(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return src.x * self.scale
+
+    run, x = Scaled(), field(4, 2)
+    run.scale = torch.ones(2)
+    expected = run(graph=GRAPH, src={"x": x})
+    run.scale = torch.ones(2, device="meta")
+    with pytest.raises(errors.UnsupportedByBackend, match="scale` is on meta"):
+        run(graph=GRAPH, src={"x": x})
+    run.scale = torch.ones(2)
+    assert torch.equal(run(graph=GRAPH, src={"x": x}), expected)

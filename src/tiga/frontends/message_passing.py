@@ -25,7 +25,7 @@ def missing_field(end: str, name: str, there: Iterable[str]) -> str:
     both = "" if end == "edge" else ", or `ndata=` if it is one of both ends"
     return (
         f"field `{end}.{name}` is read but was not passed; `{end}` has: "
-        f"{', '.join(there) or 'none'}. Pass it as `{end}={{{name!r}: ...}}`{both}."
+        f"{', '.join(map(str, there)) or 'none'}. Pass it as `{end}={{{name!r}: ...}}`{both}."
     )
 
 

@@ -88,7 +88,7 @@ def check_parameters(kernel: Any, params: Mapping[str, Any]) -> None:
     for name, (declaration, ends) in _DECLARED.items():
         try:
             inspect.signature(getattr(kernel, name)).bind(*ends, **taken(kernel, name, params))
-        except TypeError as error:
+        except (TypeError, ValueError) as error:  # a ValueError: it takes not even `self`
             raise InvalidType(
                 f"{line_of(user_function(kernel, name))}: {kind}.{name} cannot be called: {error}. "
                 f"Expected `{declaration}`; parameters beyond these come from keywords of a call, "

@@ -88,7 +88,7 @@ class Reducer:
     """What messages may be: "values" of any type, "numbers" (no bools), or "floats"."""
 
     def __post_init__(self) -> None:
-        if self.empty not in EMPTY_POLICIES:
+        if not isinstance(self.empty, str) or self.empty not in EMPTY_POLICIES:
             raise InvalidValue(
                 f"empty= takes one of {', '.join(EMPTY_POLICIES)}; got {self.empty!r}."
             )

@@ -13,6 +13,7 @@ from tiga.runtime.device_array import DeviceArray, download
 from tiga.runtime.platform import index_arrays
 
 INT32_MAX = 2**31 - 1
+MOST_NODES = 2**60
 _TENSOR_DTYPES = ("torch.int32", "torch.int64", "int32", "int64")
 
 
@@ -211,6 +212,8 @@ def as_count(name: str, value: Any) -> int | None:
         raise InvalidType(f"Graph: `{name}` must be an integer, got {kind} {value!r}.") from None
     if count < 0:
         raise InvalidValue(f"Graph: `{name}` must be at least 0, got {count}.")
+    if count >= MOST_NODES:
+        raise InvalidValue(f"Graph: `{name}` must be below 2^60, got {count}.")
     return count
 
 

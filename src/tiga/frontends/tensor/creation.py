@@ -264,5 +264,9 @@ def from_torch(tensor: Any, *, requires_grad: bool | None = None, connect: bool 
         from tiga.frontends.tensor.bridge import connect as connected
 
         return connected(tensor)
+    if type(tensor).__module__.partition(".")[0] == "tiga" or not hasattr(tensor, "layout"):
+        raise InvalidType(
+            f"from_torch expected a torch tensor, got {type(tensor).__name__} ({here()})."
+        )
     grad = tensor.requires_grad if requires_grad is None else requires_grad
     return wrap(array_of_torch(tensor)).requires_grad_(grad)

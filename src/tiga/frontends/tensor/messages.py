@@ -138,8 +138,13 @@ def _fields(
     fields: dict[Any, Tensor] = {}
     specs: list[Any] = []
     for namespace, values in zip(EXTENTS, given, strict=True):
-        if not values:
+        if values is None:
             continue
+        if values.__class__ is not dict and not isinstance(values, Mapping):
+            raise InvalidType(
+                f"`{namespace}` expected a mapping from names to tensors, got "
+                f"{type(values).__name__} ({here()})."
+            )
         extent = getattr(topology, EXTENTS[namespace])
         for name, value in values.items():
             if value.__class__ is not Tensor:

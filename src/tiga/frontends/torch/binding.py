@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 
+from tiga.errors import InvalidType, UnsupportedByBackend
 from tiga.frontends.torch.capture import Captured, FieldSource, ParamSource
 from tiga.frontends.torch.draws import NodeOrder
-from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.gpu import device_of, may_stage
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.orders import edge_numbers, in_row_order, in_user_order
 from tiga.relations import Graph
@@ -17,26 +18,45 @@ def bind(captured: Captured, graph: Graph, fields: Any, params: Any) -> list[Any
     """The values of a program's inputs: tensors as kernels read them, and numbers."""
     values = []
     for source in captured.sources:
-        value = _value(source, graph, fields, params)
+        value = _value(captured, source, graph, fields, params)
         if isinstance(value, torch.Tensor) and not value.is_contiguous():
             value = value.contiguous()
         values.append(value)
     return values
 
 
-def _value(source: Any, graph: Graph, fields: Any, params: Any) -> Any:
+def _value(captured: Captured, source: Any, graph: Graph, fields: Any, params: Any) -> Any:
     kind = type(source)
     if kind is FieldSource:
         value = fields[source.namespace][source.name]
         permutes = source.namespace == "edge" and graph.permutes_edges
         return in_row_order(value, graph) if permutes else value
     if kind is ParamSource:
-        return params[source.name]
-    if kind is EdgeOrder:
+        value = params[source.name]
+    elif kind is EdgeOrder:
         return edge_numbers(graph)
-    if kind is NodeOrder:
+    elif kind is NodeOrder:
         return torch.arange(graph.num_dst, device=device_of(graph))
-    return source if isinstance(source, torch.Tensor) else source.get()
+    else:
+        value = source if kind is torch.Tensor else source.get()
+    return _of_all(captured, source, value, graph) if isinstance(value, torch.Tensor) else value
+
+
+def _of_all(captured: Captured, source: Any, value: torch.Tensor, graph: Graph) -> torch.Tensor:
+    """A tensor that belongs to no node or edge, where kernels read it."""
+    device = device_of(graph)
+    strided = value.layout is torch.strided
+    if strided and (value.device == device or may_stage(graph, value.device)):
+        return value
+    if strided and not value.dim() and value.device.type == "cpu":
+        return value.to(device)  # torch takes it as a number, too
+    name = captured.program.inputs[captured.sources.index(source)].op.label
+    if not strided:
+        raise InvalidType(f"`{name}` must be a dense tensor; got layout {value.layout}.")
+    raise UnsupportedByBackend(
+        f"`{name}` is on {value.device}, but the graph is on {device}, where `edge` reads it: move "
+        f"it with `.to({str(device)!r})`, or build the graph from index tensors on {value.device}."
+    )
 
 
 def in_given_order(

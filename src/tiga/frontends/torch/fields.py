@@ -79,8 +79,9 @@ def _check(label: str, value: Any, namespace: str, extent: int) -> None:
             f"field `{label}` must be a torch.Tensor; got {type(value).__name__}. Convert it with "
             f"torch.as_tensor."
         )
-    if value.layout is not torch.strided:
-        raise InvalidType(f"field `{label}` must be a dense tensor; got layout {value.layout}.")
+    if value.is_nested or value.layout is not torch.strided:
+        got = "a nested one" if value.is_nested else f"layout {value.layout}"
+        raise InvalidType(f"field `{label}` must be a dense tensor; got {got}.")
     dtype_of(value.dtype, f"field `{label}`")
     if not value.dim() or value.shape[0] != extent:
         raise InvalidValue(

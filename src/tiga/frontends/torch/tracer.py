@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from tiga.errors import InvalidType, InvalidValue, Unfusable
+from tiga.errors import InvalidValue, Unfusable
+from tiga.frontends.torch import operators
 from tiga.frontends.torch.aten import TABLE, Call
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.extent import Extent
@@ -77,25 +78,7 @@ class Traced(torch.Tensor):
         return _escaped()
 
 
-def _with_tensors_only(name: str) -> Any:
-    compute = getattr(torch.Tensor, name)
-
-    def method(self: Traced, other: Any, *rest: Any) -> Any:
-        # Python would ask the tensor for an index, to repeat a str or list so many times.
-        if isinstance(other, (str, bytes, list, tuple, dict)):
-            raise InvalidType(
-                f"{user_line()}: a tensor meets the {type(other).__name__} {other!r} in "
-                f"`{name.strip('_')}`; expected a tensor or a number. Parameters of the call that "
-                f"are neither are for choosing with `if`."
-            )
-        return compute(self, other, *rest)
-
-    return method
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    for _form in (f"__{_name}__", f"__r{_name}__"):
-        setattr(Traced, _form, _with_tensors_only(_form))
+operators.install(Traced)
 
 
 def _escaped() -> Any:

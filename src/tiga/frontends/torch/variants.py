@@ -131,7 +131,7 @@ def signature(
                 if shape[0] != extent or not lies or not strided:
                     refuse(graph, fields, extents)
                 parts += (name, tensor.dtype, shape[1:])
-    except (AttributeError, IndexError, TypeError):
+    except (AttributeError, IndexError, TypeError, RuntimeError):  # nested ones have no shape
         refuse(graph, fields, extents)
     return _finish_key(parts, params)
 
