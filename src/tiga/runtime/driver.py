@@ -35,7 +35,7 @@ class Driver:
     def __init__(self, library: Any, device: int, brief: Any = None) -> None:
         """`brief` is the library for calls of a microsecond, during which Python's lock is kept:
         another thread that got it would have to be waited for."""
-        self.library, self._brief = library, brief or library
+        self.library, self.brief = library, brief or library
         self.index = device
         self._handle, self._context = ctypes.c_int(), ctypes.c_void_p()
         self._check("cuDeviceGet", ctypes.byref(self._handle), ctypes.c_int(device))
@@ -147,25 +147,33 @@ class Driver:
         """From device to host; done when it returns."""
         self._copy("cuMemcpyDtoH_v2", ctypes.c_void_p(host), ctypes.c_uint64(device), nbytes)
 
-    def copy_in_on(self, stream: int, device: int, host: int, nbytes: int) -> None:
+    def copy_in_on(
+        self, stream: int, device: int, host: int, nbytes: int, pinned: bool = False
+    ) -> None:
         """From host to device, in order with a stream. Pageable memory may be changed when it
-        returns, pinned memory only when the stream has got there."""
+        returns, `pinned` memory only when the stream has got there: then this only begins."""
         self._copy_on(stream, "cuMemcpyHtoDAsync_v2", ctypes.c_uint64(device),
-                      ctypes.c_void_p(host), nbytes)  # fmt: skip
+                      ctypes.c_void_p(host), nbytes, pinned)  # fmt: skip
 
-    def copy_out_on(self, stream: int, host: int, device: int, nbytes: int) -> None:
+    def copy_out_on(
+        self, stream: int, host: int, device: int, nbytes: int, pinned: bool = False
+    ) -> None:
         """From device to host, in order with a stream; `synchronize` before reading."""
         self._copy_on(stream, "cuMemcpyDtoHAsync_v2", ctypes.c_void_p(host),
-                      ctypes.c_uint64(device), nbytes)  # fmt: skip
+                      ctypes.c_uint64(device), nbytes, pinned)  # fmt: skip
 
     def copy_on(self, stream: int, to: int, source: int, nbytes: int) -> None:
         """Within the device, in order with a stream."""
         self._copy_on(stream, "cuMemcpyDtoDAsync_v2", ctypes.c_uint64(to),
                       ctypes.c_uint64(source), nbytes)  # fmt: skip
 
-    def _copy_on(self, stream: int, name: str, to: Any, source: Any, nbytes: int) -> None:
+    def _copy_on(
+        self, stream: int, name: str, to: Any, source: Any, nbytes: int, pinned: bool = False
+    ) -> None:
         if nbytes:
-            self.call(name, to, source, ctypes.c_size_t(nbytes), ctypes.c_void_p(stream))
+            self.activate()
+            count, handle = ctypes.c_size_t(nbytes), ctypes.c_void_p(stream)
+            self._check(name, to, source, count, handle, pinned=pinned)
 
     def zero(self, address: int, nbytes: int) -> None:
         """Set device memory to zero."""
@@ -234,8 +242,8 @@ class Driver:
         self.activate()
         self._check(name, *arguments)
 
-    def _check(self, name: str, *arguments: Any) -> None:
-        library = self._brief if name in _BRIEF else self.library
+    def _check(self, name: str, *arguments: Any, pinned: bool = False) -> None:
+        library = self.brief if name in _BRIEF or pinned else self.library
         code = getattr(library, name)(*arguments)
         if code:
             self.refuse(name, code)

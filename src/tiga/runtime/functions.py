@@ -115,14 +115,14 @@ def launcher(
 class FreeLaunch:
     """Launches of a function over any grid with any arguments, whose slots are used again.
 
-    One thread launches at a time.
+    One thread launches at a time. Python's lock is kept meanwhile.
     """
 
     def __init__(self, function: Function, arguments: int, hidden: int) -> None:
         """It takes so many arguments, and `hidden` ones that are 0."""
         self._slots = Slots(arguments, (0,) * hidden)
         self._table = self._slots.table(range(arguments + hidden))
-        self._function, self._launch = function, function.driver.library.cuLaunchKernel
+        self._function, self._launch = function, function.driver.brief.cuLaunchKernel
         shape = function.threads, 1, 1, function.shared
         self._shape = tuple(map(ctypes.c_uint, shape))
 

@@ -52,10 +52,11 @@ class Link(Protocol):
     def follow(self, mark: Mark) -> None:
         """Let what is launched from now on come after a mark."""
 
-    def send(self, copies: Iterable[Copy], after: Mark) -> Mark:
-        """Copy to the device once a mark is reached; it is done at the result."""
+    def send(self, copies: Iterable[Copy], after: Mark, pinned: bool = False) -> Mark:
+        """Copy to the device once a mark is reached; it is done at the result. Of `pinned` memory
+        that only begins here."""
 
-    def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
+    def fetch(self, copies: Iterable[Copy], after: Mark, pinned: bool = False) -> Mark:
         """Copy to the host once a mark is reached; it is done at the result."""
 
     def double(self, copy: Copy) -> None:
@@ -83,12 +84,12 @@ class HostLink:
     def follow(self, mark: Mark) -> None:
         """Nothing is under way."""
 
-    def send(self, copies: Iterable[Copy], after: Mark) -> Mark:
+    def send(self, copies: Iterable[Copy], after: Mark, pinned: bool = False) -> Mark:
         for device, host, nbytes in copies:
             ctypes.memmove(device, host, nbytes)
         return READY
 
-    def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
+    def fetch(self, copies: Iterable[Copy], after: Mark, pinned: bool = False) -> Mark:
         for device, host, nbytes in copies:
             ctypes.memmove(host, device, nbytes)
         return READY
@@ -133,16 +134,16 @@ class GpuLink:
     def follow(self, mark: Mark) -> None:
         self._wait(self.compute, mark)
 
-    def send(self, copies: Iterable[Copy], after: Mark) -> Mark:
+    def send(self, copies: Iterable[Copy], after: Mark, pinned: bool = False) -> Mark:
         self._wait(self.inward, after)
         for device, host, nbytes in copies:
-            self.gpu.copy_in_on(self.inward, device, host, nbytes)
+            self.gpu.copy_in_on(self.inward, device, host, nbytes, pinned)
         return StreamEvent(self.gpu, self.inward)
 
-    def fetch(self, copies: Iterable[Copy], after: Mark) -> Mark:
+    def fetch(self, copies: Iterable[Copy], after: Mark, pinned: bool = False) -> Mark:
         self._wait(self.outward, after)
         for device, host, nbytes in copies:
-            self.gpu.copy_out_on(self.outward, host, device, nbytes)
+            self.gpu.copy_out_on(self.outward, host, device, nbytes, pinned)
         return StreamEvent(self.gpu, self.outward)
 
     def double(self, copy: Copy) -> None:
@@ -212,12 +213,12 @@ class PairedArena(Arena):
 
     def send(self, copies: Sequence[Copy]) -> Mark:
         """Copy to the device once its kernels are done with what was there."""
-        self.copied = self.link.send(copies, self.computed)
+        self.copied = self.link.send(copies, self.computed, True)
         return self.copied
 
     def fetch(self, blocks: Sequence[np.ndarray]) -> Mark:
         """Copy blocks from the device, once what was launched so far is done."""
         places = [(b.ctypes.data, b.nbytes) for b in blocks]
         copies = [(host + self.offset, host, nbytes) for host, nbytes in places]
-        self.copied = self.link.fetch(copies, self.computed)
+        self.copied = self.link.fetch(copies, self.computed, True)
         return self.copied
