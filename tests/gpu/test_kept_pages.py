@@ -13,6 +13,7 @@ from tests.gpu import harness  # noqa: E402
 from tests.gpu.paged_harness import fields, same_bits, saved, with_gradients, within  # noqa: E402
 from tests.gpu.test_pages import Difference  # noqa: E402
 from tiga.backends.triton.paged.kept import TIERS, StepPages  # noqa: E402
+from tiga.errors import InvalidFile  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(
@@ -105,6 +106,28 @@ def test_a_full_device_keeps_nothing(
         for _ in range(2):
             assert same_bits(from_file(graphs, where), wanted)
         assert within(scope.memory_report())
+
+
+def test_an_error_in_a_later_page(graphs: tuple[Any, Any], where: Any, tmp_path: Path) -> None:
+    """Pages before it are kept, and nothing stays charged."""
+    opened = graphs[1]
+    data, index = bytearray(opened.path.read_bytes()), opened.walks["dst"].index
+    last = index.offset + (opened.num_edges - 1) * index.row_bytes
+    data[last : last + index.row_bytes] = (10**6).to_bytes(index.row_bytes, "little")
+    (tmp_path / "damaged").write_bytes(data)
+    damaged = tg.Graph.open(tmp_path / "damaged", device=str(where))
+    given = fields(damaged, where, torch.float32, in_file=True)
+    budgets = {"device": "64KiB", "host-pinned": "64KiB"}
+    with tg.execution(memory=budgets, page_rows=16) as scope:
+        for _ in range(2):
+            with pytest.raises(InvalidFile, match="out of the range"):
+                with_gradients(KERNEL, damaged, given)
+            assert scope.memory_report()["live_bytes"]["host-pinned"] == 0
+        assert within(scope.memory_report())
+        assert scope.memory_report()["idle_bytes"]["device"] > 0
+        wanted = expected(graphs, where)
+        for _ in range(2):
+            assert same_bits(from_file(graphs, where), wanted)
 
 
 def test_another_scope_begins_anew(graphs: tuple[Any, Any], where: Any) -> None:

@@ -120,7 +120,7 @@ class Scope:
         pool = self.pool
         return np.empty(shape, dtype) if pool is None else pool.array(shape, dtype, WAITS)
 
-    def _let_wait(self, nbytes: int) -> None:
+    def let_wait(self, nbytes: int) -> None:
         """Let no more bytes of memory wait for use."""
         POOL.shrink(nbytes)
         if self.pool is not None and self.pool.waiting:
@@ -168,7 +168,7 @@ class Scope:
         account = self.accounts[tier]
         if tier == "host" and account.budget is not None:
             # What waits in a pool takes memory too, but is never why something does not fit.
-            self._let_wait(max(account.budget - account.live - nbytes, 0))
+            self.let_wait(max(account.budget - account.live - account.idle - nbytes, 0))
         if account.fits(nbytes):
             return
         if self.lru:

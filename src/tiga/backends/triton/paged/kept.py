@@ -18,7 +18,6 @@ from tiga.paging.span import LongRow, Span
 from tiga.runtime.arena import anonymous
 from tiga.runtime.floor import off_the_floor
 from tiga.runtime.platform import Platform
-from tiga.runtime.pool import POOL
 from tiga.runtime.scope import Scope
 
 TIERS = ("device", "host-pinned", "host")
@@ -46,7 +45,7 @@ class Room:
             return 0
         ticket = account.keep(nbytes, give_back, worth)
         if tier == "host" and ticket and account.budget is not None:
-            POOL.shrink(max(0, account.budget - account.live - account.idle))
+            self.scope.let_wait(max(0, account.budget - account.live - account.idle))
         return ticket
 
     def drop(self, tier: str, ticket: int) -> None:
