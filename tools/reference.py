@@ -35,7 +35,8 @@ PARTS = {
 OTHERS = {"Reductions and reducers": "tiga.functions"}
 
 KERNELS = (
-    "Graph", "MessagePassing", "mask", "Reducer", "multi", "each", "edge_softmax", "online_softmax",
+    "Graph", "radius_graph", "MessagePassing", "mask", "Reducer", "multi", "each", "edge_softmax",
+    "online_softmax",
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiga import knobs as knobs
     from tiga.frontends.message_passing import MessagePassing as MessagePassing
     from tiga.frontends.message_passing import mask as mask
+    from tiga.frontends.radius import radius_graph as radius_graph
     from tiga.functions import logsumexp as logsumexp
     from tiga.functions import max as max
     from tiga.functions import mean as mean
@@ -51,6 +52,7 @@ _HOME = {
     "Graph": ("tiga.relations", "Graph"),
     "MessagePassing": ("tiga.frontends.message_passing", "MessagePassing"),
     "mask": ("tiga.frontends.message_passing", "mask"),
+    "radius_graph": ("tiga.frontends.radius", "radius_graph"),
     "Reducer": ("tiga.reducers", "CustomReducer"),
     "multi": ("tiga.reducers", "Multi"),
     "each": ("tiga.reducers", "Each"),

@@ -7,16 +7,16 @@ blocks there are. The same walk over the rows that makes places of counts makes 
 rows into tasks (see `tiga.relations.walk`) and finds the longest row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, llvm, scf
+from torch_mlir.dialects import arith
 
-from tiga.backends.llvm.lanes import Lanes, integer, resized_integer, where
-from tiga.backends.llvm.loops import loop
-from tiga.backends.llvm.memory import element_pointer, i64, load_word
+from tiga.backends.llvm.frame import Frame, Values, each, number, only_if
+from tiga.backends.llvm.lanes import Lanes, resized_integer, where
+from tiga.backends.llvm.memory import i64
 from tiga.backends.llvm.task_function import task_function
 from tiga.relations.walk import HUB_DEGREE, MAX_TASKS, TASK_WEIGHT
 
@@ -38,48 +38,14 @@ that of the edge before."""
 
 FACTS = ("num_tasks", "max_degree", "num_hubs")
 
-Values = Sequence[Lanes]
-
 
 @dataclass(frozen=True)
-class Words:
-    """Integers at an address, 64 bits wide in registers."""
+class EdgeFrame(Frame):
+    """The table of a kernel; `given` are the bits of `rows` and `others`, `kept` those of what is
+    stored."""
 
-    base: ir.Value
-    bits: int
-
-    def load(self, at: Lanes) -> Lanes:
-        return Lanes(load_word(self.base, at.value, self.bits))
-
-    def store(self, value: Lanes, at: Lanes) -> None:
-        pointer = element_pointer(self.base, at.value, integer(self.bits))
-        llvm.store(resized_integer(value, self.bits).value, pointer)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The table of a kernel: each slot is loaded once, at its entry.
-
-    `given` are the bits of `rows` and `others`, `kept` those of what is stored.
-    """
-
-    table: ir.Value
-    given: int
-    kept: int
-    loaded: dict[str, ir.Value] = field(default_factory=dict)
-
-    def _load(self, name: str, type_: ir.Type) -> ir.Value:
-        if name not in self.loaded:
-            with ir.InsertionPoint.at_block_begin(self.table.owner):
-                at = element_pointer(self.table, i64(SLOTS.index(name)), integer(64))
-                self.loaded[name] = llvm.load(type_, at)
-        return self.loaded[name]
-
-    def number(self, name: str) -> Lanes:
-        return Lanes(self._load(name, integer(64)))
-
-    def words(self, name: str, bits: int = 64) -> Words:
-        return Words(self._load(name, llvm.PointerType.get()), bits)
+    given: int = 64
+    kept: int = 64
 
     def row(self, edge: Lanes) -> Lanes:
         return self.words("rows", self.given).load(edge * self.number("row_stride"))
@@ -87,9 +53,9 @@ class Frame:
     def other(self, edge: Lanes) -> Lanes:
         return self.words("others", self.given).load(edge * self.number("other_stride"))
 
-    def block(self, number: Lanes) -> tuple[Lanes, Lanes]:
+    def block(self, this: Lanes) -> tuple[Lanes, Lanes]:
         """The first edge of a block, which has one, and the edge after its last."""
-        first = number * self.number("block")
+        first = this * self.number("block")
         return first, _least(first + self.number("block"), self.number("num_edges"))
 
     def advance(self, block: Lanes, row: Lanes) -> Lanes:
@@ -103,25 +69,6 @@ class Frame:
     def put(self, place: Lanes, other: Lanes, edge: Lanes) -> None:
         self.words("index", self.kept).store(other, place)
         self.words("edge_id", self.kept).store(edge, place)
-
-
-def _each(low: Lanes, high: Lanes, carried: Values, body: Callable[..., Values]) -> Values:
-    """`carried = body(position, *carried)` for positions low, ..., high - 1."""
-
-    def step(at: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        return [v.value for v in body(Lanes(at), *map(Lanes, values))]
-
-    return [Lanes(v) for v in loop(low.value, high.value, 1, [v.value for v in carried], step)]
-
-
-def _where(condition: Lanes, body: Callable[[], None]) -> None:
-    with ir.InsertionPoint(scf.IfOp(condition.value).then_block):
-        body()
-        scf.yield_([])
-
-
-def _number(value: int) -> Lanes:
-    return Lanes(i64(value))
 
 
 def _least(a: Lanes, b: Lanes) -> Lanes:
@@ -141,12 +88,12 @@ def _as_number(truth: Lanes) -> Lanes:
     return resized_integer(truth, 64, signed=False)
 
 
-def _count(frame: Frame, block: Lanes) -> None:
+def _count(frame: EdgeFrame, block: Lanes) -> None:
     """Count the edges of a block by row, and look for faults. What does not exist counts for row 0:
     nobody reads the counts then."""
     first, last = frame.block(block)
     num_rows, num_others = frame.number("num_rows"), frame.number("num_others")
-    zero = _number(0)
+    zero = number(0)
 
     def edge(at: Lanes, before: Lanes, wrong: Lanes, falls: Lanes) -> Values:
         row = frame.row(at)
@@ -156,39 +103,39 @@ def _count(frame: Frame, block: Lanes) -> None:
         return row, wrong + _as_number(~right), falls + _as_number(row < before)
 
     start = frame.row(_most(first - 1, zero))
-    _, wrong, falls = _each(first, last, (start, zero, zero), edge)
+    _, wrong, falls = each(first, last, (start, zero, zero), edge)
     faults = frame.words("faults")
     faults.store(wrong, block * FAULTS)
     faults.store(falls, block * FAULTS + 1)
 
 
-def _place(frame: Frame, block: Lanes) -> None:
+def _place(frame: EdgeFrame, block: Lanes) -> None:
     """Put the edges of a block where they go."""
 
     def edge(at: Lanes) -> Values:
         frame.put(frame.advance(block, frame.row(at)), frame.other(at), at)
         return ()
 
-    _each(*frame.block(block), (), edge)
+    each(*frame.block(block), (), edge)
 
 
-def _copy(frame: Frame, block: Lanes) -> None:
+def _copy(frame: EdgeFrame, block: Lanes) -> None:
     """Put the other ends where they are: edges are in order."""
 
     def edge(at: Lanes) -> Values:
         frame.words("index", frame.kept).store(frame.other(at), at)
         return ()
 
-    _each(*frame.block(block), (), edge)
+    each(*frame.block(block), (), edge)
 
 
-def _others_of(frame: Frame, block: Lanes) -> tuple[Lanes, Lanes]:
+def _others_of(frame: EdgeFrame, block: Lanes) -> tuple[Lanes, Lanes]:
     """The other ends whose edges a block has."""
     bounds = frame.words("bounds")
     return bounds.load(block), bounds.load(block + 1)
 
 
-def _count_ordered(frame: Frame, block: Lanes) -> None:
+def _count_ordered(frame: EdgeFrame, block: Lanes) -> None:
     """As `_count`, where edges are in the order of their other ends."""
     starts, rows = frame.words("others"), frame.words("rows", frame.kept)
 
@@ -197,10 +144,10 @@ def _count_ordered(frame: Frame, block: Lanes) -> None:
         return ()
 
     first, last = map(starts.load, _others_of(frame, block))
-    _each(first, last, (), edge)
+    each(first, last, (), edge)
 
 
-def _place_ordered(frame: Frame, block: Lanes) -> None:
+def _place_ordered(frame: EdgeFrame, block: Lanes) -> None:
     """As `_place`, where edges are in the order of their other ends."""
     starts, rows = frame.words("others"), frame.words("rows", frame.kept)
 
@@ -209,25 +156,25 @@ def _place_ordered(frame: Frame, block: Lanes) -> None:
             frame.put(frame.advance(block, rows.load(at)), node, at)
             return ()
 
-        _each(starts.load(node), starts.load(node + 1), (), edge)
+        each(starts.load(node), starts.load(node + 1), (), edge)
         return ()
 
-    _each(*_others_of(frame, block), (), other)
+    each(*_others_of(frame, block), (), other)
 
 
-def _places(frame: Frame, _: Lanes) -> None:
+def _places(frame: EdgeFrame, _: Lanes) -> None:
     """Make places of all counts, row pointers, and tasks."""
     counts, starts = frame.words("counts", frame.kept), frame.words("row_ptr")
-    num_rows, zero = frame.number("num_rows"), _number(0)
+    num_rows, zero = frame.number("num_rows"), number(0)
 
     def row(at: Lanes, start: Lanes, longest: Lanes, hubs: Lanes, apart: Lanes) -> Values:
-        def block(number: Lanes, place: Lanes) -> Values:
-            own = number * num_rows + at
+        def block(this: Lanes, place: Lanes) -> Values:
+            own = this * num_rows + at
             count = counts.load(own)
             counts.store(place, own)
             return (place + count,)
 
-        (end,) = _each(zero, frame.number("num_blocks"), (start,), block)
+        (end,) = each(zero, frame.number("num_blocks"), (start,), block)
         starts.store(end, at + 1)
         degree = end - start
         is_hub = degree > HUB_DEGREE
@@ -235,39 +182,39 @@ def _places(frame: Frame, _: Lanes) -> None:
         return end, _most(longest, degree), hubs + _as_number(is_hub), apart + more
 
     starts.store(zero, zero)
-    edges, longest, hubs, apart = _each(zero, num_rows, (zero,) * 4, row)
+    edges, longest, hubs, apart = each(zero, num_rows, (zero,) * 4, row)
     tasks = _cut(frame, edges + num_rows - apart)
     for i, fact in enumerate((tasks, longest, hubs)):
-        frame.words("facts").store(fact, _number(i))
+        frame.words("facts").store(fact, number(i))
 
 
-def _cut(frame: Frame, total: Lanes) -> Lanes:
+def _cut(frame: EdgeFrame, total: Lanes) -> Lanes:
     """Cut rows of this weight together into tasks; how many. Each ends with the row that reaches a
     multiple of the weight that it should have."""
     starts, bounds = frame.words("row_ptr"), frame.words("task_ptr")
-    num_rows, zero = frame.number("num_rows"), _number(0)
+    num_rows, zero = frame.number("num_rows"), number(0)
     share = Lanes(arith.ceildivsi(total.value, i64(MAX_TASKS)))
-    target = _most(_number(TASK_WEIGHT), share)
+    target = _most(number(TASK_WEIGHT), share)
 
     def row(at: Lanes, tasks: Lanes, weight: Lanes, goal: Lanes, last: Lanes) -> Values:
         degree = starts.load(at + 1) - starts.load(at)
         weight = weight + 1 + where(degree > HUB_DEGREE, 0, degree)
         ends = (weight >= goal) & (goal < total)
         tasks = tasks + _as_number(ends)
-        _where(ends, lambda: bounds.store(at + 1, tasks))
+        only_if(ends, lambda: bounds.store(at + 1, tasks))
         times = Lanes(arith.divui(weight.value, target.value))
         goal = where(ends, (times + 1) * target, goal)
         return tasks, weight, goal, where(ends, at + 1, last)
 
     bounds.store(zero, zero)
     several = where(total > target, num_rows, 0)
-    tasks, _, _, last = _each(zero, several, (zero, zero, target, zero), row)
+    tasks, _, _, last = each(zero, several, (zero, zero, target, zero), row)
     tasks = tasks + _as_number(last < num_rows)
-    _where(last < num_rows, lambda: bounds.store(num_rows, tasks))
+    only_if(last < num_rows, lambda: bounds.store(num_rows, tasks))
     return tasks
 
 
-def _sort(frame: Frame, block: Lanes) -> None:
+def _sort(frame: EdgeFrame, block: Lanes) -> None:
     """All of it, of the only block."""
     faults = frame.words("faults")
     _count(frame, block)
@@ -275,20 +222,20 @@ def _sort(frame: Frame, block: Lanes) -> None:
     def place() -> None:
         _places(frame, block)
         in_order = faults.load(block + 1).compare("eq", 0)
-        _where(in_order, lambda: _copy(frame, block))
-        _where(~in_order, lambda: _place(frame, block))
+        only_if(in_order, lambda: _copy(frame, block))
+        only_if(~in_order, lambda: _place(frame, block))
 
-    _where(faults.load(block).compare("eq", 0), place)
+    only_if(faults.load(block).compare("eq", 0), place)
 
 
-def _sort_ordered(frame: Frame, block: Lanes) -> None:
+def _sort_ordered(frame: EdgeFrame, block: Lanes) -> None:
     """As `_sort`, where edges are in the order of their other ends."""
     _count_ordered(frame, block)
     _places(frame, block)
     _place_ordered(frame, block)
 
 
-Kernel = Callable[[Frame, Lanes], None]
+Kernel = Callable[[EdgeFrame, Lanes], None]
 
 GIVEN: dict[str, Kernel] = {
     "count": _count, "places": _places, "place": _place, "copy": _copy, "sort": _sort,
@@ -304,7 +251,7 @@ def add_kernels(kernels: Mapping[str, Kernel], given: int, kept: int) -> None:
     """Add `void name(ptr table, i64 lo, i64 hi)` for each to the module at the insertion point."""
 
     def prepare(body: Kernel, table: ir.Value) -> Callable[[ir.Value], None]:
-        frame = Frame(table, given, kept)
+        frame = EdgeFrame(table, SLOTS, given=given, kept=kept)
         return lambda number: body(frame, Lanes(number))
 
     for name, body in kernels.items():
