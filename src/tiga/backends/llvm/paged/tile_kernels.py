@@ -17,7 +17,7 @@ from tiga.backends.llvm.kernel import Kernels, Task
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import FeatureLanes
 from tiga.backends.llvm.loops import loop, repeat
-from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word
+from tiga.backends.llvm.memory import CACHE_LINE, Array, element_pointer, i64, load_word
 from tiga.backends.llvm.pieces import filled, load, store
 from tiga.backends.llvm.scans import KeptCarries
 from tiga.backends.llvm.scope import KernelScope, RowScope
@@ -147,6 +147,12 @@ class TileKernels(Kernels):
         program = self.program
         return bool(roles_of(program).edges or any(phase.stores for phase in program.phases))
 
+    def rows_of(self, phase: int) -> tuple[Node, ...]:
+        """Arrays that a phase's edges read at their rows."""
+        part = replace(self.program, phases=(self.program.phases[phase],), stores=(), totals=())
+        roles = roles_of(part)
+        return tuple(n for n in self.program.reads if n in roles.rows)
+
     # the end
 
     def _finish_rows(self, table: SlotTable, task: ir.Value) -> None:
@@ -244,12 +250,26 @@ class Tile:
 
         def step(edge: ir.Value, count: ir.Value) -> list[ir.Value]:
             self.edges.ask_for(others, self._other(edge))
+            self._ask_for_row(run)
             for array, value in ((runs, run), (edges, edge)):
                 llvm.store(value, element_pointer(array, count, integer(64)))
             return [arith.addi(edge, i64(1)), arith.addi(count, i64(1))]
 
         after, count = repeat([start, count], goes_on, step)
         return after, count
+
+    def _ask_for_row(self, run: ir.Value) -> None:
+        """Let the caches fetch the state of a row, and what edges read at it: rows of which a tile
+        has nothing lie between."""
+        if self.runs is CHUNKS:
+            return
+        scope = self.kernels.first_scope(self.table)
+        states = [(self.table.state("state", n), n) for n in self.edges.phase.reductions]
+        read = self.kernels.rows_of(self.number)
+        for array, node in (*states, *((scope.arrays[n], n) for n in read)):
+            width = scope.layout.width(node.type)
+            if width * array.dtype.itemsize >= CACHE_LINE:
+                array.prefetch(scope.offset(array, node, run), width)
 
     def _other(self, edge: ir.Value) -> ir.Value:
         return load_word(self.table.pointer("index"), edge, self.kernels.index_bits)
