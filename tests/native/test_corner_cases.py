@@ -226,3 +226,14 @@ def test_writes_through_a_new_axis_have_derivatives() -> None:
     x.transpose(0, 1)[1:2, None].copy_(tg.reshape(w * w, (1, 1, 2)))
     assert x.tolist() == [[0.0, 4.0, 0.0], [0.0, 9.0, 0.0]]
     assert ag.grad(x.sum(), w).tolist() == [4.0, 6.0]
+
+
+@pytest.mark.parametrize("backend", ["python", "native"])
+def test_floats_that_no_integer_holds(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    x = tg.tensor([np.nan, np.inf, -np.inf, 3e9, -1.5, 300.0], dtype=tg.float32)
+    low, high, wide = -(2**31), 2**31 - 1, 2**63
+    assert tg.astype(x, tg.int32).tolist() == [0, high, low, high, -1, 300]
+    assert tg.astype(x, tg.int64).tolist() == [0, wide - 1, -wide, 3_000_000_000, -1, 300]
+    assert tg.astype(x, tg.uint8).tolist() == [0, 255, 0, 255, 255, 44]
+    assert tg.astype(tg.astype(x, tg.bfloat16), tg.int8).tolist() == [0, -1, 0, -1, -1, 44]

@@ -9,6 +9,7 @@ import numpy as np
 from tiga.ops.arithmetic import Arithmetic, Value, round_to
 from tiga.ops.base import Pointwise
 from tiga.ops.leaf import constant, is_constant, zeros_like
+from tiga.ops.truncation import truncated
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import DType, Type, bool_
@@ -355,7 +356,10 @@ class Cast(Pointwise, name="cast"):
     def reference(self, x):
         # Complex to real keeps the real part; to bool, any non-zero number is true.
         parts = x.dtype.kind == "c" and self.to.kind not in "cb"
-        return (x.real if parts else x).astype(self.to.compute.numpy).astype(self.to.numpy)
+        x = x.real if parts else x
+        if self.to.kind in "iu" and x.dtype.kind not in "iub":
+            return truncated(x, self.to)
+        return x.astype(self.to.compute.numpy).astype(self.to.numpy)
 
     def vjp(self, ct, out, x):
         return (cast(ct, x.type.dtype) if x.type.dtype.is_differentiable else None,)
