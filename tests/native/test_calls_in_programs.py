@@ -40,7 +40,7 @@ def expected(first, second, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_a_plan_serves_every_graph(requires_grad: bool) -> None:
-    compiled.CACHE.clear()
+    compiled.PLANS.clear()
     graphs = [made(seed) for seed in range(3)]
     hits = []
     for first, second in ((0, 0), (1, 2), (2, 0)):

@@ -213,7 +213,8 @@ def launch(
     if not fork:
         _kernel_at(kernel_address)(args_pointer, 0, num_tasks)
         return
-    _LOOPS.entries().parallel_for(fork, kernel_address, args_pointer, num_tasks, grain, threads)
+    loops = _LOOPS.known or _LOOPS.entries()
+    loops.parallel_for(fork, kernel_address, args_pointer, num_tasks, grain, threads)
 
 
 def call_of(kernel_address: int, args_pointer: int | bytes, num_tasks: int) -> Callable[[], None]:

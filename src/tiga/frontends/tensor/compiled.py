@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
-from tiga.frontends.tensor.planned import Entry, Run, plan_anew
+from tiga.frontends.tensor.planned import Plans, Run
 from tiga.frontends.tensor.recipe import Recipe, structure
 from tiga.runtime.layout import row_major_copy
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
 
-CACHE: dict[Any, Entry[TensorExecutable]] = {}
-"""Compiled expressions by their structure, the oldest first."""
+PLANS: Plans[TensorExecutable] = Plans()
+"""Compiled expressions by their structure."""
 
 
 def run_compiled(
@@ -24,11 +23,11 @@ def run_compiled(
     start = perf_counter()
     found = structure(roots)
     key = (found.parts, native, relaxed)
-    entry = CACHE.get(key)
+    entry = PLANS.get(key)
     hit = entry is not None
     if entry is None:
         make = partial(compile_tensors, native=native, relaxed=relaxed)
-        entry = plan_anew(CACHE, key, roots, found, make)
+        entry = PLANS.add(key, roots, found, make)
     order, executable = found.order, entry.executable
     given = entry.operands(order)
     compile_ms = 0.0 if executable.is_compiled else executable.compile()

@@ -11,14 +11,14 @@ from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
-from tiga.frontends.tensor.planned import Entry, Run, plan_anew
+from tiga.frontends.tensor.planned import Entry, Plans, Run
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 
-CACHE: dict[Any, Entry[DenseExecutable]] = {}
-"""Planned expressions by their structure, the oldest first."""
+PLANS: Plans[DenseExecutable] = Plans()
+"""Planned expressions by their structure."""
 
 
 class Copy(NamedTuple):
@@ -48,10 +48,10 @@ def run_on_gpu(
     start = perf_counter()
     found = structure(roots)
     key: Any = found.parts if relaxed else ("in order", found.parts)
-    entry = CACHE.get(key)
+    entry = PLANS.get(key)
     hit = entry is not None
     if entry is None:
-        entry = plan_anew(CACHE, key, roots, found, partial(compile_dense, relaxed=relaxed))
+        entry = PLANS.add(key, roots, found, partial(compile_dense, relaxed=relaxed))
     given = [on_gpu(array, index) for array in entry.operands(found.order)]
     arrays, how = _launched(entry, given, index, found, hit, start)
     return arrays, how._replace(relaxed=relaxed)
@@ -62,7 +62,7 @@ def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
     the short way, which looks at nothing but their structure."""
     start = perf_counter()
     found = structure(roots)
-    entry = CACHE.get(found.parts)
+    entry = PLANS.get(found.parts)
     if entry is None:
         return None
     given = entry.operands(found.order)

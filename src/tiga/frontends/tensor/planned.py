@@ -36,20 +36,50 @@ class Entry(Generic[E]):
         return [order[place].cell.array for place in self.form.inputs]  # type: ignore[attr-defined]
 
 
-def plan_anew(
-    found: dict[Any, Entry[E]], key: Any, roots: Sequence[Node], given: Structure,
-    compile: Callable[[Program], E],
-) -> Entry[E]:  # fmt: skip
-    """The plan of an expression, remembered under its key. A call belongs to its graph, which no
-    cache may keep alive: the program defers it."""
+class Plans(Generic[E]):
+    """Planned expressions by what tells them from others, the oldest first.
+
+    The one that was found last is compared before others are looked for: equal keys consist of the
+    same objects mostly, and comparing these takes less time than hashing them.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Any, Entry[E]] = {}
+        self._last: tuple[Any, Entry[E] | None] = (None, None)
+
+    def get(self, key: Any) -> Entry[E] | None:
+        """The plan under a key, if there is one."""
+        last, entry = self._last
+        if last == key:
+            return entry
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._last = key, entry
+        return entry
+
+    def add(
+        self, key: Any, roots: Sequence[Node], given: Structure, compile: Callable[[Program], E]
+    ) -> Entry[E]:
+        """An expression planned anew, and remembered under its key."""
+        entry = _planned(roots, given, compile)
+        keep(self._entries, key, entry)
+        return entry
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._entries.clear()
+        self._last = (None, None)
+
+
+def _planned(roots: Sequence[Node], given: Structure, compile: Callable[[Program], E]) -> Entry[E]:
+    """The plan of an expression. A call belongs to its graph, which no cache may keep alive: the
+    program defers it."""
     order = given.order
     deferred = {id(order[i]): order[i].op.deferred(n) for n, i in enumerate(given.calls)}
     bundle = program_of(roots, instead=deferred)
     place = {id(node): i for i, node in enumerate(order)}
     inputs = [place[id(leaf)] for leaf in bundle.leaves]
-    entry = Entry(compile(bundle.program), Form.of(given, inputs))
-    keep(found, key, entry)
-    return entry
+    return Entry(compile(bundle.program), Form.of(given, inputs))
 
 
 class Run(NamedTuple):
