@@ -77,7 +77,7 @@ def nodes(
     for place, index in enumerate(wanted):
         array = walk.output(index, arrays)
         if like:
-            array = _brought(array, computed_array(like[place]))
+            array = _brought(array, computed_array(like[place]), walk.graph)
         op = PagedCall(walk, index)
         node = LazyNode(op, tuple(inputs), op.infer(), user_place(), 1, LARGE)
         node.cell = Cell(array)
@@ -129,13 +129,13 @@ def _evaluated(node: Node) -> Any:
     return array
 
 
-def _brought(array: Any, like: Any) -> Any:
-    """A result where another array is."""
+def _brought(array: Any, like: Any, graph: Any) -> Any:
+    """A result of a call over a graph where another array is."""
     if not isinstance(array, DeviceArray) or isinstance(like, DeviceArray):
         return array
     from tiga.frontends.tensor.paged_gpu import fetched
 
-    return fetched(array)
+    return fetched(array, graph)
 
 
 def device_of(graph: Any) -> Device:

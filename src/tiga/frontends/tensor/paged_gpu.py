@@ -99,8 +99,9 @@ def _on_device(array: DeviceArray, node: Node, placement: Placement) -> Rows:
     return placement.rows(contiguous(array), count, width)
 
 
-def fetched(array: DeviceArray) -> np.ndarray:
-    """A result in ordinary memory: what is long comes through pinned memory and several threads."""
+def fetched(array: DeviceArray, graph: Any) -> np.ndarray:
+    """A result of a call over a graph in ordinary memory: what is long comes through pinned memory
+    and several threads."""
     whole, scope = contiguous(array), active()
     account = None if scope is None else scope.accounts["host-pinned"]
     bound = account is not None and account.budget is not None
@@ -110,5 +111,5 @@ def fetched(array: DeviceArray) -> np.ndarray:
         return download(whole)
     host = POOL.array(array.shape, array.dtype)
     platform = machine(array.machine.index).platform.uncounted
-    fetch(whole.address, host, platform, None, pinned)
+    fetch(whole.address, host, platform, graph, pinned)
     return host

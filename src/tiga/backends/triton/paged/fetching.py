@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.paged.kept import Keeper, keeper_of
+from tiga.backends.triton.paged.kept import keeper_of
 from tiga.backends.triton.paged.link import link_of
 from tiga.backends.triton.paged.memory import Mover
 from tiga.runtime.platform import Platform
@@ -16,12 +16,12 @@ MEMORY = "memory that results come through"
 
 def fetch(address: int, out: np.ndarray, platform: Platform, graph: Any, pinned: int) -> None:
     """Fill a contiguous array with a result at an address of a device, through so much pinned
-    memory: what an earlier call over the graph left (None: of no call), if it serves.
+    memory: what an earlier call over the graph left, if it serves.
 
     Raises:
         OutOfBudget: there is not so much pinned memory.
     """
-    keeper = Keeper() if graph is None else keeper_of(graph, platform)
+    keeper = keeper_of(graph, platform)
     scope, memory = active(), keeper.take(MEMORY)
     account = None if scope is None else scope.accounts["host-pinned"]
     ticket = 0 if account is None else account.charge(pinned, "a result on its way to the host")
