@@ -1,5 +1,6 @@
 """What calls over a graph in a file on a GPU leave for the next: pages, and the memory for them."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,16 @@ def test_another_scope_begins_anew(graphs: tuple[Any, Any], where: Any) -> None:
             assert same_bits(from_file(graphs, where), wanted)
             assert not any(outer.memory_report()["idle_bytes"].values())
         assert same_bits(from_file(graphs, where), wanted)
+
+
+def test_a_graph_that_is_gone_keeps_nothing(graphs: tuple[Any, Any], where: Any) -> None:
+    opened = tg.Graph.open(graphs[1].path, device=str(where))
+    with tg.execution(memory={"device": "1MiB", "host-pinned": "1MiB"}) as scope:
+        from_file((graphs[0], opened), where)
+        assert scope.memory_report()["idle_bytes"]["device"] > 0
+        del opened
+        gc.collect()
+        assert not any(scope.memory_report()["idle_bytes"].values())
 
 
 def test_what_is_told_of_kept_pages(graphs: tuple[Any, Any], where: Any) -> None:

@@ -86,6 +86,10 @@ class Arenas:
 
     def leave(self) -> None:
         """Count the memory as used no longer, though it stays: somebody else counts it."""
+        self._uncount()
+        self.charge = _counted_elsewhere
+
+    def _uncount(self) -> None:
         uncharge, self._uncharge = self._uncharge, None
         if uncharge is not None:
             uncharge()
@@ -99,7 +103,11 @@ class Arenas:
         """Give the memory back."""
         self.free = SimpleQueue()
         self.held = NOTHING_HELD
-        self.leave()
+        self._uncount()
+
+
+def _counted_elsewhere(nbytes: int) -> Callable[[], None]:
+    raise AssertionError("memory of pages is asked for where nobody counts it")
 
 
 @dataclass

@@ -19,6 +19,7 @@ from tiga.runtime.arena import anonymous
 from tiga.runtime.floor import off_the_floor
 from tiga.runtime.platform import Platform
 from tiga.runtime.scope import Scope
+from tiga.runtime.tiers import Account
 
 TIERS = ("device", "host-pinned", "host")
 """Where pages are kept, the best place first."""
@@ -36,21 +37,40 @@ class Room:
     scope: Scope
     most: Mapping[str, int]
 
+    def holds(self, tier: str, nbytes: int) -> bool:
+        """Whether so many bytes more may be kept, whatever the budget."""
+        return self.scope.accounts[tier].idle + nbytes <= self.most.get(tier, 2**63)
+
+
+@dataclass(eq=False)
+class Tickets:
+    """What is counted as kept, by account and ticket. It outlives what holds the memory, and drops
+    what is left by then."""
+
+    held: dict[tuple[int, int], Account] = field(default_factory=dict)
+
     def keep(
-        self, tier: str, nbytes: int, give_back: Callable[[], None], worth: int, beside: int = 0
+        self, room: Room, tier: str, nbytes: int, give_back: Callable[[], None], worth: int
     ) -> int:
         """Count bytes as kept: 0 if there is no room, else what `drop` takes."""
-        account = self.scope.accounts[tier]
-        if tier in self.most and account.idle + nbytes + beside > self.most[tier]:
-            return 0
+        scope, account = room.scope, room.scope.accounts[tier]
         ticket = account.keep(nbytes, give_back, worth)
-        if tier == "host" and ticket and account.budget is not None:
-            self.scope.let_wait(max(0, account.budget - account.live - account.idle))
+        if ticket:
+            self.held[id(account), ticket] = account
+        if ticket and tier == "host" and account.budget is not None:
+            scope.let_wait(max(0, account.budget - account.live - account.idle))
         return ticket
 
-    def drop(self, tier: str, ticket: int) -> None:
+    def drop(self, room: Room, tier: str, ticket: int) -> None:
         """Count what was kept no longer."""
-        self.scope.accounts[tier].drop(ticket)
+        account = self.held.pop((id(room.scope.accounts[tier]), ticket), None)
+        if account is not None:
+            account.drop(ticket)
+
+    def drop_all(self) -> None:
+        """Count nothing as kept any more."""
+        for (_, ticket), account in list(self.held.items()):
+            account.drop(ticket)
 
 
 @dataclass(frozen=True)
@@ -74,8 +94,12 @@ class Keeper:
     beside: int = 0
     """Pinned bytes of the pages that are under way, where nothing bounds the tier."""
     link: Link | None = None
+    tickets: Tickets = field(default_factory=Tickets)
     _of: tuple[Any, int] | None = None
     _lock: Any = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.tickets.drop_all).atexit = False
 
     def begin(self, room: Room, stream: int, link: Callable[[], Link]) -> Link:
         """Start a call; what was kept in another scope, or for another stream, is given back."""
@@ -104,8 +128,8 @@ class Keeper:
         assert self.room is not None
         self._give_back(key)
         with self._lock:
-            give_back = partial(self._give_back, key)
-            tickets = {t: self.room.keep(t, n, give_back, MEMORY) for t, n in nbytes.items()}
+            give_back = partial(_of, weakref.ref(self), Keeper._give_back, key)
+            tickets = {t: self._keep(t, n, give_back, MEMORY) for t, n in nbytes.items()}
             self.others[key] = Parked(what, tickets, close)
         if not all(tickets.values()):
             self._give_back(key)
@@ -133,7 +157,15 @@ class Keeper:
     def _uncount(self, parked: "Parked") -> None:
         assert self.room is not None
         for tier, ticket in parked.tickets.items():
-            self.room.drop(tier, ticket)
+            self.tickets.drop(self.room, tier, ticket)
+
+    def _keep(
+        self, tier: str, nbytes: int, give_back: Callable[[], None], worth: int, beside: int = 0
+    ) -> int:
+        assert self.room is not None
+        if not self.room.holds(tier, nbytes + beside):
+            return 0
+        return self.tickets.keep(self.room, tier, nbytes, give_back, worth)
 
     # pages
 
@@ -150,24 +182,31 @@ class Keeper:
         with self._lock:
             for tier in sorted(TIERS, key=lambda tier: (tier, key) in self.left):
                 beside = self.beside if tier == "host-pinned" else 0
-                leave = partial(self._leave, tier, key)
-                ticket = self.room.keep(tier, image.nbytes, leave, PAGES, beside)
+                leave = partial(_of, weakref.ref(self), Keeper._leave, (tier, key))
+                ticket = self._keep(tier, image.nbytes, leave, PAGES, beside)
                 if ticket:
                     made = self.pages[key] = Kept(image, tier, ticket)
                     return made
         return None
 
-    def _leave(self, tier: str, key: Key) -> None:
+    def _leave(self, place: tuple[str, Key]) -> None:
         """Give a page back as something else needs the memory."""
-        self.left.add((tier, key))
-        self.drop(key)
+        self.left.add(place)
+        self.drop(place[1])
 
     def drop(self, key: Key) -> None:
         """Give a page back, if there is one."""
         with self._lock:
             found = self.pages.pop(key, None)
         if found is not None and self.room is not None:
-            self.room.drop(found.tier, found.ticket)
+            self.tickets.drop(self.room, found.tier, found.ticket)
+
+
+def _of(keeper: "weakref.ref[Keeper]", give_back: Callable[..., None], key: Any) -> None:
+    """Have a keeper give back, if there is one yet: whoever counts its memory does not hold it."""
+    found = keeper()
+    if found is not None:
+        give_back(found, key)
 
 
 def keeper_of(graph: Any, platform: Platform) -> Keeper:
