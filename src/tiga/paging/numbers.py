@@ -71,6 +71,21 @@ class Marks:
         for start in range(0, len(self.used), size):
             yield np.flatnonzero(self.used[start : start + size]) + (self.low + start)
 
+    def runs(self, size: int) -> Iterator[np.ndarray | range]:
+        """The same; those of which none is missing together, as ranges."""
+        whole = range(0)
+        for start in range(0, len(self.used), size):
+            part, first = self.used[start : start + size], self.low + start
+            if part.all():
+                whole = range(whole.start if whole else first, first + len(part))
+                continue
+            if whole:
+                yield whole
+            whole = range(0)
+            yield np.flatnonzero(part) + first
+        if whole:
+            yield whole
+
 
 @dataclass(frozen=True)
 class Window:
@@ -91,8 +106,11 @@ class Window:
 
     def store(self, home: Rows, block: np.ndarray) -> None:
         assert self.marks is not None
-        for ids in self.marks.tiles(TILE_ROWS):
-            home.put(ids, _run_or_rows(block, ids - self.low))
+        for ids in self.marks.runs(TILE_ROWS):
+            if isinstance(ids, range):
+                home.write(ids.start, block[ids.start - self.low : ids.stop - self.low])
+            else:
+                home.put(ids, _run_or_rows(block, ids - self.low))
 
 
 @dataclass(frozen=True)
