@@ -150,7 +150,8 @@ class PagedRun:
         self.pipeline.arenas.provide(tiling, self.paging.limits.nbytes)
         splits = planner.division.splits
         with self._charged(tiling.resident):
-            TiledWalk(TileStage(stage), tiling, launcher, self.pipeline, splits).run()
+            arena = self.paging.arena(tiling.resident)
+            TiledWalk(TileStage(stage), tiling, launcher, self.pipeline, arena, splits).run()
         launcher.totals()
 
     def _collected(self, planner: Planner) -> dict[Node, Any]:

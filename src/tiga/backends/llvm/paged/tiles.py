@@ -23,20 +23,20 @@ from tiga.runtime.pages import Damaged
 
 @dataclass(frozen=True)
 class TiledWalk:
-    """One walk; `launcher` runs the kernels of `tile_kernels`."""
+    """One walk; `launcher` runs the kernels of `tile_kernels`, and `arena` holds a block."""
 
     stage: TileStage
     tiling: Tiling
     launcher: Launcher
     pipeline: Pipeline
+    arena: Arena
     splits: bool
 
     def run(self) -> None:
         """Go through all blocks."""
-        arena = Arena(self.tiling.beside)
         for block in self.tiling.blocks:
-            arena.reset()
-            held = self.stage.hold(block, arena, self.pipeline.helpers.readers.submit)
+            self.arena.reset()
+            held = self.stage.hold(block, self.arena, self.pipeline.helpers.readers.submit)
             BlockRun(self, held).run()
 
 
