@@ -1,5 +1,7 @@
 """Edges sorted by compiled kernels: the arrays that numpy gives, whatever the edges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,8 +54,10 @@ def agree_on_both_walks(sorter, src, dst, num_src, num_dst):
     if found.permutation is not None:
         np.testing.assert_array_equal(found.permutation, wanted.permutation)
     np.testing.assert_array_equal(found.col_idx, wanted.col_idx)
-    agree(walk_destinations(found), walk_destinations(wanted))
-    agree(sorter.by_source(found), walk_sources(wanted))
+    agree(walk_destinations(found, found.plan), walk_destinations(wanted))
+    agree(walk_destinations(wanted, sorter.plan(wanted.row_ptr)), walk_destinations(wanted))
+    for csr in (found, replace(wanted, col_idx=wanted.col_idx.astype(np.int64))):
+        agree(sorter.by_source(csr), walk_sources(wanted))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -94,6 +98,7 @@ def test_what_it_leaves_to_numpy():
     given = edges("few")
     fresh = sorts.CompiledSorter()
     assert fresh.by_destination(*given) is None
+    assert fresh.plan(np.array([0, 3])) is None
     used = sorts.CompiledSorter(seen=sorts.COMPILED_AFTER)
     assert used.by_destination(given[0].astype(np.int32), *given[1:]) is None
     assert used.by_destination(given[0][:0], given[1][:0], 5, 7) is None

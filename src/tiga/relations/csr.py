@@ -1,6 +1,7 @@
 """Checked topology in destination order, and the sorts that make it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,7 +38,7 @@ class Csr:
         """The narrowest type for node and edge numbers: one for both walks."""
         return index_dtype(self.num_src, self.num_dst, self.num_edges)
 
-    @property
+    @cached_property
     def sources(self) -> np.ndarray:
         """The source of every edge, contiguous, in the narrowest type."""
         return np.ascontiguousarray(self.col_idx, dtype=self.index_dtype)

@@ -11,14 +11,17 @@ from tiga.errors import InvalidValue
 from tiga.relations.csr import Csr, count_rows
 from tiga.relations.inputs import Token
 from tiga.relations.on_device import DeviceCsr
-from tiga.relations.sorting import by_source
-from tiga.relations.walk import Walk, walk_destinations
+from tiga.relations.sorting import walk_of_destinations, walk_of_sources
+from tiga.relations.walk import Walk
 
 T = TypeVar("T")
 
 MOST_PLANS = 1024
 
-_WALKS: dict[str, Callable[[Csr], Walk]] = {"dst": walk_destinations, "src": by_source}
+_WALKS: dict[str, Callable[[Csr], Walk]] = {
+    "dst": walk_of_destinations,
+    "src": walk_of_sources,
+}
 ROW_POINTERS: dict[str, Callable[[Csr], np.ndarray]] = {
     "dst": lambda csr: csr.row_ptr,
     "src": lambda csr: count_rows(csr.col_idx, csr.num_src),

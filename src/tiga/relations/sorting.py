@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from tiga.relations.csr import Csr
-from tiga.relations.walk import Walk, walk_sources
+from tiga.relations.walk import Decomposition, Walk, walk_destinations, walk_sources
 
 
 class Sorter(Protocol):
@@ -17,6 +17,9 @@ class Sorter(Protocol):
     ) -> Csr | None:
         """The edges in the order of their destinations; None if one end does not exist, or if this
         sorter leaves them to others."""
+
+    def plan(self, row_ptr: np.ndarray) -> Decomposition | None:
+        """How rows are cut; None if this sorter leaves it to others."""
 
     def by_source(self, csr: Csr) -> Walk | None:
         """The walk over the sources of edges that are in the order of their destinations; None if
@@ -44,7 +47,15 @@ def by_destination(
     return None if sorter is None else sorter.by_destination(src, dst, num_src, num_dst)
 
 
-def by_source(csr: Csr) -> Walk:
+def walk_of_destinations(csr: Csr) -> Walk:
+    """The walk over destinations; see `Walk`."""
+    sorter, plan = _CHOSEN.sorter, csr.plan
+    if plan is None and sorter is not None:
+        plan = sorter.plan(csr.row_ptr)
+    return walk_destinations(csr, plan)
+
+
+def walk_of_sources(csr: Csr) -> Walk:
     """The walk over sources; see `Walk`."""
     sorter = _CHOSEN.sorter
     found = None if sorter is None else sorter.by_source(csr)

@@ -117,9 +117,9 @@ class Walk(Decomposition):
         return sum(array.nbytes for array in arrays if array is not None)
 
 
-def walk_destinations(csr: Csr) -> Walk:
-    """Rows are destinations: edges in CSR order."""
-    plan = plan_rows(csr.row_ptr) if csr.plan is None else csr.plan
+def walk_destinations(csr: Csr, plan: Decomposition | None = None) -> Walk:
+    """Rows are destinations: edges in CSR order. `plan` says how they are cut, if it is known."""
+    plan = plan_rows(csr.row_ptr) if plan is None else plan
     return make_walk("dst", plan, csr.row_ptr, csr.sources, None)
 
 

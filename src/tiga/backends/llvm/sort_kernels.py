@@ -163,11 +163,11 @@ def _place_ordered(frame: EdgeFrame, block: Lanes) -> None:
 
 
 def _places(frame: EdgeFrame, _: Lanes) -> None:
-    """Make places of all counts, row pointers, and tasks."""
+    """Make places of all counts, row pointers, and a plan."""
     counts, starts = frame.words("counts", frame.kept), frame.words("row_ptr")
     num_rows, zero = frame.number("num_rows"), number(0)
 
-    def row(at: Lanes, start: Lanes, longest: Lanes, hubs: Lanes, apart: Lanes) -> Values:
+    def row(at: Lanes, start: Lanes) -> Values:
         def block(this: Lanes, place: Lanes) -> Values:
             own = this * num_rows + at
             count = counts.load(own)
@@ -176,14 +176,25 @@ def _places(frame: EdgeFrame, _: Lanes) -> None:
 
         (end,) = each(zero, frame.number("num_blocks"), (start,), block)
         starts.store(end, at + 1)
-        degree = end - start
-        is_hub = degree > HUB_DEGREE
-        more = where(is_hub, degree, 0)
-        return end, _most(longest, degree), hubs + _as_number(is_hub), apart + more
+        return (end,)
 
     starts.store(zero, zero)
-    edges, longest, hubs, apart = each(zero, num_rows, (zero,) * 4, row)
-    tasks = _cut(frame, edges + num_rows - apart)
+    each(zero, num_rows, (zero,), row)
+    _plan(frame, zero)
+
+
+def _plan(frame: EdgeFrame, _: Lanes) -> None:
+    """Cut rows into tasks, and find out about their degrees."""
+    starts, num_rows, zero = frame.words("row_ptr"), frame.number("num_rows"), number(0)
+
+    def row(at: Lanes, longest: Lanes, hubs: Lanes, apart: Lanes) -> Values:
+        degree = starts.load(at + 1) - starts.load(at)
+        is_hub = degree > HUB_DEGREE
+        more = where(is_hub, degree, 0)
+        return _most(longest, degree), hubs + _as_number(is_hub), apart + more
+
+    longest, hubs, apart = each(zero, num_rows, (zero,) * 3, row)
+    tasks = _cut(frame, starts.load(num_rows) + num_rows - apart)
     for i, fact in enumerate((tasks, longest, hubs)):
         frame.words("facts").store(fact, number(i))
 
@@ -242,9 +253,10 @@ GIVEN: dict[str, Kernel] = {
 }  # fmt: skip
 ORDERED: dict[str, Kernel] = {
     "count": _count_ordered, "places": _places, "place": _place_ordered, "sort": _sort_ordered,
+    "plan": _plan,
 }  # fmt: skip
 """The kernels for edges as they are given, and for edges in the order of their other ends. "sort"
-does what the others do, for one block."""
+does what the others do, for one block; "plan" takes row pointers that are there."""
 
 
 def add_kernels(kernels: Mapping[str, Kernel], given: int, kept: int) -> None:

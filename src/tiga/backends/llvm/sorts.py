@@ -70,12 +70,14 @@ class _Sort:
         dtype: np.dtype,
         ends: tuple[int, int, int, int],
         bounds: int = 0,
+        row_ptr: np.ndarray | None = None,
     ) -> "_Sort":
         """A sort of so many edges by so many rows, with so many other ends (`sizes`). `ends` are
-        addresses and strides of rows and of other ends."""
+        addresses and strides of rows and of other ends; `row_ptr` is given if it is there."""
         num_edges, num_rows, num_others = sizes
+        row_ptr = np.empty(num_rows + 1, np.int64) if row_ptr is None else row_ptr
         tasks = min(MAX_TASKS, (num_rows + num_edges) // TASK_WEIGHT) + 2
-        row_ptr, task_ptr = np.empty(num_rows + 1, np.int64), np.empty(tasks, np.int64)
+        task_ptr = np.empty(tasks, np.int64)
         index, edge_id = np.empty(num_edges, dtype), np.empty(num_edges, dtype)
         counts = np.zeros(num_rows * blocks, dtype)
         found = array("q", bytes(8 * (len(FACTS) + FAULTS * blocks)))
@@ -145,16 +147,23 @@ class CompiledSorter:
         index = src if order is None and given == dtype else sort.index
         return Csr(num_src, num_dst, sort.row_ptr, index, order, sort.plan)
 
-    def by_source(self, csr: Csr) -> Walk | None:
-        num_edges, dtype, sources = csr.num_edges, csr.index_dtype, csr.col_idx
-        if not num_edges or sources.dtype != dtype or not sources.flags.c_contiguous:
+    def plan(self, row_ptr: np.ndarray) -> Decomposition | None:
+        if self._leaves(len(row_ptr)):
             return None
-        if self._leaves(num_edges):
+        sizes, dtype = (int(row_ptr[-1]), len(row_ptr) - 1, 0), np.dtype(np.int32)
+        library = _library(True, dtype.itemsize, dtype.itemsize)
+        sort = _Sort.of(library, 1, sizes, dtype, (0, 1, 0, 1), row_ptr=row_ptr)
+        sort.run("plan", 1)
+        return sort.plan
+
+    def by_source(self, csr: Csr) -> Walk | None:
+        num_edges, dtype = csr.num_edges, csr.index_dtype
+        if not num_edges or self._leaves(num_edges):
             return None
         blocks, sizes = _blocks(num_edges, csr.num_src), (num_edges, csr.num_src, csr.num_dst)
         bounds = _even_bounds(csr.row_ptr, blocks)
         library = _library(True, dtype.itemsize, dtype.itemsize)
-        ends = (address(sources), 1, address(csr.row_ptr), 1)
+        ends = (address(csr.sources), 1, address(csr.row_ptr), 1)
         sort = _Sort.of(library, blocks, sizes, dtype, ends, address(bounds))
         if blocks == 1:
             sort.run("sort", 1)

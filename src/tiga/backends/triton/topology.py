@@ -235,12 +235,15 @@ def _walk(arrays: IndexArrays, row_ptr: Any, index: Any, edge_id: Any) -> Device
     pieces = (counts + (CHUNK - 1)) // CHUNK * (counts > CHUNK)
     facts = [arrays.total(x) for x in (counts > CHUNK, pieces, degree * degree, breaks)]
     num_hubs, num_chunks, squares, apart = arrays.numbers(facts)
-    hub_ptr = starts(arrays, pieces[:num_hubs])
-    chunks = _chunks(arrays, order, begins, counts, hub_ptr, num_chunks)
-    items = [
-        arrays.join([chunk, whole[num_hubs:]])
-        for chunk, whole in zip(chunks[1:], (order, begins, counts), strict=True)
-    ]
+    items = order, begins, counts
+    chunk_hub, hub_ptr = arrays.full(low, 0, 0), arrays.full(low, 1, 0)
+    if num_hubs:
+        hub_ptr = starts(arrays, pieces[:num_hubs])
+        chunk_hub, *chunks = _chunks(arrays, order, begins, counts, hub_ptr, num_chunks)
+        items = tuple(
+            arrays.join([chunk, whole[num_hubs:]])
+            for chunk, whole in zip(chunks, items, strict=True)
+        )
     rows, bits = degree.shape[0], 8 * index.itemsize
     return DeviceWalk(
         num_rows=rows,
@@ -253,7 +256,7 @@ def _walk(arrays: IndexArrays, row_ptr: Any, index: Any, edge_id: Any) -> Device
         item_count=arrays.cast(items[2], 32),
         hub_rows=arrays.join([order[:num_hubs]]),  # a copy, which does not hold all of it
         hub_ptr=hub_ptr,
-        chunk_hub=chunks[0],
+        chunk_hub=chunk_hub,
         degrees=Degrees.of(rows, index.shape[0], squares, apart, index.itemsize),
     )
 
