@@ -6,7 +6,7 @@ import pytest
 from tests.gpu import harness
 from tiga.ops.contract import contract
 from tiga.ops.feature import concat, reshape
-from tiga.ops.leaf import Input
+from tiga.ops.leaf import Input, constant
 from tiga.ops.message import gather, sum_to
 from tiga.ops.pointwise import add, mul, sub
 from tiga.passes.canonicalize import canonicalize
@@ -61,3 +61,11 @@ def test_differences_that_would_lose_digits_stay(width, dtype):
     """Differences of coordinates are exact where products of coordinates cancel."""
     form = program(width, sub, dtype)
     assert len(edge_products(hoist(form))) == 1
+
+
+def test_a_matrix_of_one_number_stays_a_matrix():
+    x = Input("x", Type(float64, (2,), harness.SRC))()
+    ones = constant(1.0, Type(float64, (2, 3), GLOBAL))
+    form = hoist(Program((x,), (sum_to(R, "dst", contract(gather(R, "src", x), ones)),)))
+    assert len(node_products(form)) == 1
+    assert not edge_products(form)

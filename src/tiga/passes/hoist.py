@@ -35,7 +35,7 @@ def _on_nodes(node: Node, space: Space) -> Node:
     """The operand `node` of an edge op, as a value of the node space."""
     if node.op.origin is Origin.END:
         return node.inputs[0]
-    if node.op.origin is Origin.NUMBER:
+    if node.op.origin is Origin.NUMBER and node.type.space.kind == "edge":
         return constant(node.op.value, node.type.with_space(space))
     return spread(node.inputs[0], space) if node.op.origin is Origin.GLOBAL else node
 
