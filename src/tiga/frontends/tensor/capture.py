@@ -97,6 +97,7 @@ class Found:
 
     exact: dict[Any, Any] = field(default_factory=dict)
     variable: dict[Any, Any] = field(default_factory=dict)
+    last: tuple[Any, Any] = (None, None)
 
     def get(
         self, form: Any, of: Sketch, make: Callable[[bool], Any], variable: bool = False
@@ -104,10 +105,14 @@ class Found:
         """What `make(variable)` made for this structure, or makes now; `variable`: numbers are
         known to vary."""
         key = (form, of.parts)
+        whole, found = self.last
+        if whole == (key, of.numbers):  # takes less time than hashing it
+            return found
         if variable:
             self.variable.setdefault(key, None)
         found = self.exact.get((key, of.numbers))
         if found is not None:
+            self.last = (key, of.numbers), found
             return found
         if of.numbers and key in self.variable:
             if self.variable[key] is None:

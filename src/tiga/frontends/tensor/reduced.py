@@ -1,7 +1,6 @@
 """What `edge` sent, reduced: messages, masks and reducers to values of rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tiga.frontends.message_passing import PerEdge
@@ -17,20 +16,22 @@ from tiga.trace.node import Node
 from tiga.types import Relation
 
 
-@dataclass(frozen=True)
 class Sent:
-    """Messages of an edge with the one reducer that takes them, and the masks around them."""
+    """Messages of an edge with the one reducer that takes them, and the masks around them.
+    `values` is all that the user gave."""
 
-    reducer: Reducer
-    messages: tuple[Tensor, ...]
-    keeps: tuple[Tensor, ...]
-    traced: TracedReducer | None = None
+    __slots__ = ("keeps", "messages", "reducer", "traced", "values")
 
-    @property
-    def values(self) -> tuple[Tensor, ...]:
-        """All that the user gave."""
-        made = () if self.traced is None else self.traced.values
-        return (*self.messages, *self.keeps, *made)
+    def __init__(
+        self,
+        reducer: Reducer,
+        messages: tuple[Tensor, ...],
+        keeps: tuple[Tensor, ...] = (),
+        traced: TracedReducer | None = None,
+    ) -> None:
+        self.reducer, self.messages, self.keeps, self.traced = reducer, messages, keeps, traced
+        made = () if traced is None else traced.values
+        self.values: tuple[Tensor, ...] = (*messages, *keeps, *made)
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -50,7 +51,7 @@ def address(reducer: Any, sent: Any) -> Any:
         InvalidType: there is no message, or one that its reducer does not take.
     """
     if sent.__class__ is Tensor and reducer.__class__ in _PLAIN:
-        return Sent(reducer, (sent,), ())
+        return Sent(reducer, (sent,))
     return mapped(_sent, addressed(reducer, sent, _line))
 
 
