@@ -7,6 +7,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import tiga as tg
+from benchmarks import new_graphs
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.torch import topologies
 from tiga.frontends.torch.variants import state_of
@@ -146,3 +147,17 @@ def test_library_calls_tell_graphs_apart_that_are_nearly_equal():
         other = src.clone()
         other[at] = (other[at] + 1) % 50
         assert graphs.get("coo", other, dst, (50, 50)).graph.coo()[0][at] == other[at]
+
+
+def test_the_benchmark_compares_answers_first():
+    size = new_graphs.Size(3, 4, 5)
+    batch = new_graphs.Batch.of(size, torch.Generator().manual_seed(0))
+    assert batch.bonds.max() < len(batch.x) == len(batch.molecule)
+    skip = ["tiga, compiled", "torch.compile", "pyg", "pyg, compiled"]
+    everyone = new_graphs.contestants(size.width, "cpu", skip)
+    wanted = [new_graphs.reference(batch, size.width, "cpu")]
+    for name, one in everyone.items():
+        new_graphs.check(name, one, [batch], wanted)
+    everyone["torch"].network.readout.weight.data += 1
+    with pytest.raises(SystemExit, match="torch: wrong"):
+        new_graphs.check("torch", everyone["torch"], [batch], wanted)
