@@ -211,8 +211,7 @@ class Tile:
     def collect(self, run: ir.Value, high: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Find the next edges in the tile, of the runs [run, high): the run to go on with, and how
         many they are. They count as taken."""
-        others = self.kernels.others(self.table, self.kernels.first_scope(self.table))
-        taken = self.table.pointer(self.runs.taken)
+        scope, taken = self.kernels.first_scope(self.table), self.table.pointer(self.runs.taken)
 
         def goes_on(run: ir.Value, count: ir.Value) -> ir.Value:
             left = arith.cmpi(_LESS, run, high)
@@ -221,7 +220,7 @@ class Tile:
         def step(run: ir.Value, count: ir.Value) -> list[ir.Value]:
             low, end = self.ends(self.table, run)
             start = arith.addi(low, load_word(taken, run, 32))
-            after, count = self._of_run(others, run, start, end, count)
+            after, count = self._of_run(scope, run, start, end, count)
             number = arith.trunci(integer(32), arith.subi(after, low))
             llvm.store(number, element_pointer(taken, run, integer(32)))
             # A full group may leave edges of this run.
@@ -232,10 +231,10 @@ class Tile:
         return after, count
 
     def _of_run(
-        self, others: KernelScope, run: ir.Value, start: ir.Value, end: ir.Value, count: ir.Value
+        self, scope: KernelScope, run: ir.Value, start: ir.Value, end: ir.Value, count: ir.Value
     ) -> tuple[ir.Value, ir.Value]:
         """The next edges of one run: the one to go on with, and the length of the list."""
-        runs, edges = self.found
+        (runs, edges), others = self.found, self.kernels.others(self.table, scope)
 
         def goes_on(edge: ir.Value, count: ir.Value) -> ir.Value:
             room = arith.cmpi(_LESS, count, i64(GROUP))
@@ -250,7 +249,7 @@ class Tile:
 
         def step(edge: ir.Value, count: ir.Value) -> list[ir.Value]:
             self.edges.ask_for(others, self._other(edge))
-            self._ask_for_row(run)
+            self._ask_for_row(scope, run)
             for array, value in ((runs, run), (edges, edge)):
                 llvm.store(value, element_pointer(array, count, integer(64)))
             return [arith.addi(edge, i64(1)), arith.addi(count, i64(1))]
@@ -258,12 +257,11 @@ class Tile:
         after, count = repeat([start, count], goes_on, step)
         return after, count
 
-    def _ask_for_row(self, run: ir.Value) -> None:
+    def _ask_for_row(self, scope: KernelScope, run: ir.Value) -> None:
         """Let the caches fetch the state of a row, and what edges read at it: rows of which a tile
         has nothing lie between."""
         if self.runs is CHUNKS:
             return
-        scope = self.kernels.first_scope(self.table)
         states = [(self.table.state("state", n), n) for n in self.edges.phase.reductions]
         read = self.kernels.rows_of(self.number)
         for array, node in (*states, *((scope.arrays[n], n) for n in read)):
