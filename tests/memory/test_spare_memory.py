@@ -44,8 +44,8 @@ def test_an_array_takes_the_memory_of_one_that_is_gone(scope: Scope) -> None:
 
 def test_memory_serves_only_what_takes_about_as_much(scope: Scope) -> None:
     place = address(scope.memory((SIZE,), BYTE))
-    assert address(scope.memory((SIZE * 9 // 10,), BYTE)) != place
-    assert address(scope.memory((SIZE * 99 // 100,), BYTE)) == place
+    assert address(scope.memory((SIZE * 3 // 4,), BYTE)) != place
+    assert address(scope.memory((SIZE * 9 // 10,), BYTE)) == place
 
 
 def test_little_memory_does_not_wait(scope: Scope) -> None:

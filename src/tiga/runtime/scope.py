@@ -29,9 +29,8 @@ from tiga.runtime.tiers import TIERS, Account
 WAITS = 2**25
 """Bytes from which memory of pages and of their results waits for the next run."""
 
-CLOSE = 1.03
-"""Memory of pages and of their results serves what takes as much but for so little: that is what
-exceeds a budget."""
+CLOSE = 1.25
+"""It serves what takes as much but for so little: the pages of a walk and of its gradient, say."""
 
 HISTORY = 20_000
 """Points of the plot of live bytes that a scope keeps; then every other one is dropped."""
