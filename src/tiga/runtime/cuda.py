@@ -201,10 +201,9 @@ class TorchPlatform:
 
         block, places = side_by_side(hosts)
         there = torch.from_numpy(block).to(self.device)
+        of_size = {4: there.view(torch.int32), 8: there.view(torch.int64)}
         return [
-            there[place : place + host.nbytes].view(
-                torch.int32 if host.itemsize == 4 else torch.int64
-            )
+            of_size[host.itemsize][place // host.itemsize : place // host.itemsize + host.size]
             for host, place in zip(hosts, places, strict=True)
         ]
 

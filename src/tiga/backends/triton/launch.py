@@ -88,14 +88,18 @@ class RowStep:
         return tuple(Kernel(sum_pieces(f"step{self.number}_page", n, of_page=True)) for n in nodes)
 
     @cached_property
-    def _arrays(self) -> tuple[tuple[Space, int], ...]:
+    def _widest(self) -> tuple[tuple[Space, int], ...]:
+        """The spaces of its arrays, and the most elements that one has for each entity."""
         kept = (n for scan in kept_scans(self.program) for n in (scan.before, scan.after))
-        nodes = (*self.program.reads, *self.program.writes, *kept)
-        return tuple({(n.type.space, n.type.size): None for n in nodes})
+        most: dict[Space, int] = {}
+        for node in (*self.program.reads, *self.program.writes, *kept):
+            space = node.type.space
+            most[space] = max(most.get(space, 0), node.type.size)
+        return tuple(most.items())
 
     def is_wide(self, run: Run) -> bool:
         """Whether offsets need 64 bits."""
-        return any(run.extents[space] * size >= LIMIT for space, size in self._arrays)
+        return any(run.extents[space] * size >= LIMIT for space, size in self._widest)
 
     def sources(self, shape: Shape) -> list[tuple[str, KernelSource]]:
         """The kernels' texts in launch order, with what each is launched over."""

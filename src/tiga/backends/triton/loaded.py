@@ -1,7 +1,8 @@
 """Kernels that can be launched: compiled and loaded on a device, or interpreted."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,16 @@ class Kernel:
     forms: dict[tuple[int, tuple[bool, ...]], DeviceKernel | Interpreted] = field(
         default_factory=dict
     )
+
+    @cached_property
+    def keys(self) -> frozenset[Hashable]:
+        """What its parameters stand for."""
+        return frozenset(parameter.key for parameter in self.source.parameters)
+
+    @cached_property
+    def adds(self) -> bool:
+        """Whether it leaves pieces of totals."""
+        return "piece_base" in self.keys
 
     def form(
         self, index: int, capability: int, aligned: tuple[bool, ...]

@@ -64,13 +64,22 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel over a grid. `arguments` holds what is fixed; `slots` says where what goes."""
+    """A kernel over a grid. `arguments` holds what is fixed, as numbers in `fixed`; `slots` says
+    where what goes."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
     arguments: tuple[Any, ...]
     slots: tuple[tuple[int, Hashable], ...]
-    aligned: tuple[bool, ...]
+    fixed: tuple[int | None, ...]
+
+    def aligned(self) -> list[bool]:
+        """Which of the arguments are arrays that lie well."""
+        pairs = zip(self.arguments, self.fixed, strict=True)
+        return [
+            number is not None and argument is not number and number % ALIGNMENT == 0
+            for argument, number in pairs
+        ]
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,7 @@ class Preparation:
         added = [(over, kernel) for over, kernel in kernels if over in (PIECES, ENTITIES)]
         parts = [p for o, k in kernels if (o, k) not in added for p in self._parts(o, k)]
         base, launches = 0, []
-        pieces = sum(part.programs for part in parts if adds(part.kernel))
+        pieces = sum(part.programs for part in parts if part.kernel.adds)
         for part in parts:
             numbers = {
                 **part.numbers,
@@ -134,7 +143,7 @@ class Preparation:
             if isinstance(plan, EdgeTiles):
                 numbers |= plan.numbers
             launches += self._launches(part, numbers)
-            base += part.programs if adds(part.kernel) else 0
+            base += part.programs if part.kernel.adds else 0
             if part.block is not None:
                 launches += self._added(part, added)
         return Prepared(tuple(self._scratch(kernels, pieces)), tuple(launches))
@@ -160,11 +169,11 @@ class Preparation:
 
     def _added(self, part: LaunchPart, kernels: list[tuple[str, Kernel]]) -> list[Launch]:
         """The launches that add the messages which a part stored to the sums of far entities."""
-        block, stored = part.block, _keys(part.kernel)
+        block, stored = part.block, part.kernel.keys
         assert block is not None
         launches: list[Launch] = []
         for over, kernel in kernels:
-            keys = _keys(kernel)
+            keys = kernel.keys
             own = [node for node in self.program.scatters if ("array", node) in keys]
             if all((MESSAGE, node.inputs[0]) in stored for node in own):
                 programs = _tiles(kernel, block.count(over))
@@ -185,7 +194,7 @@ class Preparation:
     def _programs(self, kernel: Kernel, count: int, parts: int = 1) -> int:
         """Programs that take so many entities; each of several parts leaves pieces of totals."""
         tiles, groups = _tiles(kernel, count), kernel.source.tile.groups
-        if adds(kernel) and parts > 1:
+        if kernel.adds and parts > 1:
             groups = max(min(groups, LEAST_GROUPS), groups // parts)
         return min(tiles, groups) if loops(kernel) else tiles
 
@@ -197,7 +206,7 @@ class Preparation:
             return Scratch((kind, node), size, node.type.dtype.compute, zero)
 
         # Not every kernel adds to every total: what none wrote counts as zero.
-        several = sum(adds(kernel) for _, kernel in kernels) > 1
+        several = sum(kernel.adds for _, kernel in kernels) > 1
         totals = (*program.totals, *program.outer_sums)
         found = [states("piece", node, max(pieces, 1), several) for node in totals]
         for scan in kept_scans(program):
@@ -262,13 +271,9 @@ class Preparation:
                 arguments.append(numbers[key])
             else:
                 arguments.append(self._fixed(key, kernel, over))
-        aligned = tuple(self._is_aligned(argument) for argument in arguments)
-        return Launch(kernel, grid, tuple(arguments), tuple(slots), aligned)
-
-    def _is_aligned(self, argument: Any) -> bool:
-        if argument is None or isinstance(argument, int):
-            return False
-        return self.run.platform.address(argument) % ALIGNMENT == 0
+        address = self.run.platform.address
+        fixed = [a if a is None or isinstance(a, int) else address(a) for a in arguments]
+        return Launch(kernel, grid, tuple(arguments), tuple(slots), tuple(fixed))
 
     def _fixed(self, key: str, kernel: Kernel, over: str) -> Any:
         if key == "tables":
@@ -282,20 +287,11 @@ def _tiles(kernel: Kernel, count: int) -> int:
     return -(-count // kernel.source.tile.rows)
 
 
-def _keys(kernel: Kernel) -> set[Hashable]:
-    return {parameter.key for parameter in kernel.source.parameters}
-
-
 def takes_blocks(kernel: Kernel) -> bool:
     """Whether a kernel takes its items a block at a time."""
-    return FIRST in _keys(kernel)
+    return FIRST in kernel.keys
 
 
 def loops(kernel: Kernel) -> bool:
     """Whether a program of a kernel takes one tile after another."""
     return kernel.source.loops
-
-
-def adds(kernel: Kernel) -> bool:
-    """Whether a kernel leaves pieces of totals."""
-    return any(p.key == "piece_base" for p in kernel.source.parameters)

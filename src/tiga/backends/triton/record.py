@@ -262,13 +262,15 @@ class Recorder:
                 self._add(ZeroAction(self.run.platform, self.pieces[-1]))
 
     def _launch(self, launch: Launch) -> None:
-        aligned, bound = list(launch.aligned), dict(launch.slots)
+        aligned, bound = launch.aligned(), dict(launch.slots)
         sources = []
         for position, argument in enumerate(launch.arguments):
             if position in bound:
                 source, aligned[position] = self._source(bound[position])
             else:
-                source = self._fix(argument)
+                number = launch.fixed[position]
+                assert number is not None
+                source = self._fix(argument, number)
             sources.append(source)
         wanted = launch.kernel, tuple(aligned)
         self.wanted.append(wanted)
@@ -296,11 +298,12 @@ class Recorder:
             return ("piece", self.places[key]), True
         assert kind == "degree", f"nothing bound to {key}"
         row_ptr = self.run.walk(*rest).row_ptr
-        return self._fix(row_ptr), self.run.platform.address(row_ptr) % ALIGNMENT == 0
+        address = self.run.platform.address(row_ptr)
+        return self._fix(row_ptr, address), address % ALIGNMENT == 0
 
-    def _fix(self, argument: Any) -> tuple[str, int]:
-        if not isinstance(argument, int):
+    def _fix(self, argument: Any, number: int) -> tuple[str, int]:
+        """A fixed argument, as a number: an array's address."""
+        if argument is not number:
             self.keep.append(argument)
-            argument = self.run.platform.address(argument)
-        self.fixed.append(argument)
+        self.fixed.append(number)
         return "fixed", len(self.fixed) - 1

@@ -29,6 +29,8 @@ CHUNK_MARKS = f"item[:, None] * {MARKS_OF_CHUNK}"
 
 def splits(program: RowProgram) -> bool:
     """Whether long rows of a program are taken in chunks."""
+    if not program.scans:
+        return True
     scanned = {i for i, phase in enumerate(program.phases) if phase.scans}
     return scanned == joined_phases(program)
 

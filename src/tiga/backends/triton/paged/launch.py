@@ -18,7 +18,7 @@ from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.loaded import DeviceKernel, Interpreted, Kernel
 from tiga.backends.triton.paged.facts import WalkFacts
 from tiga.backends.triton.paged.lists import Launches, WorkList
-from tiga.backends.triton.preparation import Shape, adds, loops
+from tiga.backends.triton.preparation import Shape, loops
 from tiga.backends.triton.scans import BLOCK, KEPT, MARK
 from tiga.backends.triton.split_scans import states_of
 from tiga.backends.triton.topology import CHUNK
@@ -132,7 +132,7 @@ class StepKernels:
             over, kernel = self.kernels[number]
             programs = self._programs(kernel, place.work.counts.get(over, 0))
             self._launch(over, kernel, programs, place, {"piece_base": base})
-            base += programs if adds(kernel) else 0
+            base += programs if kernel.adds else 0
 
     def totals(self, place: Place, pieces: int) -> None:
         """Add the pieces of totals."""
@@ -147,12 +147,12 @@ class StepKernels:
     def pieces(self, work: WorkList, numbers: Sequence[int] | None = None) -> int:
         """The pieces of totals that kernels leave on a page."""
         found = (self.kernels[i] for i in (self.numbers if numbers is None else numbers))
-        return sum(self._programs(k, work.counts.get(o, 0)) for o, k in found if adds(k))
+        return sum(self._programs(k, work.counts.get(o, 0)) for o, k in found if k.adds)
 
     def most_pieces(self, rows: int, edges: int) -> int:
         """The pieces that a page of so many rows and edges leaves, at most."""
         items = rows + edges // CHUNK + 1
-        return sum(self._programs(kernel, items) for _, kernel in self.kernels if adds(kernel))
+        return sum(self._programs(kernel, items) for _, kernel in self.kernels if kernel.adds)
 
     @staticmethod
     def _programs(kernel: Kernel, count: int) -> int:
