@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import tiga as tg
 from tests.gpu import harness
 from tiga.backends.triton import topology as topologies
 from tiga.backends.triton.edge_tiles import edge_tiles
@@ -15,6 +17,13 @@ from tiga.relations.indices import on_host
 from tiga.runtime.cuda import torch_platform
 
 DEVICE = harness.device()
+
+
+class Weighted(tg.MessagePassing):
+    reducer = tg.mean()
+
+    def edge(self, src, dst, edge):
+        return src.x * edge.w
 
 
 def edges(hub: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,3 +90,30 @@ def test_work_lists_take_chunks_of_long_rows_then_rows_longest_first(hub: int) -
     np.testing.assert_array_equal(np.stack(found, 1), items)
     assert walk.num_hubs == (degree > topologies.CHUNK).sum()
     assert walk.degrees.mean == 32
+
+
+@pytest.mark.gpu
+def test_a_graph_that_comes_from_the_host_is_waited_for_by_nobody() -> None:
+    kernel = Weighted()
+
+    def step(seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        src, dst = torch.randint(0, 60 + seed, (2, 300 + seed), generator=generator)
+        graph = Graph.from_coo(src, dst, num_src=60 + seed, num_dst=60 + seed)
+        x, w = torch.randn(60 + seed, 8), torch.rand(300 + seed, 1)
+        found = []
+        for device in ("cpu", "cuda"):
+            leaf, weights = x.to(device).requires_grad_(), w.to(device)
+            torch.cuda.synchronize()
+            mode = "error" if seed and device == "cuda" else "default"
+            torch.cuda.set_sync_debug_mode(mode)
+            try:
+                out = kernel(graph=graph.to(device), ndata={"x": leaf}, edge={"w": weights})
+                found.append([out, *torch.autograd.grad(out.square().sum(), leaf)])
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        for mine, other in zip(*found, strict=True):
+            torch.testing.assert_close(mine, other.cpu(), rtol=1e-4, atol=1e-5)
+
+    for seed in range(3):
+        step(seed)

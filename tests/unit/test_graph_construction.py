@@ -283,3 +283,25 @@ def test_examples_in_the_docstrings():
     result = doctest.testmod(sys.modules[Graph.__module__])
     assert result.attempted >= 10
     assert result.failed == 0
+
+
+def test_a_graph_for_another_device_keeps_what_was_sorted():
+    src, dst = torch.randint(0, 9, (2, 40), generator=torch.Generator().manual_seed(0))
+    graph = Graph.from_coo(src, dst, num_src=9, num_dst=12)
+    moved = graph.to("meta")
+    assert (graph.to("cpu") is graph, moved.device) == (True, "meta")
+    assert moved.csr() is graph.csr()
+    assert (moved.num_src, moved.num_dst, moved.num_edges) == (9, 12, 40)
+    assert moved.col_idx.device.type == moved.coo()[0].device.type == "meta"
+    turned = graph.transpose().to("meta")
+    np.testing.assert_array_equal(turned.csr().row_ptr, graph.transpose().csr().row_ptr)
+    src[0] = 8 - src[0]
+    assert moved.csr() is not graph.csr()
+    assert pickle.loads(pickle.dumps(moved)).device == "meta"
+
+
+def test_a_graph_without_tensors_has_no_device_to_leave(tmp_path):
+    graph = Graph.from_coo([0, 1], [1, 1])
+    for one in (graph, Graph.open(graph.save(tmp_path / "graph"))):
+        with pytest.raises(InvalidType, match="made of torch tensors"):
+            one.to("cuda")

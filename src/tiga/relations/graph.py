@@ -260,6 +260,23 @@ class Graph(Stored):
                 derived["transpose"] = weakref.ref(transposed)
             return transposed
 
+    def to(self, device: Any) -> "Graph":
+        """The graph for fields on a device, "cuda" say; itself if it is there already.
+
+        Its indices stay on the host, sorted as they are: a call on a GPU then waits for nothing.
+        They are copied, so later edits of this graph's tensors are not seen. A graph that is not
+        made of torch tensors raises InvalidType.
+
+        Example:
+            >>> import torch, tiga as tg
+            >>> graph = tg.Graph.from_edge_index(torch.tensor([[0, 1], [1, 1]]))
+            >>> graph.to("cpu") is graph
+            True
+        """
+        from tiga.relations.placed import placed
+
+        return placed(self, device)
+
     def degree_statistics(self, side: str = "dst") -> DegreeStatistics:
         """Degrees of destinations ("dst", edges coming in) or sources ("src", going out).
 

@@ -43,7 +43,7 @@ def _to_rows(graph: Graph, topology: Snapshot) -> torch.Tensor:
     # torch warns about arrays that are read-only, although this one is only read.
     tensor = torch.from_numpy(order if order.flags.writeable else order.copy())
     place = graph.input.place
-    return tensor if place is None else tensor.to(place)
+    return tensor if place is None else tensor.to(place, non_blocking=True)
 
 
 def edge_numbers(graph: Graph) -> torch.Tensor:
