@@ -2,6 +2,7 @@
 
 import threading
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 
@@ -49,10 +50,14 @@ def test_what_fails_off_the_floor_comes_back_to_it() -> None:
 def test_rows_are_copied_off_the_floor() -> None:
     floor, found = Floor(), []
 
+    class Target(np.ndarray):
+        def __setitem__(self, place: Any, value: Any) -> None:
+            found.append(floor.lock.locked())
+            super().__setitem__(place, value)
+
     class Watched(MemoryRows):
         def _typed(self, block: np.ndarray) -> np.ndarray:
-            found.append(floor.lock.locked())
-            return super()._typed(block)
+            return super()._typed(block).view(Target)
 
     rows, out = Watched(np.arange(6.0).reshape(3, 2)), np.empty((2, 16), np.uint8)
     with floor.held():
