@@ -12,11 +12,11 @@ compiled; peak memory is what the process holds beyond that, without pages of fi
 Each of `--steps` goes forward and backward, and drops its results at its end. The first asks the
 system for all of its memory and files; the next ones use these again, as training does.
 
-The disk's rates are those of reading the file's beginning, and of writing a file anew and again, in
-order and past the page cache, with requests of 4 MiB from huge pages, 1 and 4 at a time: the better
-counts. `read_share` is the rate of reading over both passes against the disk's; `disk_share` counts
-the time that the disk takes for what is written too; `cpu_share` is the processor time against that
-of all cores.
+The disk's rates are those of reading the file's beginning, and of writing a file, in order and past
+the page cache, with requests of 4 MiB from huge pages, 1 and 4 at a time: the better counts. The
+first time that a file is written is told apart. `read_share` is the rate of reading over both passes
+against the disk's; `disk_share` counts the time that the disk takes for what is written too, to new
+files in the first step; `cpu_share` is the processor time against that of all cores.
 """
 
 import argparse
@@ -93,15 +93,17 @@ def drop_cached(path: Path) -> None:
 REQUEST = 2**22
 
 
-def disk_rate(path: Path, write: bool = False, most: int = 2**31) -> float:
-    """Bytes per second of reading, or writing, a file's beginning in order, past the page cache."""
+def disk_rates(path: Path, write: bool = False, most: int = 2**31) -> tuple[float, float]:
+    """Bytes per second of reading, or writing, a file's beginning in order, past the page cache: at
+    first, and at best."""
     flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
     fd = os.open(path, flags | os.O_DIRECT)
     if write:
         os.posix_fallocate(fd, 0, most)
     try:
         most = min(most, os.fstat(fd).st_size) // REQUEST * REQUEST
-        return max(_rate(fd, write, most, depth) for depth in (1, 4) for _ in range(2))
+        found = [_rate(fd, write, most, depth) for depth in (1, 4) for _ in range(2)]
+        return found[0], max(found)
     finally:
         os.close(fd)
 
@@ -252,10 +254,13 @@ def main() -> None:
     found = measured(path, options.folder, options.budget, options.cold, options.steps)
     drop_cached(path)
     scratch = path.with_suffix(".x")
-    rates = disk_rate(path), disk_rate(scratch, write=True)
+    (_, reading), (anew, again) = disk_rates(path), disk_rates(scratch, write=True)
     scratch.unlink()
-    found["disk_read_rate"], found["disk_write_rate"] = rates
-    found["steps"] = [{**step, **shares(step, rates)} for step in found["steps"]]
+    found |= {"disk_read_rate": reading, "disk_write_rates": {"new": anew, "again": again}}
+    found["steps"] = [
+        {**step, **shares(step, (reading, again if number else anew))}
+        for number, step in enumerate(found["steps"])
+    ]
     read = sum(found["steps"][-1]["read"])
     found["read_of_planned"] = read / max(1, sum(found["planned"]))
     found["peak_of_budget"] = found["peak"] / found["budget"]
