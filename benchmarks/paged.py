@@ -12,11 +12,11 @@ compiled; peak memory is what the process holds beyond that, without pages of fi
 Each of `--steps` goes forward and backward, and drops its results at its end. The first asks the
 system for all of its memory and files; the next ones use these again, as training does.
 
-The disk's rates are those of reading the file's beginning, and of writing a file, in order and past
-the page cache, with requests of 4 MiB from huge pages, 1 and 4 at a time: the better counts. The
-first time that a file is written is told apart. `read_share` is the rate of reading over both passes
-against the disk's; `disk_share` counts the time that the disk takes for what is written too, to new
-files in the first step; `cpu_share` is the processor time against that of all cores.
+The disk's rates are those of reading the file's beginning, and of writing a file, in order and
+past the page cache, with requests of 4 MiB from huge pages, 1 and 4 at a time: the better counts.
+The first time that a file is written is told apart. `read_share` is the rate of reading over both
+passes against the disk's; `disk_share` counts the time that the disk takes for what is written
+too, to new files in the first step; `cpu_share` is the processor time against that of all cores.
 """
 
 import argparse
