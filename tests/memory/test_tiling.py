@@ -68,3 +68,21 @@ def test_what_needs_all_of_a_value_says_so(tmp_path: Any) -> None:
         c = tg.tensor(arrays()[0])
         with pytest.raises(MemoryError, match="computing float32"):
             (c + 1).realize()
+
+
+def test_joins_of_joins_and_of_what_has_other_rows(tmp_path: Any) -> None:
+    a = np.arange(9000.0)
+
+    def results() -> list[np.ndarray]:
+        x = tg.from_numpy(a.copy()).requires_grad_()
+        tiled = tg.tile(tg.tile(x, (2,)), (2,))
+        (slope,) = (tg.autograd.grad((tiled * tiled).sum(), x),)
+        wide = tg.reshape(x, (3000, 3)) * 2
+        joined = tg.concat([tg.reshape(wide, (-1, 2)), tg.reshape(x, (-1, 2))], axis=0)
+        return [value.numpy().copy() for value in (tiled, slope, joined)]
+
+    expected = results()
+    np.testing.assert_array_equal(expected[1], 8 * a)
+    with tg.execution(memory={"host": "256KiB"}, eviction="lru", spill_dir=tmp_path):
+        for found, value in zip(results(), expected, strict=True):
+            np.testing.assert_array_equal(found, value)

@@ -7,7 +7,7 @@ are folded tile by tile; long vectors are sorted in runs. A result that does not
 of its own and is mapped from there, where the scope may move values out. All else has to fit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -72,10 +72,23 @@ def _value(root: LazyNode, scope: Scope) -> np.ndarray:
     with ExitStack() as stack:
         array, rows = _room(root, scope, stack)
         low = 0
-        for part in root.inputs:
-            Tiles.of(part, scope).store(part, rows, low)
+        for part in _joined(root):
+            tiles = Tiles.of(part, scope)
+            if id(part) in tiles.cut:
+                tiles.store(part, rows, low)
+            else:
+                rows.write(low, np.ascontiguousarray(tiles.value(part)))
             low += part.type.shape[0]
     return array
+
+
+def _joined(node: Node) -> Iterator[Node]:
+    """What a value is joined of along its first axis, joins among it taken apart."""
+    if getattr(node, "cell", None) is None and isinstance(node.op, Join) and node.op.axis == 0:
+        for part in node.inputs:
+            yield from _joined(part)
+    else:
+        yield node
 
 
 def _room(node: Node, scope: Scope, stack: ExitStack) -> tuple[np.ndarray, Rows]:
