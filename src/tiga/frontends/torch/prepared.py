@@ -15,6 +15,7 @@ from tiga.frontends.torch.draws import NodeOrder
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.orders import orders_of
+from tiga.frontends.torch.rows import move_rows_to
 from tiga.frontends.torch.variants import state_of, variant_of
 from tiga.frontends.trees import mapped
 from tiga.relations import Graph
@@ -32,7 +33,7 @@ class Refresh:
         if self.order is None:
             self.buffer.copy_(self.given)
         else:
-            torch.index_select(self.given, 0, self.order, out=self.buffer)
+            move_rows_to(self.buffer, self.given, self.order)
 
 
 @dataclass(frozen=True)
