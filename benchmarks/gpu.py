@@ -23,12 +23,13 @@ from typing import Any
 import torch
 import triton.testing
 
-from benchmarks.gpu_cases import GRAPHS, NODES, RULES, R, edges_of, peers, uniform, weighted_sum
+from benchmarks.gpu_cases import GRAPHS, NODES, R, edges_of, peers, uniform, weighted_sum
 from tiga.backends.triton.choice import choose, edge_tile
 from tiga.backends.triton.executable import Executable, compile_program
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.topology import NO_EDGES, Degrees
+from tiga.passes.differentiate import RULES
 from tiga.passes.rows import RowProgram
 from tiga.relations import Graph
 from tiga.trace.derivatives import gradient, training

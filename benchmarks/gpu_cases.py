@@ -14,12 +14,10 @@ from tiga.ops.message import gather
 from tiga.ops.pointwise import add, gt, maximum, mul, sub, where
 from tiga.reducers import Max, Mean, Messages, Min, Softmax, Sum
 from tiga.relations import Graph
-from tiga.trace.derivatives import Rules
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Relation, Space, Type, bfloat16, float32
 
-RULES = Rules(add, lambda name, type_: Input(name, type_)())
 NODES = Space("nodes", "node")
 R = Relation("r", NODES, NODES)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiga.ops import REGISTRY, Op, Pointwise, feature, leaf, message, pointwise
+from tiga.ops.bits import PackBits, UnpackBits
 from tiga.ops.contract import Contract, OuterSum
 from tiga.ops.extremum import RowExtremum
 from tiga.ops.functions import tanh
@@ -50,6 +51,7 @@ HERE = "here"
 """The space of an operand that follows the sample: edges, rows or global."""
 
 MODULES = (
+    "bits",
     "contract",
     "extremum",
     "feature",
@@ -240,6 +242,9 @@ def _constants() -> list[Sample]:
     ]
 
 
+BITS = {(): 1, (5,): 1, (32,): 1, (40,): 2, (3, 24): 3}
+"""Shapes of booleans, and the words that hold so many bits."""
+
 _SAMPLES = {
     "cast": _casts,
     "constant": _constants,
@@ -310,6 +315,14 @@ _SAMPLES = {
                (int64,))
         for word in (0, 3)
         for shape in SHAPES
+    ],
+    "pack_bits": lambda: [
+        Sample(f"pack_bits{list(shape)}", PackBits(), (Operand(shape),), (bool_,))
+        for shape in BITS
+    ],
+    "unpack_bits": lambda: [
+        Sample(f"unpack_bits{list(shape)}", UnpackBits(shape), (Operand((count,)),), (int32,))
+        for shape, count in BITS.items()
     ],
     "scan_before": lambda: _scans(ScanBefore),
     "scan_after": lambda: _scans(ScanAfter),

@@ -14,14 +14,12 @@ import numpy as np
 import torch
 
 from tiga.backends.reference import EdgeList, evaluate
-from tiga.ops.leaf import Input
-from tiga.ops.pointwise import add
+from tiga.passes.differentiate import RULES
 from tiga.relations import Graph
-from tiga.trace.derivatives import Rules, gradient, training
+from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, DType, Relation, Space
 
-RULES = Rules(add, lambda name, type_: Input(name, type_)())
 SRC, DST = Space("src", "node"), Space("dst", "node")
 RELATION = Relation("r", SRC, DST)
 

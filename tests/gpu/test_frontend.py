@@ -73,9 +73,6 @@ def test_fields_of_width_0(where):
     assert torch.autograd.grad(joined.sum() + none.sum(), nothing)[0].shape == (NODES, 0)
 
 
-@pytest.mark.skipif(
-    torch.__version__ < "2.13", reason="older compilers take no module as a constant"
-)
 def test_a_step_in_a_compiled_graph(where):
     kernel = Attention().to(where)
     src, dst = torch.randint(0, NODES, (2, EDGES), device=where)

@@ -223,9 +223,6 @@ def test_a_step_captured_in_a_cuda_graph(case):
         assert torch.equal(got, want)
 
 
-@pytest.mark.skipif(
-    torch.__version__ < "2.13", reason="older compilers take no module as a constant"
-)
 def test_compiled_without_breaks(case):
     graph, x, *_ = case
     kernel, w = Learned().cuda(), torch.rand(EDGES, device="cuda")

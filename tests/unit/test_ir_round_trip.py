@@ -17,11 +17,12 @@ from tiga.ops.extremum import RowExtremum
 from tiga.ops.moments import SquaredDeviations
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.scan import ScanAfter, ScanBefore
+from tiga.passes.differentiate import RULES
 from tiga.passes.domain import INPUT, gf
 from tiga.passes.emit import emit
 from tiga.passes.read import read
 from tiga.reducers import LogSumExp, Max, Mean, Messages, Min, Prod, Softmax, Std, Sum, Var
-from tiga.trace.derivatives import Rules, gradient, tangent, training
+from tiga.trace.derivatives import gradient, tangent, training
 from tiga.trace.node import Node, intern
 from tiga.trace.program import Program
 from tiga.types import (
@@ -42,7 +43,6 @@ from tiga.types import (
 EDGES = Relation("edges", Space("user", "node"), Space("item", "node"))
 SPACES = (GLOBAL, EDGES.src, EDGES.dst, EDGES.edge)
 SHAPES = ((), (1,), (4,), (2, 3), (3, 1, 2))
-RULES = Rules(pointwise.add, lambda label, of: leaf.Input(label, of)())
 
 
 def make_input(label: str, of: Type, where: str | None = None) -> Node:

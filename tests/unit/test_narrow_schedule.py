@@ -12,11 +12,12 @@ from tiga.ops.functions import exp, tanh
 from tiga.ops.leaf import Input
 from tiga.ops.message import gather, reduce
 from tiga.ops.pointwise import add, mul, sub
+from tiga.passes.differentiate import RULES
 from tiga.passes.schedule import Schedule
 from tiga.reducers import LogSumExp, Max, Mean, Messages, Prod, Std, Sum
 from tiga.relations import Graph
 from tiga.relations.walk import Walk
-from tiga.trace.derivatives import Rules, gradient, training
+from tiga.trace.derivatives import gradient, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type, bfloat16, float32, float64, int32, int64
@@ -163,9 +164,6 @@ def test_edge_values_are_stored_where_they_belong(shape, function, rng) -> None:
     inputs, message = weighted(float32, shape, function)
     program = Program(inputs, (message,))
     assert_matches(program, graph, edges, [values(n, graph, rng) for n in inputs])
-
-
-RULES = Rules(add, lambda name, type_: Input(name, type_)())
 
 
 @pytest.mark.parametrize("function", [None, tanh], ids=["cheap", "costly"])

@@ -8,8 +8,9 @@ from tiga.ops import feature, pointwise
 from tiga.ops.contract import Contract, OuterSum, contract
 from tiga.ops.feature import Concat
 from tiga.ops.leaf import Input
+from tiga.passes.differentiate import RULES
 from tiga.passes.scaled_products import scaled_products
-from tiga.trace.derivatives import Rules, gradient, training
+from tiga.trace.derivatives import gradient, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type, float64
@@ -21,9 +22,6 @@ NO_EDGES = {Relation("r", NODES, NODES): EdgeList(np.empty(0, int), np.empty(0, 
 
 def _input(name: str, shape: tuple[int, ...], space: Space = NODES) -> Node:
     return Input(name, Type(float64, shape, space))()
-
-
-RULES = Rules(pointwise.add, lambda name, of: Input(name, of)())
 
 
 def _program(copies: int, out: int = OUT, lead: tuple[int, ...] = ()) -> Program:

@@ -213,6 +213,13 @@ class MessagePassing:
 
         return call(self, graph, given, params)
 
+    def _in_trace(self, told: Callable[..., Any], *args: Any) -> Any:
+        """What a function tells of the kernel. While torch's compiler traces it is a constant: of a
+        method's own object it then gives the object itself, of another argument no stand-in."""
+        return told(self, *args)
+
+    _in_trace._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
     def prepare(
         self, *, graph: Any = None, src: Fields | None = None, dst: Fields | None = None,
         edge: Fields | None = None, ndata: Fields | None = None, **params: Any,

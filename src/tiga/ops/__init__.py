@@ -1,6 +1,7 @@
 """Ops: one class per op, registered by name. Importing the package registers them all."""
 
 from tiga.ops import (
+    bits,
     contract,
     extremum,
     feature,
@@ -16,6 +17,6 @@ from tiga.ops import (
 from tiga.ops.base import REGISTRY, Op, Pointwise
 
 __all__ = [
-    "REGISTRY", "Op", "Pointwise", "contract", "extremum", "feature", "functions", "leaf", "lookup",
-    "message", "moments", "pointwise", "random", "scan",
+    "REGISTRY", "Op", "Pointwise", "bits", "contract", "extremum", "feature", "functions", "leaf",
+    "lookup", "message", "moments", "pointwise", "random", "scan",
 ]  # fmt: skip

@@ -58,6 +58,8 @@ class Op:
     """Of a sum of the operands: 1 for each that is added, -1 for each that is taken away."""
     trends: ClassVar[tuple[int, ...]] = ()
     """Of a monotone op: 1 for each operand that it never falls with, -1 where it never rises."""
+    packs: ClassVar[bool] = False
+    """Whether the value is its operand, a condition, as bits: gradients read it instead."""
     cost: ClassVar[int] = 1
     """Relative work per element."""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiga.errors import InvalidValue
+from tiga.ops.bits import pack_bits, unpack_bits
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.passes.base import Pass
@@ -11,7 +12,7 @@ from tiga.trace.derivatives import Rules, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
-RULES = Rules(add, lambda label, of: Input(label, of)())
+RULES = Rules(add, lambda label, of: Input(label, of)(), pack_bits, unpack_bits)
 
 
 def _positions(labels: Sequence[str], inputs: Sequence[Node]) -> tuple[int, ...]:

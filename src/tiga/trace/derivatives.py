@@ -1,29 +1,34 @@
 """From a program to its training form, its gradient program and its tangent program.
 
 The training form also returns the row values that the gradient needs (a maximum, a softmax sum),
-so that a gradient program walks again but never repeats a forward walk. As they are outputs, a
-derivative of the gradient program flows through them back into the training program: derivatives
-of every order are programs of the same kind.
+so that a gradient program walks again but never repeats a forward walk, and where it is asked to,
+conditions of edges that would be dear to make again, as bits. As they are outputs, a derivative of
+the gradient program flows through them back into the training program: derivatives of every order
+are programs of the same kind.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tiga.trace.autodiff import jvp, vjp
+from tiga.trace.kept_bits import kept_conditions
 from tiga.trace.node import Node, reached, rewrite, substitute, topological, users
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
-from tiga.types import Type
+from tiga.types import Shape, Type
 
 MakeInput = Callable[[str, Type], Node]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the trace level needs of the ops: how to add two values and how to make an input."""
+    """What the trace level needs of the ops: how to add two values, how to make an input, how to
+    keep a condition as bits, and how to get one of a shape from them."""
 
     add: Callable[[Node, Node], Node]
     make_input: MakeInput
+    pack: Callable[[Node], Node]
+    unpack: Callable[[Node, Shape], Node]
 
 
 @dataclass(frozen=True)
@@ -131,24 +136,38 @@ def _cotangents(program: Program, present: Sequence[int], rules: Rules) -> list[
     return [_new_input(program, rules, f"cotangent{i}", program.outputs[i].type) for i in present]
 
 
-def training(program: Program, wanted: Sequence[int], rules: Rules) -> Program:
-    """`program` with the row values saved that the gradient of `wanted` inputs reads."""
+def training(
+    program: Program, wanted: Sequence[int], rules: Rules, *, bits: bool = False
+) -> Program:
+    """`program` with the row values saved that the gradient of `wanted` inputs reads; with `bits`
+    also the conditions of edges that are worth it."""
     present = [i for i, node in enumerate(program.outputs) if node.type.dtype.is_float]
     targets = [program.inputs[i] for i in wanted]
     outputs = [program.outputs[i] for i in present]
-    gradients = vjp(outputs, _cotangents(program, present, rules), targets, rules.add)
+    cotangents = _cotangents(program, present, rules)
+    found = vjp(outputs, cotangents, targets, rules.add)
+    gradients = [g for g in found if g is not None]
+    conditions = kept_conditions(gradients, cotangents) if bits else []
+    packed = [rules.pack(condition) for condition in conditions]
+    gradients = substitute(gradients, _unpacked(conditions, packed, rules))
     order = _expanded(program)
     roots = _roots(order)
-    reached = _reached([g for g in gradients if g is not None], roots)
+    reached = _reached(gradients, roots)
     read = (child for node in reached if node.op.origin is Origin.END for child in node.inputs)
     dear = {child for child in read if child in roots and _is_dear(child, roots)}
     kept = _kept_for(order, roots, dear.union(program.outputs))
     saved = {n for node in reached if node in roots for n in kept[node]}
-    readers = users(topological([*program.outputs, *(g for g in gradients if g is not None)]))
+    readers = users(topological([*program.outputs, *gradients]))
     last = set(program.outputs)
     saved = {n if n in last else _all_that_reads(n, readers, roots) for n in saved}
     extra = [n for n in order if n in saved and n not in program.outputs]
-    return Program(program.inputs, (*program.outputs, *extra))
+    return Program(program.inputs, (*program.outputs, *extra, *packed))
+
+
+def _unpacked(conditions: Sequence[Node], bits: Sequence[Node], rules: Rules) -> dict[Node, Node]:
+    """What stands for some conditions where a gradient reads them from bits."""
+    pairs = zip(conditions, bits, strict=True)
+    return {condition: rules.unpack(words, condition.type.shape) for condition, words in pairs}
 
 
 def gradient(
@@ -163,9 +182,12 @@ def gradient(
     stored = {
         node: _new_input(program, rules, f"output{i}", node.type)
         for i, node in enumerate(program.outputs)
-        if node in walked
+        if node in walked or node.op.packs
     }
-    results = substitute([g for _, g in kept], dict(stored))
+    bits = [node for node in stored if node.op.packs]
+    conditions = [node.inputs[0] for node in bits]
+    known = _unpacked(conditions, [stored[node] for node in bits], rules)
+    results = substitute([g for _, g in kept], stored | known)
     leaves = {
         **{node: ("input", i) for i, node in enumerate(program.inputs)},
         **{leaf: ("output", program.outputs.index(node)) for node, leaf in stored.items()},

@@ -6,17 +6,19 @@ same bits in either.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
 from torch_mlir import ir
-from torch_mlir.dialects import vector
+from torch_mlir.dialects import arith, vector
 
 from tiga.backends.llvm.arithmetic import VectorArithmetic
-from tiga.backends.llvm.lanes import constant_of
+from tiga.backends.llvm.lanes import constant_of, integer, with_element
 from tiga.backends.llvm.memory import lanes_type, register_element, splat
 from tiga.ops.arithmetic import round_to
 from tiga.ops.base import Pointwise
+from tiga.ops.bits import WORD, PackBits, UnpackBits, words
 from tiga.ops.feature import FeatureReduce, moved_lanes
 from tiga.ops.pointwise import lower_rounded
 from tiga.trace.node import Node
@@ -37,6 +39,10 @@ class Layout(Protocol):
     def move(self, type_: Type, lanes: np.ndarray, sources: Sequence[Any]) -> Any: ...
 
     def reduce_axis(self, value: Any, shape: Shape, axis: int, combine: Combine) -> Any: ...
+
+    def pack(self, value: Any) -> Any: ...
+
+    def unpack(self, value: Any, size: int) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,20 @@ class FeatureLanes:
             grid = np.arange(size + rest.size).reshape(count - half, *grid.shape[1:])
         return value
 
+    def pack(self, value: ir.Value) -> ir.Value:
+        """Lanes of i1 as bits of words."""
+        size = _as_vector(value).type.shape[0]
+        count = words(size)
+        lanes = np.arange(count * WORD)
+        whole = _as_vector(select_lanes(value, np.where(lanes < size, lanes, -1)))
+        packed = vector.bitcast(ir.VectorType.get([count], integer(WORD)), whole)
+        return packed if count > 1 else vector.extract(packed, [], [0])
+
+    def unpack(self, value: ir.Value, size: int) -> ir.Value:
+        """The first bits of words as lanes of i1."""
+        type_ = ir.VectorType.get([words(size) * WORD], integer(1))
+        return select_lanes(vector.bitcast(type_, _as_vector(value)), np.arange(size))
+
 
 @dataclass(frozen=True)
 class EdgeLanes:
@@ -134,6 +154,23 @@ class EdgeLanes:
         grid = np.arange(len(value)).reshape(shape)
         columns = np.moveaxis(grid, axis, -1).reshape(-1, shape[axis])
         return tuple(halve([value[i] for i in column], combine) for column in columns)
+
+    def pack(self, value: tuple[ir.Value, ...]) -> tuple[ir.Value, ...]:
+        """Values of i1 as bits of words."""
+        type_ = with_element(value[0].type, integer(WORD))
+        bits = [
+            arith.shli(arith.extui(type_, bit), constant_of(i % WORD, type_))
+            for i, bit in enumerate(value)
+        ]
+        return tuple(reduce(arith.ori, bits[i : i + WORD]) for i in range(0, len(bits), WORD))
+
+    def unpack(self, value: tuple[ir.Value, ...], size: int) -> tuple[ir.Value, ...]:
+        """The first bits of words as values of i1."""
+        word, bit = value[0].type, with_element(value[0].type, integer(1))
+        return tuple(
+            arith.trunci(bit, arith.shrui(value[i // WORD], constant_of(i % WORD, word)))
+            for i in range(size)
+        )
 
 
 def halve(items: list[Any], combine: Combine) -> Any:
@@ -188,6 +225,10 @@ def evaluate_op(layout: Layout, node: Node, args: Sequence[Any]) -> Any:
         step = _rounded(getattr(ARITHMETIC, op.combine), node)
         total = layout.reduce_axis(args[0], child.type.shape, op.axis, step)
         return _from_zero(total) if op.combine == "add" else total
+    if isinstance(op, PackBits):
+        return layout.pack(args[0])
+    if isinstance(op, UnpackBits):
+        return layout.unpack(args[0], node.type.size)
     assert op.moves, f"{op} does not stay within an entity"
     return layout.move(node.type, moved_lanes(node), args)
 

@@ -19,11 +19,12 @@ from tiga.backends.triton.heads import may_slice
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.layout import WARP, Tile
 from tiga.backends.triton.preparation import Run
-from tiga.backends.triton.schedule import AHEAD, choose_tile
+from tiga.backends.triton.schedule import AHEAD, choose_tile, words_of
 from tiga.backends.triton.segments import fits
 from tiga.backends.triton.topology import Degrees
 from tiga.errors import TigaError
 from tiga.passes.rows import RowProgram
+from tiga.passes.schedule import evaluated
 
 T = TypeVar("T")
 
@@ -54,7 +55,8 @@ def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[
     if isinstance(chosen, EdgeTile):
         chosen = choose_tile(program, degrees.typical)
         yield chosen
-    yield from narrower(chosen)
+    if not words_of(evaluated(program)):
+        yield from narrower(chosen)
     yield from otherwise(program, chosen)
     near = product(*map(_around, (chosen.rows, chosen.edges, chosen.warps)))
     for rows, edges, warps in near:

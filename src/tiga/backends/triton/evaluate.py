@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
+from tiga.backends.triton.bits import packed, unpacked
 from tiga.backends.triton.block import Block
 from tiga.backends.triton.equal_parts import by_parts, part_size
 from tiga.backends.triton.layout import (
@@ -21,6 +22,7 @@ from tiga.backends.triton.writer import Value, Writer
 from tiga.errors import Unfusable
 from tiga.ops.arithmetic import round_to
 from tiga.ops.base import Pointwise
+from tiga.ops.bits import PackBits, UnpackBits
 from tiga.ops.feature import Broadcast, FeatureReduce, Permute, Reshape, moved_lanes
 from tiga.ops.pointwise import lower_rounded
 from tiga.trace.node import Node
@@ -77,6 +79,10 @@ class Evaluator:
             value = Value(lower_rounded(ARITHMETIC, node, [a.term for a in args]), _joint(args))
         elif isinstance(node.op, FeatureReduce):
             value = self._reduce_axis(block, node, args[0])
+        elif isinstance(node.op, PackBits):
+            value = packed(self.writer, args[0], node.inputs[0].type.size)
+        elif isinstance(node.op, UnpackBits):
+            value = unpacked(self.writer, args[0], node.type.size)
         else:
             assert node.op.moves, f"{node!r} does not stay within an entity"
             value = self._move(block, node, args)

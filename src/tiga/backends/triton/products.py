@@ -30,8 +30,11 @@ LARGEST_HELD = 2048
 """Elements of a matrix that a kernel without matrix units holds in registers."""
 
 MOST_KEPT = 3
-"""Matrices that a kernel keeps in shared memory from its start; of more, each is read when it is
-needed."""
+"""Matrices that a kernel keeps in shared memory from its start, and more if they are small; others
+are read when they are needed."""
+
+KEPT_ELEMENTS = 16384
+"""Elements of more matrices: 96 KiB in parts of bfloat16, beside which a second program fits."""
 
 MOVES = (Take, Permute, Reshape)
 
@@ -177,13 +180,12 @@ def _on_units(
     k, m = left.dims[1], max(padded(matrix.type.shape[1]), LEAST)
     if k * m > LARGEST_WHOLE:
         return _sliced(writer, block, left, view(matrix), matrix, dtype)
-    if len(matrices) > MOST_KEPT:
+    if not are_kept(matrices):
         rows = f"tl.arange(0, {k})[:, None]"
         apart = k // padded(matrix.type.shape[0])
         value = _rows_of(writer, block, view(matrix), matrix, rows, (k, m), apart)
         return _factor(writer, block, value, dtype, None).times(stored(left.term, dtype).text)
-    turned = is_transpose(matrix) and matrix.inputs[0] in matrices
-    turned = turned and min(matrix.type.shape) >= LEAST
+    turned = _is_turned(matrix, matrices)
     base, dims = (matrix.inputs[0], (m, k)) if turned else (matrix, (k, m))
     value = _matrix(writer, view(base), base, dims)
     factor = _factor(writer, writer.prologue, value, dtype, base)
@@ -232,6 +234,22 @@ def _rows_of(
 
 def _times(place: str, stride: int) -> str:
     return place if stride == 1 else f"{place} * {stride}"
+
+
+def are_kept(matrices: Collection[Node]) -> bool:
+    """Whether a kernel keeps the matrices that it multiplies with for all its steps."""
+    sizes = [
+        max(padded(m.type.shape[0]), LEAST) * max(padded(m.type.shape[1]), LEAST)
+        for m in matrices
+        if not _is_turned(m, matrices)
+    ]
+    return len(sizes) <= MOST_KEPT or sum(sizes) <= KEPT_ELEMENTS
+
+
+def _is_turned(matrix: Node, matrices: Collection[Node]) -> bool:
+    """Whether a matrix is read as the transpose of another of them."""
+    known = is_transpose(matrix) and matrix.inputs[0] in matrices
+    return known and min(matrix.type.shape) >= LEAST
 
 
 def is_transpose(matrix: Node) -> bool:

@@ -1,12 +1,15 @@
 """Choose the tile of a row program from its widths and the mean degree of its rows."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tiga.backends.triton.evaluate import MAX_ELEMENTS, check_size
 from tiga.backends.triton.layout import WARP, Tile, padded
+from tiga.backends.triton.products import are_kept
 from tiga.errors import Unfusable
+from tiga.ops.bits import Bits
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone, evaluated, is_elementwise
 from tiga.passes.wide_sums import LARGEST
@@ -68,16 +71,18 @@ features meet one another. The three walks of GAT took 18 to 37% less so on an H
 
 @dataclass(frozen=True)
 class Facts:
-    """What a tile is chosen by: `elements` of the widest value (padded), `read_size` bytes
-    an element takes in memory and `itemsize` in registers, `whole` as in `Tile`, `carried` the most
-    reductions of a phase, `gathered` the wide arrays that edges read at their other ends, `held`
-    the wide values that edges read anywhere, and the wide sums of a phase."""
+    """What a tile is chosen by: `elements` of the widest value (padded), `read_size` bytes an
+    element takes in memory and `itemsize` in registers, `whole` as in `Tile`, the products, whether
+    a kernel `keeps` the matrices that they are with, `carried` the most reductions of a phase,
+    `gathered` the wide arrays that edges read at their other ends, `held` the wide values that
+    edges read anywhere, and the wide sums of a phase."""
 
     whole: int
     elements: int
     itemsize: int
     read_size: int
     num_products: int
+    keeps: bool
     has_totals: bool
     has_edges: bool
     carried: int
@@ -117,14 +122,23 @@ def is_window_safe(node: Node) -> bool:
     return is_elementwise(node) and node.op.origin is not Origin.POSITION
 
 
+def words_of(nodes: Iterable[Node]) -> set[Node]:
+    """Those of some nodes that hold conditions as bits."""
+    bits = [n for n in nodes if isinstance(n.op, Bits)]
+    return {n if n.op.packs else n.inputs[0] for n in bits}
+
+
 def flat_size(program: RowProgram, nodes: list[Node]) -> int:
     """The one size above 1 that all values share if their axes may be forgotten; 1 if all are
-    single numbers; 0 where axes matter."""
-    made = set(nodes).difference(program.reads)
+    single numbers; 0 where axes matter. Bits are those of whole values."""
+    made = (n for n in nodes if n not in program.reads and not isinstance(n.op, Bits))
     if program.outer_sums or not all(map(is_window_safe, made)):
         return 0
-    sizes = {n.type.size for n in nodes} - {1}
-    return sizes.pop() if len(sizes) == 1 else int(not sizes)
+    words = words_of(nodes)
+    sizes = {n.type.size for n in nodes if n not in words} - {1}
+    size = sizes.pop() if len(sizes) == 1 else int(not sizes)
+    itemsize = max((n.type.dtype.compute.itemsize for n in nodes), default=4)
+    return 0 if words and padded(size) > WINDOW_BYTES // itemsize else size
 
 
 def facts(program: RowProgram) -> Facts:
@@ -141,11 +155,13 @@ def facts(program: RowProgram) -> Facts:
         beside = bool(program.outer_sums or products(program))
         check_size(largest, "a row program's widest value", LARGEST if beside else MAX_ELEMENTS)
     read = max((n.type.dtype.itemsize for n in program.reads), default=4)
-    count = len(program.outer_sums) + len(products(program))
+    multiplied = products(program)
+    count = len(program.outer_sums) + len(multiplied)
+    keeps = are_kept({n.inputs[1] for n in multiplied})
     has_edges = program.relation is not None
     carried = max((len(phase.reductions) for phase in program.phases), default=0)
     return Facts(
-        whole, widest, itemsize, read, count, program.has_sums, has_edges, carried,
+        whole, widest, itemsize, read, count, keeps, program.has_sums, has_edges, carried,
         sum(_padded_size(n) == widest for n in far_reads(program)), _held(program, widest),
     )  # fmt: skip
 
@@ -237,7 +253,10 @@ def _product_tile(known: Facts) -> Tile:
         return Tile(entities, 1, warps, groups=groups or PRODUCT_GROUPS, stages=1)
     lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
     warps = 4 if known.elements <= 64 else 8
-    return Tile(entities // 2, 2, warps, groups=groups, registers=LONE_REGISTERS if lone else 0)
+    # Matrices that are read in each step would take as much shared memory for each step ahead.
+    stages = 0 if known.keeps else 1
+    registers = LONE_REGISTERS if lone else 0
+    return Tile(entities // 2, 2, warps, groups=groups, registers=registers, stages=stages)
 
 
 def _edge_lanes(width: int, row_bytes: int, degree: int) -> int:

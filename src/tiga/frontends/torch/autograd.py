@@ -34,7 +34,7 @@ _transforms_active = torch._C._are_functorch_transforms_active
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _forward_mode_enabled = torch._C._is_fwd_grad_enabled
 _graph_is_kept = torch._C._autograd._get_current_graph_task_keep_graph
-_hooks_on_saved = torch._C._autograd._top_saved_tensors_default_hooks
+_hooks_on_saved = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 
 
 @dataclass(slots=True, eq=False)  # not frozen, which would triple the time to make one per call
@@ -291,7 +291,7 @@ def run(
     if token is None:
         token = graph.token() if topology is None else topology.token
     device = device_of(graph)
-    trained = unit.training(wanted, device)
+    trained = unit.training(wanted, device, graph.paged)
     scope = None
     if graph.paged:
         trained.require_pages(device, len(unit.program.outputs))
@@ -302,8 +302,9 @@ def run(
 
 
 def _saves_as_is() -> bool:
-    """Whether what is saved is kept as it is: a hook may keep it for longer."""
-    return _hooks_on_saved(True) is None
+    """Whether what is saved is kept as it is: a hook may keep it for longer. torch before 2.7
+    does not tell."""
+    return _hooks_on_saved is not None and _hooks_on_saved(True) is None
 
 
 def requires_grad(value: Any) -> bool:

@@ -10,6 +10,7 @@ import torch
 from tiga.errors import InvalidValue
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import device_of, on_gpu
+from tiga.frontends.torch.rows import rows_at
 from tiga.frontends.torch.topologies import Topology
 from tiga.frontends.torch.unit import RULES, Unit, unit_of
 from tiga.ir.context import parse
@@ -23,14 +24,16 @@ COUNTS = 2
 TENSOR, FLOAT, INTEGER = "tensor", "float", "integer"
 EDGE_ORDER, NODE_ORDER = "edge_order", "node_order"
 EDGES = "edges"
-_MARK = "// tiga.run"
+_MARK = "tiga.run"
 
 Arguments = tuple[str, list[torch.Tensor], list[float], list[int]]
 
 
 def encode(program: Program, graph_kind: str, arguments: Sequence[str]) -> str:
-    """The `program` argument of the op; `arguments` says what each input of the program is."""
-    return f"{_MARK} {graph_kind} {','.join(arguments)}\n{form_text(program)}"
+    """The `program` argument of the op, in one line: torch's compilers before 2.13 write it into a
+    comment of their code as it is. `arguments` says what each input of the program is."""
+    body = " ".join(form_text(program).splitlines())
+    return f"{_MARK} {graph_kind} {','.join(arguments)}: {body}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Expected:
                 f"edges; got {value.dtype} of shape {list(value.shape)}."
             )
         if self.order is not None:
-            return value.index_select(0, self.order)
+            return rows_at(value, self.order)
         return value if value.is_contiguous() else value.contiguous()
 
 
@@ -160,7 +163,7 @@ class Ready:
         """The outputs, edge values in the order of the user."""
         outputs = self.compute(self._values(tensors, numbers, sizes))
         for i in self.on_edges:
-            outputs[i] = outputs[i].index_select(0, self.at.inverse)
+            outputs[i] = rows_at(outputs[i], self.at.inverse)
         return outputs
 
     def _values(self, tensors: Any, numbers: Any, sizes: Any) -> list[Any]:
@@ -184,7 +187,7 @@ class Ready:
 @lru_cache(maxsize=1024)
 def callee(text: str) -> Callee:
     """The program in the text of a call."""
-    head, _, body = text.partition("\n")
+    head, _, body = text.partition(": ")
     kind, _, arguments = head.removeprefix(_MARK).strip().partition(" ")
     program = forms_of(parse(body, new_context(), "tiga::run"))["program"]
     assert isinstance(program, Program)
@@ -192,12 +195,13 @@ def callee(text: str) -> Callee:
 
 
 @lru_cache(maxsize=1024)
-def training_text(text: str, wanted: tuple[int, ...]) -> str:
-    """The call that also returns what the gradients of some of its tensors read."""
+def training_text(text: str, wanted: tuple[int, ...], bits: bool) -> str:
+    """The call that also returns what the gradients of some of its tensors read; with `bits`,
+    conditions of edges too."""
     call = callee(text)
     program = call.unit.program
     targets = tuple(call.tensors[i] for i in wanted)
-    full = training(program, targets, RULES)
+    full = training(program, targets, RULES, bits=bits)
     return encode(full, call.graph_kind, call.arguments)
 
 

@@ -112,14 +112,16 @@ def _plan_of(
         for space, values in fields.items()
     )
     parameters = tuple((name, _described(value)) for name, value in params.items())
-    plan = _plan(kernel, kernel.reducer, signature, parameters, kind, where)
+    # Torch's compiler guards what it takes the identity of.
+    same = id(kernel), id(kernel.reducer)
+    plan = kernel._in_trace(_plan, same, signature, parameters, kind, where)
     if plan[0] != NEEDS_VALUES:
         return plan
     with_values = tuple(
         (name, ("value", value)) if name in plan[1] else (name, description)
         for (name, description), value in zip(parameters, params.values(), strict=True)
     )
-    return _plan(kernel, kernel.reducer, signature, with_values, kind, where)
+    return kernel._in_trace(_plan, same, signature, with_values, kind, where)
 
 
 def _gather(
@@ -200,7 +202,7 @@ def _tensor(array: Any) -> torch.Tensor:
 def _training(text: str, wanted: tuple[int, ...], device: str) -> tuple[str | None, str]:
     """The training form, or why it, or its gradient, cannot be compiled for a device."""
     try:
-        full = library.training_text(text, wanted)
+        full = library.training_text(text, wanted, device.startswith("cuda"))
         backward = library.backward_of(full, wanted, library.callee(full).floats)
         for program in (full, backward.text):
             library.callee(program).unit.plain().compile(torch.device(device))
@@ -209,15 +211,13 @@ def _training(text: str, wanted: tuple[int, ...], device: str) -> tuple[str | No
     return full, ""
 
 
-@torch._dynamo.assume_constant_result
 def _plan(
-    kernel: Any, reducer: Any, signature: Any, given: Any, graph_kind: str, device: str
+    kernel: Any, same: tuple[int, int], signature: Any, given: Any, graph_kind: str, device: str
 ) -> Any:
     """The program of a call, where its arguments come from, and the trees of its results.
 
     `(None, why)` where the call cannot be part of a graph; `(NEEDS_VALUES, names)` where it depends
-    on the values of these parameters. `reducer` is among the arguments
-    because torch's compiler guards the identity of each.
+    on the values of these parameters.
     """
     fields = {
         space: {n: torch.empty((1, *shape), dtype=d, device=device) for n, d, shape in values}
@@ -307,10 +307,10 @@ def _read(kernel: Any, fields: Any, params: Any, rows: Any, device: Any) -> Any:
 
 
 def _taken(kernel: Any, function: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: params[name] for name in _names(kernel, function, tuple(params))}
+    names = kernel._in_trace(_names, function, tuple(params))
+    return {name: params[name] for name in names}
 
 
-@torch._dynamo.assume_constant_result
 def _names(kernel: Any, function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     target = user_function(kernel, function)
     return tuple(name for name in names if accepts(target, name))

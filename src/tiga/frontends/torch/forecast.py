@@ -30,7 +30,7 @@ def predict(
     if not wanted:
         yield Prediction("forward", _planned(unit.plain(), graph, inputs, {}))
         return
-    trained = unit.training(wanted, device_of(graph))
+    trained = unit.training(wanted, device_of(graph), paged=True)
     forward = _planned(trained.runnable, graph, inputs, {})
     yield Prediction("forward, saving for gradients", forward)
     backward = _backward(trained, len(unit.program.outputs), graph, inputs, forward)

@@ -9,6 +9,7 @@ import torch
 
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.rows import rows_at
 from tiga.relations import Graph
 from tiga.relations.csr import Csr
 from tiga.relations.snapshot import Snapshot
@@ -59,7 +60,7 @@ class _Permuted(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, orders: Orders, back: bool) -> Any:
         ctx.orders, ctx.back = orders, back
-        return x.index_select(0, orders.to_user if back else orders.to_rows)
+        return rows_at(x, orders.to_user if back else orders.to_rows)
 
     @staticmethod
     def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
@@ -67,9 +68,10 @@ class _Permuted(torch.autograd.Function):
 
 
 def _permuted(x: torch.Tensor, orders: Orders, back: bool) -> torch.Tensor:
-    if x.requires_grad and not transforming():
-        return _Permuted.apply(x, orders, back)
-    return x.index_select(0, orders.to_user if back else orders.to_rows)
+    order = orders.to_user if back else orders.to_rows
+    if transforming():
+        return x.index_select(0, order)
+    return _Permuted.apply(x, orders, back) if x.requires_grad else rows_at(x, order)
 
 
 def in_row_order(x: torch.Tensor, graph: Graph) -> torch.Tensor:

@@ -17,23 +17,15 @@ from tiga.frontends.torch.bound import CPU, BoundRun
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
 from tiga.frontends.torch.lanes import Lane
 from tiga.frontends.torch.layouts import layout_of
-from tiga.ops.leaf import Input, stop_gradient
-from tiga.ops.pointwise import add
+from tiga.ops.leaf import stop_gradient
+from tiga.passes.differentiate import RULES
 from tiga.passes.rows import PAGED, RowProgram
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.parallel import thread_count
-from tiga.trace.derivatives import Gradient, Rules, gradient, tangent, training
-from tiga.trace.node import Node
+from tiga.trace.derivatives import Gradient, gradient, tangent, training
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Space, Type
-
-
-def _make_input(label: str, of: Type) -> Node:
-    return Input(label, of)()
-
-
-RULES = Rules(add, _make_input)
 
 PARALLEL_ELEMENTS = 32768
 """Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
@@ -227,11 +219,12 @@ class Derivative:
 
 
 class Trained:
-    """The training form of a program for the gradients of some of its inputs."""
+    """The training form of a program for the gradients of some of its inputs; with `bits` it keeps
+    conditions of edges."""
 
-    def __init__(self, program: Program, wanted: tuple[int, ...]) -> None:
+    def __init__(self, program: Program, wanted: tuple[int, ...], bits: bool) -> None:
         self.wanted = wanted
-        self.runnable = Runnable(training(program, wanted, RULES))
+        self.runnable = Runnable(training(program, wanted, RULES, bits=bits))
         full = self.runnable.program
         self.num_results = len(program.outputs)
         moves = [n.type.dtype.is_float and n.op != stop_gradient for n in full.outputs]
@@ -306,8 +299,8 @@ class Unit:
         self.program = normalize(program)
         self.lock = threading.RLock()
         self._plain: Runnable | None = None
-        self.trained: dict[tuple[int, ...], Trained] = {}
-        self.refused: dict[tuple[tuple[int, ...], str], Unfusable] = {}
+        self.trained: dict[tuple[tuple[int, ...], bool], Trained] = {}
+        self.refused: dict[tuple[tuple[int, ...], bool, str], Unfusable] = {}
 
     def plain(self) -> Runnable:
         """The program alone."""
@@ -317,31 +310,36 @@ class Unit:
                     self._plain = Runnable(self.program)
         return self._plain
 
-    def training(self, wanted: tuple[int, ...], device: torch.device) -> Trained:
-        """The program with what the gradients of these inputs need, compiled for a device.
+    def training(
+        self, wanted: tuple[int, ...], device: torch.device, paged: bool = False
+    ) -> Trained:
+        """The program with what the gradients of these inputs need, compiled for a device; for
+        graphs in files if `paged`.
 
         Raises:
             Unfusable: it, or its first gradient program, cannot be compiled for it.
         """
-        found = self.trained.get(wanted)
+        # On a CPU, and over graphs in files, memory is what calls are to save first.
+        bits = on_gpu(device) and not paged
+        found = self.trained.get((wanted, bits))
         if found is None or device.type not in found.ready:
             with self.lock:
-                found = self._trained(wanted, device)
+                found = self._trained(wanted, device, bits)
         return found
 
-    def _trained(self, wanted: tuple[int, ...], device: torch.device) -> Trained:
+    def _trained(self, wanted: tuple[int, ...], device: torch.device, bits: bool) -> Trained:
         """The training form, once its first gradient program is known to compile: a backward pass
         is too late to take another path."""
-        key = (wanted, device.type)
+        key = (wanted, bits, device.type)
         if key in self.refused:
             raise self.refused[key]
         try:
-            found = self.trained.get(wanted) or Trained(self.program, wanted)
+            found = self.trained.get((wanted, bits)) or Trained(self.program, wanted, bits)
             found.compile(device, len(self.program.outputs))
         except Unfusable as reason:
             self.refused[key] = reason
             raise
-        return self.trained.setdefault(wanted, found)
+        return self.trained.setdefault((wanted, bits), found)
 
     def per_sample(self) -> list[str]:
         """Why samples of batches ran one after the other, of it and its derivatives."""
