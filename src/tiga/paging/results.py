@@ -7,8 +7,9 @@ import numpy as np
 
 from tiga.passes.rows import Plan
 from tiga.runtime.mapped import map_file
-from tiga.runtime.pages import FileRows, MemoryRows, Traffic
+from tiga.runtime.pages import FileRows, Traffic
 from tiga.runtime.scope import Extent, Scope
+from tiga.runtime.spill import pwrite_all
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
@@ -37,16 +38,14 @@ def stored_sizes(plan: Plan, extents: Mapping[Space, int]) -> dict[Node, int]:
     return {n: extents[n.type.space] * n.type.row_bytes for n in stored}
 
 
-class MappedRows(FileRows):
-    """Rows of an array that is mapped from their file, and written there: into the page cache, from
-    where the system writes them behind."""
+class CachedRows(FileRows):
+    """Rows of a file that are written to the page cache: the system writes them behind."""
 
-    def __init__(self, array: np.ndarray, rows: FileRows) -> None:
+    def __init__(self, rows: FileRows) -> None:
         super().__init__(rows.fd, rows.offset, rows.count, rows.row_bytes, rows.traffic, rows.owner)
-        self.memory = MemoryRows(array)
 
     def write(self, low: int, block: np.ndarray) -> None:
-        self.memory.write(low, block)
+        pwrite_all(self.fd, np.ascontiguousarray(block), self.offset + low * self.row_bytes)
         self.traffic.count(written=block.nbytes)
 
 

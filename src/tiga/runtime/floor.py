@@ -13,8 +13,12 @@ from contextlib import contextmanager
 
 from tiga.runtime.crew import Crew
 
-PART = 2**21
-"""Bytes that a thread moves at a time for another: long enough to be worth handing over."""
+PART = 2**20
+"""Bytes that are worth handing over to another thread, at least."""
+
+PARTS = 4
+"""Threads that move what is long, where several such moves are under way: of more, each waits for
+Python's lock as long as it copies."""
 
 
 class Floor:
@@ -61,13 +65,14 @@ def off_the_floor() -> Iterator[None]:
 
 
 @contextmanager
-def helped_by(crew: Crew) -> Iterator[None]:
-    """Let threads of a crew move what is long for this one, in the body of a `with`."""
-    before, _held.crew = getattr(_held, "crew", None), crew
+def helped_by(crew: Crew, parts: int = 0) -> Iterator[None]:
+    """Let threads of a crew move what is long for this one, in so many parts (0: `PARTS`), in the
+    body of a `with`."""
+    before, _held.help = getattr(_held, "help", None), (crew, parts or PARTS)
     try:
         yield
     finally:
-        _held.crew = before
+        _held.help = before
 
 
 def by_parts(nbytes: int, move: Callable[[int, int], None], unit: int = 1) -> None:
@@ -77,13 +82,19 @@ def by_parts(nbytes: int, move: Callable[[int, int], None], unit: int = 1) -> No
     Raises:
         What a call raised first; others are done by then.
     """
-    crew: Crew | None = getattr(_held, "crew", None)
+    help_: tuple[Crew, int] | None = getattr(_held, "help", None)
     with off_the_floor():
-        if crew is None or nbytes < 2 * PART:
+        count = min(help_[1], nbytes // PART) if help_ else 1
+        if help_ is None or count < 2:
             move(0, nbytes)
             return
-        step = max(1, PART // unit) * unit
-        parts = [crew.submit(move, low, min(low + step, nbytes)) for low in range(0, nbytes, step)]
-        wait(parts)
+        step = -(-nbytes // (count * unit)) * unit
+        parts = [
+            help_[0].submit(move, low, min(low + step, nbytes)) for low in range(step, nbytes, step)
+        ]
+        try:
+            move(0, step)
+        finally:
+            wait(parts)
         for part in parts:
             part.result()

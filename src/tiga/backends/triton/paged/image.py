@@ -39,7 +39,8 @@ class Image:
 @dataclass(eq=False)
 class Kept:
     """An image that stays somewhere: at `address` of a `block` of the device's memory, or in memory
-    of the host, which may be pinned. `is_there` says whether it has come there yet."""
+    of the host, which may be pinned. `is_there` says whether it has come there yet, `call` is the
+    number of the last call that used it."""
 
     image: Image
     tier: str
@@ -48,6 +49,7 @@ class Kept:
     address: int = 0
     host: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))
     is_there: bool = False
+    call: int = 0
 
     @property
     def nbytes(self) -> int:

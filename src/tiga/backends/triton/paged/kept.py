@@ -14,7 +14,7 @@ from typing import Any
 
 from tiga.backends.triton.paged.image import Image, Kept
 from tiga.backends.triton.paged.link import Link, PairedArena, copy_bytes
-from tiga.paging.span import LongRow, Span
+from tiga.paging.span import Held, LongRow, Span
 from tiga.runtime.arena import anonymous
 from tiga.runtime.floor import off_the_floor
 from tiga.runtime.platform import Platform
@@ -26,6 +26,11 @@ TIERS = ("device", "host-pinned", "host")
 
 PAGES, MEMORY = 0, 1
 """What is worth more is given back later: to pin memory takes longer than to fill it."""
+
+STALE = 64
+"""Calls after which a page that none of them asked for makes room for others."""
+
+UNBOUNDED = 2**63
 
 Key = tuple[Hashable, Span]
 
@@ -39,7 +44,7 @@ class Room:
 
     def holds(self, tier: str, nbytes: int) -> bool:
         """Whether so many bytes more may be kept, whatever the budget."""
-        return self.scope.accounts[tier].idle + nbytes <= self.most.get(tier, 2**63)
+        return self.scope.accounts[tier].idle + nbytes <= self.most.get(tier, UNBOUNDED)
 
 
 @dataclass(eq=False)
@@ -90,6 +95,9 @@ class Keeper:
     others: dict[Hashable, "Parked"] = field(default_factory=dict)
     left: set[tuple[str, Key]] = field(default_factory=set)
     """What had to go from which tier."""
+    calls: int = 0
+    page_bytes: int = UNBOUNDED
+    """Bytes that a page takes in all steps, so that memory for pages serves one after another."""
     room: Room | None = None
     beside: int = 0
     """Pinned bytes of the pages that are under way, where nothing bounds the tier."""
@@ -108,6 +116,7 @@ class Keeper:
             self.clear()
             self.link, self._of = link(), known
         self.room = room
+        self.calls += 1
         return self.link
 
     def clear(self) -> None:
@@ -115,6 +124,7 @@ class Keeper:
         for page in list(self.pages):
             self.drop(page)
         self.left.clear()
+        self.page_bytes = UNBOUNDED
         for key in list(self.others):
             self._give_back(key)
 
@@ -133,6 +143,12 @@ class Keeper:
             self.others[key] = Parked(what, tickets, close)
         if not all(tickets.values()):
             self._give_back(key)
+
+    def provided(self, before: Held, now: Held) -> None:
+        """Note the memory of a step's pages: where it had to get smaller, as the step needs more
+        beside, pages of all steps do from now on."""
+        if now.count == before.count and now.nbytes < before.nbytes:
+            self.page_bytes = min(self.page_bytes, now.nbytes - now.nbytes // 16)
 
     def take(self, key: Hashable) -> Any:
         """What was parked, for whoever calls; None if it is not there."""
@@ -172,20 +188,40 @@ class Keeper:
     def find(self, key: Key) -> Kept | None:
         """A page of an earlier call."""
         found = self.pages.get(key)
-        return found if found is not None and found.is_there else None
+        if found is None or not found.is_there:
+            return None
+        found.call = self.calls
+        return found
+
+    def forget(self, step: Hashable, pages: Iterable[Any]) -> None:
+        """Give back the pages of a step that are cut in another way by now."""
+        known = set(pages)
+        for key in [k for k in list(self.pages) if k[0] == step and k[1] not in known]:
+            self.drop(key)
 
     def place(self, key: Key, image: Image) -> Kept | None:
         """A place for a page: the best that has room, and where it did not have to go before. What
         took its place in one round does so in the next."""
-        assert self.room is not None
         self.drop(key)
+        found = self._placed(key, image)
+        if found is None and self._drop_stale():
+            found = self._placed(key, image)
+        return found
+
+    def _drop_stale(self) -> bool:
+        stale = [k for k, kept in list(self.pages.items()) if kept.call + STALE < self.calls]
+        for key in stale:
+            self.drop(key)
+        return bool(stale)
+
+    def _placed(self, key: Key, image: Image) -> Kept | None:
         with self._lock:
             for tier in sorted(TIERS, key=lambda tier: (tier, key) in self.left):
                 beside = self.beside if tier == "host-pinned" else 0
                 leave = partial(_of, weakref.ref(self), Keeper._leave, (tier, key))
                 ticket = self._keep(tier, image.nbytes, leave, PAGES, beside)
                 if ticket:
-                    made = self.pages[key] = Kept(image, tier, ticket)
+                    made = self.pages[key] = Kept(image, tier, ticket, call=self.calls)
                     return made
         return None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.triton.paged.link import Copy, Link, Mark, copy_bytes
+from tiga.backends.triton.paged.link import MOVERS, Copy, Link, Mark, copy_bytes
 from tiga.runtime.arena import anonymous
 from tiga.runtime.crew import Crew
 from tiga.runtime.floor import helped_by
@@ -123,7 +123,7 @@ class Mover:
         if self.memory.nbytes < 2 * half:
             self.memory = self.link.pinned(2 * half)
         start, before = self.link.mark(), None
-        with helped_by(self.link.movers):
+        with helped_by(self.link.movers, MOVERS):
             for number, low in enumerate(range(0, len(flat), half)):
                 part = self.memory[number % 2 * half :][: min(half, len(flat) - low)]
                 copy = address + low, part.ctypes.data, part.nbytes

@@ -18,7 +18,7 @@ from tiga.backends.triton.paged.run import Paging
 from tiga.errors import OutOfBudget
 from tiga.knobs import current
 from tiga.paging.plan import Limits
-from tiga.paging.results import MappedRows, fitting, spilled, spilled_array
+from tiga.paging.results import CachedRows, fitting, spilled, spilled_array
 from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.platform import Platform
 from tiga.runtime.pool import POOL
@@ -38,7 +38,7 @@ and to pin memory for some pages takes a few milliseconds."""
 PAGES_SHARE = 4
 """Pages get one part in so many of pinned memory at least."""
 
-READERS, WRITERS = 2, 2
+READERS, WRITERS = 2, 1
 """Pages that are read, and written, at a time: several threads move the bytes of each."""
 
 KEPT_SHARE = 8
@@ -217,7 +217,7 @@ class Placement:
             array = self._host_array(shape, dtype.numpy, f"an output of shape {shape}")
             return array, HostRows(array)
         array, rows = spilled_array(self.scope, self.graph.traffic, shape, dtype.numpy)
-        return array, MappedRows(array, rows) if array.nbytes <= self._cacheable else rows
+        return array, CachedRows(rows) if array.nbytes <= self._cacheable else rows
 
     @cached_property
     def _cacheable(self) -> int:

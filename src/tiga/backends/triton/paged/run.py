@@ -96,6 +96,7 @@ class PagedRun:
             with _summing(kernels, spans, memory) as launcher:
                 key = self.steps.pages_key(kernels, planner.stage)
                 kept = StepPages(self.keeper, key, self.link, self.steps.platform)
+                self.keeper.forget(key, spans.pages)
                 found = kept.among(spans.pages)
                 self.plan.found([one.image.span for one in found], sum(one.nbytes for one in found))
                 pages = WalkPages(planner, kernels, self.link, scratch, launcher, kept)
@@ -126,7 +127,9 @@ class PagedRun:
     def _memory(self, what: str, spans: Spans) -> Iterator[StepMemory]:
         """The memory of a step, charged for the body of a `with`."""
         self.plan.add(what, spans)
+        before = self.pipeline.arenas.held
         self.pipeline.arenas.provide(spans, self.steps.device)
+        self.keeper.provided(before, self.pipeline.arenas.held)
         self.keeper.beside = self.pipeline.arenas.nbytes
         uncharge = self.charge(spans.resident)
         try:
@@ -226,7 +229,7 @@ class Paging:
         addresses = {node: self.platform.address(array) for node, array in arrays.items()}
         return Steps(
             self.platform, self.graphs, {GLOBAL: 1, **self.extents}, homes, addresses, self.limits,
-            self.device, self.facts,
+            self.device, self.facts, self.keeper.page_bytes,
         )  # fmt: skip
 
 

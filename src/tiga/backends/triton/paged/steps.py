@@ -41,7 +41,8 @@ _NO_WALK: Any = None
 class Steps:
     """The pages of steps over graphs, whose arrays over entities lie in `homes` and whose global
     values are at `globals`. `limits` are those of pages, `device` the bytes that these and scratch
-    may take of the device together; `facts` finds those of a walk."""
+    may take of the device together; `facts` finds those of a walk. Pages are not made larger than
+    `page_bytes`, unless sums depend on them."""
 
     platform: Platform
     graphs: Mapping[Relation, PagedGraph]
@@ -51,6 +52,7 @@ class Steps:
     limits: Limits
     device: int
     facts: Callable[[PagedGraph, str], WalkFacts]
+    page_bytes: int
 
     def walk(self, step: RowStep) -> tuple[StepKernels, Planner, Spans]:
         """Those of a walk.
@@ -75,8 +77,11 @@ class Steps:
         known = self.graphs[_relation(stage)].keep(
             ("GPU pages", stage.program, kernels.shape), dict
         )
-        key = (self.limits, self.device, *self._places(stage))
-        planner = Planner(stage, self.limits, division_of(kernels, len(stage.walk.tasks) - 1))
+        limits = self.limits
+        if not kernels.program.has_sums:  # whose bits depend on the pages
+            limits = replace(limits, target=min(limits.target, self.page_bytes))
+        key = (limits, self.device, *self._places(stage))
+        planner = Planner(stage, limits, division_of(kernels, len(stage.walk.tasks) - 1))
         found = known.get(key)
         if found is None:
             if len(known) >= MOST_PLANS:
@@ -101,8 +106,8 @@ class Steps:
     def _cut(self, kernels: StepKernels, planner: Planner) -> tuple[Limits, Spans]:
         beside = kept = state_bytes(kernels.kept_states())
         for _ in range(2):  # long rows in parts, and sums, take memory that is known from pages
-            left = max(0, min(self.limits.nbytes, self.device - beside))
-            limits = replace(self.limits, nbytes=left)
+            left = max(0, min(planner.limits.nbytes, self.device - beside))
+            limits = replace(planner.limits, nbytes=left)
             cut = replace(planner, limits=limits)
             spans = (cut.at_once() if kernels.program.has_sums else None) or cut.plan()
             beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
