@@ -7,7 +7,7 @@ import pytest
 
 from tiga.errors import InvalidType, OutOfBudget, UnsupportedByBackend
 from tiga.runtime.driver import Driver
-from tiga.runtime.functions import Function, Slots, launcher
+from tiga.runtime.functions import FreeLaunch, Function, Slots, launcher
 
 SHARED = 200_000
 """Bytes of shared memory that a block can have."""
@@ -61,6 +61,19 @@ def test_arguments_are_read_from_their_slots(library, function):
         assert sizes == [5, 2, 1, 128, 1, 1, 1024]
         assert stream == 77
         assert taken == [addresses[1], 7, 2**64 - 1]
+
+
+def test_one_kernel_goes_over_any_grid_with_any_arguments(library, function):
+    launch = FreeLaunch(function, 2, 1)
+    for grid, arguments in (((5, 2, 1), (1000, -1)), ((6, 1, 1), (2000, 2**63))):
+        launch.run(ctypes.c_void_p(77), grid, arguments)
+        sizes, stream, taken = library.launches[-1]
+        assert sizes == [*grid, 128, 1, 1, 1024]
+        assert stream == 77
+        assert taken == [arguments[0], arguments[1] % 2**64, 0]
+    library.answers["cuLaunchKernel"] = [201, 700]
+    with pytest.raises(UnsupportedByBackend, match="to launch rows: its reason"):
+        launch.run(ctypes.c_void_p(77), (1, 1, 1), (0, 0))
 
 
 def test_a_thread_without_a_context_gets_one(library, function):
