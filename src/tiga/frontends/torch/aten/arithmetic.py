@@ -81,11 +81,6 @@ def _div_mode(call: Call, a: Value, b: Value, rounding_mode: str | None = None) 
     return arithmetic(call, floor_divide if rounding_mode == "floor" else _trunc_divide, a, b)
 
 
-@aten("floor_divide", "floor_divide.Scalar")
-def _floor_divide(call: Call, a: Value, b: Value) -> Node:
-    return arithmetic(call, floor_divide, a, b)
-
-
 def _trunc_divide(a: Node, b: Node) -> Node:
     if not a.type.dtype.is_float:
         return p.div(a, b)
@@ -118,20 +113,10 @@ def floor_divide(a: Node, b: Node) -> Node:
     return stop_gradient(p.where(p.eq(b, zeros_like(b)), p.div(a, b), result))
 
 
-@aten("fmod.Tensor", "fmod.Scalar")
-def _fmod(call: Call, a: Value, b: Value) -> Node:
-    return arithmetic(call, rem, a, b)
-
-
 def remainder(a: Node, b: Node) -> Node:
     """Python's `%`."""
     result = rem(a, b)
     return p.where(_adjusts(result, b), p.add(result, b), result)
-
-
-@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
-def _remainder(call: Call, a: Value, b: Value) -> Node:
-    return arithmetic(call, remainder, a, b)
 
 
 def power(x: Node, exponent: Value) -> Node:
@@ -168,26 +153,62 @@ def _pow(call: Call, a: Value, b: Value) -> Node:
     return p.cast(power(as_node(a, out.compute), b), out)
 
 
-@aten("maximum", "max.other")
-def _maximum(call: Call, a: Value, b: Value) -> Node:
-    out = promoted(call, a, b)
-    return p.maximum(*operands(call, a, b, dtype=out))
+def _computed(op: Any) -> Any:
+    """The handler of an op on two numbers that is computed wide and rounded once."""
+    return lambda call, a, b: arithmetic(call, op, a, b)
 
 
-@aten("minimum", "min.other")
-def _minimum(call: Call, a: Value, b: Value) -> Node:
-    out = promoted(call, a, b)
-    return p.minimum(*operands(call, a, b, dtype=out))
+def _computed_as_float(op: Any) -> Any:
+    return lambda call, a, b: arithmetic(call, op, a, b, dtype=quotient_type(call, a, b))
 
 
-@aten("copysign.Tensor", "copysign.Scalar")
-def _copysign(call: Call, a: Value, b: Value) -> Node:
-    return arithmetic(call, copysign, a, b, dtype=quotient_type(call, a, b))
+def _as_given(op: Any) -> Any:
+    """The handler of an op that loses nothing in the dtype of its operands."""
+    return lambda call, a, b: op(*operands(call, a, b, dtype=promoted(call, a, b)))
 
 
-@aten("hypot")
-def _hypot(call: Call, a: Value, b: Value) -> Node:
-    return arithmetic(call, t.hypot, a, b)
+def _compared(op: Any) -> Any:
+    def handler(call: Call, a: Value, b: Value) -> Node:
+        dtype = promoted(call, a, b)
+        # The scalar arithmetic compares numbers.
+        return op(*operands(call, a, b, dtype=int8 if dtype == bool_ else dtype))
+
+    return handler
+
+
+def _logical(op: Any) -> Any:
+    return lambda call, a, b: op(*operands(call, a, b, dtype=bool_))
+
+
+def _differ(x: Node, y: Node) -> Node:
+    return p.logical_and(p.logical_or(x, y), p.logical_not(p.logical_and(x, y)))
+
+
+OF_TWO: tuple[tuple[Any, dict[Any, tuple[str, ...]]], ...] = (
+    (_computed, {
+        floor_divide: ("floor_divide", "floor_divide.Scalar"),
+        remainder: ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"),
+        rem: ("fmod.Tensor", "fmod.Scalar"), t.hypot: ("hypot",), t.logaddexp: ("logaddexp",),
+    }),
+    (_computed_as_float, {
+        copysign: ("copysign.Tensor", "copysign.Scalar"), t.atan2: ("atan2",),
+    }),
+    (_as_given, {
+        p.maximum: ("maximum", "max.other"), p.minimum: ("minimum", "min.other"),
+    }),
+    (_compared, {
+        getattr(p, name): (f"{name}.Tensor", f"{name}.Scalar")
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    }),
+    (_logical, {
+        p.logical_and: ("logical_and",), p.logical_or: ("logical_or",), _differ: ("logical_xor",),
+    }),
+)  # fmt: skip
+"""Ops on two operands, by what becomes of these, with the overloads that mean them."""
+
+for _handler, _ops in OF_TWO:
+    for _op, _names in _ops.items():
+        aten(*_names)(_handler(_op))
 
 
 def safe_sqrt(x: Node) -> Node:
@@ -224,39 +245,6 @@ def _lerp(call: Call, start: Value, end: Value, weight: Value) -> Node:
     return arithmetic(call, lerp, start, end, weight, dtype=promoted(call, start, end))
 
 
-def _compare(call: Call, op: Any, a: Value, b: Value) -> Node:
-    dtype = promoted(call, a, b)
-    if dtype == bool_:  # the scalar arithmetic compares numbers
-        dtype = int8
-    return op(*operands(call, a, b, dtype=dtype))
-
-
-def _register_comparison(name: str, op: Any) -> None:
-    @aten(f"{name}.Tensor", f"{name}.Scalar")
-    def compare(call: Call, a: Value, b: Value) -> Node:
-        return _compare(call, op, a, b)
-
-
-for _name, _op in {"eq": p.eq, "ne": p.ne, "lt": p.lt, "le": p.le, "gt": p.gt, "ge": p.ge}.items():
-    _register_comparison(_name, _op)
-
-
-@aten("logical_and")
-def _logical_and(call: Call, a: Value, b: Value) -> Node:
-    return p.logical_and(*operands(call, a, b, dtype=bool_))
-
-
-@aten("logical_or")
-def _logical_or(call: Call, a: Value, b: Value) -> Node:
-    return p.logical_or(*operands(call, a, b, dtype=bool_))
-
-
-@aten("logical_xor")
-def _logical_xor(call: Call, a: Value, b: Value) -> Node:
-    x, y = operands(call, a, b, dtype=bool_)
-    return p.logical_and(p.logical_or(x, y), p.logical_not(p.logical_and(x, y)))
-
-
 @aten("logical_not")
 def _logical_not(call: Call, a: Node) -> Node:
     return p.logical_not(to_dtype(a, bool_))
@@ -269,9 +257,9 @@ def _register_bitwise(name: str, op: Any, logical: Any) -> None:
         return logical(call, a, b) if out == bool_ else op(*operands(call, a, b, dtype=out))
 
 
-_register_bitwise("and", t.bitwise_and, _logical_and)
-_register_bitwise("or", t.bitwise_or, _logical_or)
-_register_bitwise("xor", t.bitwise_xor, _logical_xor)
+_register_bitwise("and", t.bitwise_and, _logical(p.logical_and))
+_register_bitwise("or", t.bitwise_or, _logical(p.logical_or))
+_register_bitwise("xor", t.bitwise_xor, _logical(_differ))
 
 
 def _register_shift(name: str, symbol: str, op: Any) -> None:
@@ -286,11 +274,6 @@ def _register_shift(name: str, symbol: str, op: Any) -> None:
 
 _register_shift("bitwise_left_shift", "__lshift__", t.shift_left)
 _register_shift("bitwise_right_shift", "__rshift__", t.shift_right)
-
-
-@aten("atan2")
-def _atan2(call: Call, a: Value, b: Value) -> Node:
-    return arithmetic(call, t.atan2, a, b, dtype=quotient_type(call, a, b))
 
 
 @aten("bitwise_not")

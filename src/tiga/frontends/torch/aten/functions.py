@@ -314,11 +314,6 @@ def _largest(x: Node) -> float:
     return float(ml_dtypes.finfo(dtype).max if x.type.dtype.itemsize == 2 else np.finfo(dtype).max)
 
 
-@aten("logaddexp")
-def _logaddexp(call: Call, a: Node, b: Node) -> Node:
-    return arithmetic(call, t.logaddexp, a, b)
-
-
 @aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
 def _xlogy(call: Call, a: Value, b: Value) -> Node:
     def xlogy(x: Node, y: Node) -> Node:

@@ -72,6 +72,7 @@ def _batched(call: Call, a: Node, b: Node) -> Node:
     return p.cast(feature_sum(products, len(products.type.shape) - 2), dtype)
 
 
+@aten("mm", "mv", "dot", "bmm", "matmul")
 def matmul(call: Call, a: Node, b: Node) -> Node:
     """torch.matmul, on whichever side and with whatever axes it is meant per entity."""
     if a.type.dtype != b.type.dtype:
@@ -84,11 +85,6 @@ def matmul(call: Call, a: Node, b: Node) -> Node:
         row = _batched(call, reshape(a, (1, *a.type.shape)), b)
         return reshape(row, (*row.type.shape[:-2], row.type.shape[-1]))
     return _batched(call, a, b)
-
-
-@aten("mm", "mv", "dot", "bmm", "matmul")
-def _mm(call: Call, a: Node, b: Node) -> Node:
-    return matmul(call, a, b)
 
 
 @aten("addmm", "addmv", "baddbmm", "addbmm")

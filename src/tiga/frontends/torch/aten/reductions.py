@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 from tiga.frontends.torch.aten.arithmetic import power, safe_sqrt
@@ -24,7 +25,7 @@ from tiga.ops.align import expand_to
 from tiga.ops.feature import concat, feature_max, feature_min, feature_sum, reshape, take
 from tiga.ops.leaf import ones_like, stop_gradient, zeros_like
 from tiga.trace.node import Node
-from tiga.types import DType, bool_, int64
+from tiga.types import DType, Shape, bool_, int64
 
 Dims = Sequence[int] | int | None
 Fold = Callable[[Node, int], Node]
@@ -33,17 +34,20 @@ Combine = Callable[[Node, Node], Node]
 
 def fold_axes(x: Node, axes: Sequence[int], fold: Fold, keep: bool = False) -> Node:
     """`fold` along each of the axes, which are descending."""
-    shape = list(x.type.shape)
+    kept = _kept(x, axes)
     for axis in axes:
         x = fold(x, axis)
-    kept = [1 if i in axes else extent for i, extent in enumerate(shape)]
-    return reshape(x, tuple(kept)) if keep else x
+    return reshape(x, kept) if keep else x
+
+
+def _kept(x: Node, axes: Sequence[int]) -> Shape:
+    """The shape of `x` with 1 along `axes`."""
+    return tuple(1 if i in axes else extent for i, extent in enumerate(x.type.shape))
 
 
 def _restore(x: Node, axes: Sequence[int], like: Node) -> Node:
     """A value reduced along `axes`, repeated along them again."""
-    kept = [1 if i in axes else extent for i, extent in enumerate(like.type.shape)]
-    return expand_to(reshape(x, tuple(kept)), like.type.shape, like.type.space)
+    return expand_to(reshape(x, _kept(like, axes)), like.type.shape, like.type.space)
 
 
 def _extent(x: Node, axes: Sequence[int]) -> int:
@@ -83,24 +87,14 @@ def _mean(
     return p.cast(mean_over(to_dtype(x, out.compute), axes, keepdim), out)
 
 
-@aten("amax")
+@aten("amax", "max")
 def _amax(call: Call, x: Node, dim: Dims = (), keepdim: bool = False) -> Node:
     return fold_axes(x, feature_axes(call, x, dim), feature_max, keepdim)
 
 
-@aten("amin")
+@aten("amin", "min")
 def _amin(call: Call, x: Node, dim: Dims = (), keepdim: bool = False) -> Node:
     return fold_axes(x, feature_axes(call, x, dim), feature_min, keepdim)
-
-
-@aten("max")
-def _max_all(call: Call, x: Node) -> Node:
-    return _amax(call, x)
-
-
-@aten("min")
-def _min_all(call: Call, x: Node) -> Node:
-    return _amin(call, x)
 
 
 @aten("max.dim")
@@ -114,13 +108,15 @@ def _min_dim(call: Call, x: Node, dim: int, keepdim: bool = False) -> tuple[Node
     return _amin(call, x, dim, keepdim), None
 
 
-def _pieces(x: Node, axis: int) -> list[Node]:
-    """The slices of `x` along an axis, which is dropped."""
-    shape = x.type.shape[:axis] + x.type.shape[axis + 1 :]
-    return [reshape(take(x, axis, (i,)), shape) for i in range(x.type.shape[axis])]
-
-
 MOST_FACTORS = 64
+"""Elements along the axes of a reduction without an op of its own: each becomes a node."""
+
+
+def _fold_pieces(combine: Combine, x: Node, axis: int) -> Node:
+    """The slices of `x` along an axis, which is dropped, combined from the first on."""
+    shape = x.type.shape[:axis] + x.type.shape[axis + 1 :]
+    pieces = (reshape(take(x, axis, (i,)), shape) for i in range(x.type.shape[axis]))
+    return reduce(combine, pieces)
 
 
 @aten("prod", "prod.dim_int")
@@ -131,13 +127,7 @@ def _prod(
     axes = feature_axes(call, x, dim)
     if _extent(x, axes) > MOST_FACTORS:
         raise call.unfusable(f"a product of more than {MOST_FACTORS} elements")
-
-    def product(y: Node, axis: int) -> Node:
-        result, *factors = _pieces(y, axis)
-        for factor in factors:
-            result = p.mul(result, factor)
-        return result
-
+    product = partial(_fold_pieces, p.mul)
     return p.cast(fold_axes(to_dtype(x, out.compute), axes, product, keepdim), out)
 
 
@@ -155,14 +145,7 @@ def _logical_fold(call: Call, x: Node, dim: int | None, keepdim: bool, combine: 
     axes = feature_axes(call, x, dim)
     if _extent(x, axes) > MOST_FACTORS:
         raise call.unfusable(f"a logical reduction of more than {MOST_FACTORS} elements")
-
-    def fold(y: Node, axis: int) -> Node:
-        result, *rest = _pieces(y, axis)
-        for piece in rest:
-            result = combine(result, piece)
-        return result
-
-    return fold_axes(to_dtype(x, bool_), axes, fold, keepdim)
+    return fold_axes(to_dtype(x, bool_), axes, partial(_fold_pieces, combine), keepdim)
 
 
 def variance(call: Call, x: Node, dim: Dims, correction: float, keepdim: bool) -> Node:
@@ -259,8 +242,7 @@ def _logsumexp(call: Call, x: Node, dim: Dims, keepdim: bool = False) -> Node:
     shift = p.where(infinite, zeros_like(peak), peak)
     exponentials = f.exp(p.sub(y, _restore(shift, axes, y)))
     value = p.add(f.log(fold_axes(exponentials, axes, feature_sum)), shift)
-    kept = tuple(1 if i in axes else n for i, n in enumerate(x.type.shape))
-    return p.cast(reshape(value, kept) if keepdim else value, floating(x))
+    return p.cast(reshape(value, _kept(x, axes)) if keepdim else value, floating(x))
 
 
 def _affine(y: Node, weight: Node | None, bias: Node | None) -> Node:

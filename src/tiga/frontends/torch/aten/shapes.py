@@ -48,8 +48,8 @@ def _inferred(call: Call, x: Node, sizes: Sequence[int]) -> list[int]:
     return [total // known if s == -1 and known else int(s) for s in sizes]
 
 
-@aten("view", "_unsafe_view", "reshape", "_reshape_copy", "view_copy")
-def _view(call: Call, x: Node, sizes: Sequence[int]) -> Node:
+@aten("view", "_unsafe_view", "reshape", "_reshape_copy", "view_copy", "_reshape_alias")
+def _view(call: Call, x: Node, sizes: Sequence[int], strides: Any = None) -> Node:
     full = _inferred(call, x, sizes)
     if x.type.space == GLOBAL:
         return reshape(x, tuple(full))
@@ -57,11 +57,6 @@ def _view(call: Call, x: Node, sizes: Sequence[int]) -> Node:
     if not keeps or math.prod(full[1:]) != x.type.size:
         raise call.refuse_axis(f"aten.{call.name} to {list(sizes)} merges or drops")
     return reshape(x, tuple(full[1:]))
-
-
-@aten("_reshape_alias")
-def _reshape_alias(call: Call, x: Node, sizes: Sequence[int], strides: Sequence[int]) -> Node:
-    return _view(call, x, sizes)
 
 
 @aten("alias", "contiguous", "clone", "positive", "lift_fresh", "lift")
@@ -327,55 +322,27 @@ def _index(call: Call, x: Node, indices: Sequence[Any]) -> Node:
     return take(x, axis, tuple(i % extent for i in positions))
 
 
-def _filled(call: Call, sizes: Sequence[int], value: Any, like: Node, dtype: Any) -> Node:
+@aten("new_full", "new_zeros")
+def _new_full(call: Call, x: Node, sizes: Sequence[int], value: Any = 0, *, dtype: Any = None,
+              **layout: Any) -> Node:  # fmt: skip
     space, features = split_extent(call, sizes)
-    chosen = like.type.dtype if dtype is None else dtype_of(dtype)
+    chosen = x.type.dtype if dtype is None else dtype_of(dtype)
     return constant(value, Type(chosen, features, space))
 
 
-@aten("new_zeros")
-def _new_zeros(
-    call: Call, x: Node, size: Sequence[int], *, dtype: Any = None, **layout: Any
-) -> Node:
-    return _filled(call, size, 0, x, dtype)
-
-
 @aten("new_ones")
-def _new_ones(
-    call: Call, x: Node, size: Sequence[int], *, dtype: Any = None, **layout: Any
-) -> Node:
-    return _filled(call, size, 1, x, dtype)
+def _new_ones(call: Call, x: Node, sizes: Sequence[int], **options: Any) -> Node:
+    return _new_full(call, x, sizes, 1, **options)
 
 
-@aten("new_full")
-def _new_full(call: Call, x: Node, size: Sequence[int], value: Any, *, dtype: Any = None,
-              **layout: Any) -> Node:  # fmt: skip
-    return _filled(call, size, value, x, dtype)
-
-
-@aten("zeros_like", "empty_like")
-def _zeros_like(call: Call, x: Node, *, dtype: Any = None, **layout: Any) -> Node:
-    return _full_like(call, x, 0, dtype=dtype)
-
-
-@aten("ones_like")
-def _ones_like(call: Call, x: Node, *, dtype: Any = None, **layout: Any) -> Node:
-    return _full_like(call, x, 1, dtype=dtype)
-
-
-@aten("full_like")
-def _full_like(call: Call, x: Node, value: Any, *, dtype: Any = None, **layout: Any) -> Node:
+@aten("full_like", "zeros_like", "empty_like", "fill.Scalar", "zero")
+def _full_like(call: Call, x: Node, value: Any = 0, *, dtype: Any = None, **layout: Any) -> Node:
     return constant(value, x.type if dtype is None else x.type.with_dtype(dtype_of(dtype)))
 
 
-@aten("fill.Scalar")
-def _fill(call: Call, x: Node, value: Any) -> Node:
-    return constant(value, x.type)
-
-
-@aten("zero")
-def _zero(call: Call, x: Node) -> Node:
-    return constant(0, x.type)
+@aten("ones_like")
+def _ones_like(call: Call, x: Node, **options: Any) -> Node:
+    return _full_like(call, x, 1, **options)
 
 
 @aten("copy")
