@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tiga as tg
 import tiga.interop.torch  # registers the derivatives of the op
-from tiga.frontends.torch import library
+from tiga.frontends.torch import callee
 from tiga.frontends.torch.variants import state_of
 
 
@@ -86,10 +86,10 @@ def test_opcheck():
     captured = state_of(kernel).all()[0].captured
     given = {"src.x": x, "edge.w": w}
     kinds = [
-        library.FLOAT if node in captured.numbers else library.TENSOR
+        callee.FLOAT if node in captured.numbers else callee.TENSOR
         for node in captured.program.inputs
     ]
-    text = library.encode(captured.program, "coo", kinds)
+    text = callee.encode(captured.program, "coo", kinds)
     tensors = [given[n.op.label] for n in captured.program.inputs if n.op.label in given]
     for name, leaves in (("run", tensors), ("compute", [t.detach() for t in tensors])):
         op = getattr(torch.ops.tiga, name).default

@@ -126,6 +126,10 @@ class Callee:
         tensors = [*indices, *of_kind[TENSOR]]
         return self.text, tensors, of_kind[FLOAT], [*counts, *of_kind[INTEGER]]
 
+    def per_edge(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Of the tensors of the op an index tensor with a value per edge."""
+        return tensors[0 if self.graph_kind == "coo" else 1]
+
     @cached_property
     def layouts(self) -> tuple[ArgumentLayout, ...]:
         """What the arguments must be, in the order of the program's inputs."""

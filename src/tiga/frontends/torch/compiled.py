@@ -16,9 +16,20 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tiga.errors import TigaError, Unfusable
 from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.signature import accepts, user_function
-from tiga.frontends.torch import library, transformed
+from tiga.frontends.torch import transformed
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.call import call
+from tiga.frontends.torch.callee import (
+    EDGE_ORDER,
+    FLOAT,
+    INTEGER,
+    NODE_ORDER,
+    TENSOR,
+    backward_of,
+    callee,
+    encode,
+    training_text,
+)
 from tiga.frontends.torch.capture import FieldSource, ParamSource
 from tiga.frontends.torch.draws import NodeOrder, Seed
 from tiga.frontends.torch.guards import Place
@@ -81,15 +92,15 @@ def call_in_graph(kernel: Any, graph: Any, given: FieldSets, params: Mapping[str
     example = _read(kernel, fields, params, rows, first.device)
     of_kind = _gather(kernel, fields, params, sources, first.device)
     if torch.is_grad_enabled():
-        wanted = [i for i, t in enumerate(of_kind[library.TENSOR]) if t.requires_grad]
+        wanted = [i for i, t in enumerate(of_kind[TENSOR]) if t.requires_grad]
         if wanted:
             text, why = _training(text, tuple(wanted), where)
             if text is None:
                 return _outside(kernel, graph, given, params, why)
-    tensors = [first, second, *of_kind[library.TENSOR]]
-    sizes = [num_src, num_dst, *of_kind[library.INTEGER]]
+    tensors = [first, second, *of_kind[TENSOR]]
+    sizes = [num_src, num_dst, *of_kind[INTEGER]]
     run = run_transformed if _transforming() else torch.ops.tiga.run
-    found = run(text, tensors, of_kind[library.FLOAT], sizes)
+    found = run(text, tensors, of_kind[FLOAT], sizes)
     if result == 0 and count == 1:
         return found[0]
     return rebuilt(lambda i: found[i], result, example)
@@ -129,8 +140,8 @@ def _gather(
 ) -> dict[str, list[Any]]:
     """The arguments of the program by their kind; numbers as tensors go to `device`."""
     of_kind: dict[str, list[Any]] = {
-        library.TENSOR: [], library.FLOAT: [], library.INTEGER: [],
-        library.EDGE_ORDER: [], library.NODE_ORDER: [],
+        TENSOR: [], FLOAT: [], INTEGER: [],
+        EDGE_ORDER: [], NODE_ORDER: [],
     }  # fmt: skip
     for argument, (origin, *where) in sources:
         if origin == FIELD:
@@ -146,10 +157,10 @@ def _gather(
             value = torch.tensor(items, dtype=dtype, device=device).reshape(shape)
         else:
             value = None
-        if argument == library.FLOAT:
+        if argument == FLOAT:
             # torch recompiles for each value of a float that an op takes, but not for sums.
             zero = torch.zeros((), dtype=torch.float64, device=device)
-            of_kind[library.TENSOR].append(zero + value)
+            of_kind[TENSOR].append(zero + value)
         else:
             of_kind[argument].append(value)
     return of_kind
@@ -202,10 +213,10 @@ def _tensor(array: Any) -> torch.Tensor:
 def _training(text: str, wanted: tuple[int, ...], device: str) -> tuple[str | None, str]:
     """The training form, or why it, or its gradient, cannot be compiled for a device."""
     try:
-        full = library.training_text(text, wanted, device.startswith("cuda"))
-        backward = library.backward_of(full, wanted, library.callee(full).floats)
+        full = training_text(text, wanted, device.startswith("cuda"))
+        backward = backward_of(full, wanted, callee(full).floats)
         for program in (full, backward.text):
-            library.callee(program).unit.plain().compile(torch.device(device))
+            callee(program).unit.plain().compile(torch.device(device))
     except Unfusable as error:
         return None, f"not fused: {error}"
     return full, ""
@@ -244,8 +255,8 @@ def _plan(
     sources = _sources(kernel, captured)
     if sources is None:
         return None, "a tensor or number that `edge` reads is nowhere that torch's compiler sees"
-    arguments = [library.TENSOR if a == library.FLOAT else a for a, _ in sources]
-    text = library.encode(captured.program, graph_kind, arguments)
+    arguments = [TENSOR if a == FLOAT else a for a, _ in sources]
+    text = encode(captured.program, graph_kind, arguments)
     count = len(captured.program.outputs)
     rows = captured.rows and (described(captured.rows[0]), captured.rows[1])
     return text, tuple(sources), described(captured.result), count, rows
@@ -266,9 +277,9 @@ def _sources(kernel: Any, captured: Any) -> list[Any] | None:
     found = dict(zip(map(id, places), paths(kernel, places), strict=True))
     sources: list[Any] = []
     for source, node in zip(captured.sources, captured.program.inputs, strict=True):
-        argument = library.TENSOR
+        argument = TENSOR
         if node in captured.numbers:
-            argument = library.FLOAT if node.type.dtype.is_float else library.INTEGER
+            argument = FLOAT if node.type.dtype.is_float else INTEGER
         if isinstance(source, FieldSource):
             sources.append((argument, (FIELD, source.namespace, source.name)))
         elif isinstance(source, ParamSource):
@@ -280,7 +291,7 @@ def _sources(kernel: Any, captured: Any) -> list[Any] | None:
             sources.append((argument, (CONSTANT, source.dtype, tuple(source.shape), items)))
         elif isinstance(source, (EdgeOrder, NodeOrder)):
             on_edges = isinstance(source, EdgeOrder)
-            sources.append((library.EDGE_ORDER if on_edges else library.NODE_ORDER, (NONE,)))
+            sources.append((EDGE_ORDER if on_edges else NODE_ORDER, (NONE,)))
         elif found.get(id(source)) is not None:
             sources.append((argument, (PLACE, found[id(source)])))
         else:

@@ -18,40 +18,10 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch.callee import (
-    COUNTS,
-    EDGE_ORDER,
-    FLOAT,
-    INDICES,
-    INTEGER,
-    NODE_ORDER,
-    TENSOR,
-    Arguments,
-    Ready,
-    backward_of,
-    callee,
-    encode,
-    tangent_text,
-    training_text,
-)
+from tiga.frontends.torch.callee import COUNTS, INDICES, Arguments, Ready, backward_of, callee
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.op_batches import Run, run_batch
 from tiga.frontends.torch.topologies import Topologies
-
-__all__ = [
-    "COUNTS",
-    "EDGE_ORDER",
-    "FLOAT",
-    "INDICES",
-    "INTEGER",
-    "NODE_ORDER",
-    "TENSOR",
-    "backward_of",
-    "callee",
-    "encode",
-    "tangent_text",
-    "training_text",
-]
 
 _TOPOLOGIES = Topologies()
 _LIBRARY = torch.library.Library("tiga", "DEF")
@@ -77,8 +47,12 @@ def _fake(program: str, tensors: Any, numbers: Any, sizes: Any) -> list[torch.Te
 def empty_outputs(program: str, tensors: Any, sizes: Any) -> list[torch.Tensor]:
     """Arrays for the outputs of a call, allocated beside its index tensors."""
     call = callee(program)
-    edges = tensors[0 if call.graph_kind == "coo" else 1].shape[0]
-    leads = {"edges": edges, "src": sizes[0], "dst": sizes[1], "node": sizes[1]}
+    leads = {
+        "edges": call.per_edge(tensors).shape[0],
+        "src": sizes[0],
+        "dst": sizes[1],
+        "node": sizes[1],
+    }
     made = []
     for node in call.program.outputs:
         of = node.type

@@ -42,13 +42,8 @@ def _fit_together(size: int, dims: Sequence[Any], call: Arguments, told: Callee)
     count = len(told.arguments)
     if reason_against(told.program, [i in sampled for i in range(count)]) is not None:
         return False
-    entities = _edges(told, tensors).shape[0] + sizes[0] + sizes[1]
+    entities = told.per_edge(tensors).shape[0] + sizes[0] + sizes[1]
     return bool(size * entities <= MOST_ENTITIES)
-
-
-def _edges(told: Callee, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """An index tensor with a value per edge."""
-    return tensors[0 if told.graph_kind == "coo" else 1]
 
 
 def _together(run: Run, size: int, dims: Sequence[Any], call: Arguments, told: Callee) -> Any:

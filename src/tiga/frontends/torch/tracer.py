@@ -105,7 +105,6 @@ class Recorder:
     constants: dict[int, torch.Tensor] = field(default_factory=dict)
     operands: dict[int, Traced] = field(default_factory=dict)
     lifted: dict[int, Traced] = field(default_factory=dict)
-    draws: bool = False
     active: bool = False
     relation: Relation | None = None
     streams: int = 0
@@ -210,13 +209,12 @@ class Recorder:
         """Record one ATen call."""
         tensors = list(tensors_in((args, kwargs)))
         traced = [t for t in tensors if isinstance(t, Traced)]
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise self.call(func.__name__).unfusable("it draws random numbers")
         if not traced and not any(id(t) in self.tensors for t in tensors):
             return self._make_constant(func, args, kwargs, tensors)
         if func is torch.ops.aten.detach.default and self.function not in _DETACHES:
             return self.wrap(traced[0].node, traced[0].storage)  # autograd's own copy of a result
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            self.draws = True
-            raise self.call(func.__name__).unfusable("it draws random numbers")
         schema = func._schema
         if schema.is_mutable:
             return self._write(func, args, kwargs)
@@ -293,13 +291,8 @@ class Recorder:
 
     def _make_constant(self, func: Any, args: Any, kwargs: Any, tensors: Any) -> Any:
         """Ops on constants alone run at once: `torch.arange(3)`, `torch.eye(4)`."""
-        call = self.call(func.__name__)
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            self.draws = True
-            raise call.unfusable("it draws random numbers")
-        sizes = [s for s in _integers((args, kwargs)) if s in self.extents]
-        if sizes:
-            return self._filled(call, func, args, kwargs)
+        if any(s in self.extents for s in _integers((args, kwargs))):
+            return self._filled(self.call(func.__name__), func, args, kwargs)
         for tensor in tensors:
             known = id(tensor) in self.constants or func is torch.ops.aten.lift_fresh.default
             if not known:
