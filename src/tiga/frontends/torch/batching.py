@@ -80,7 +80,6 @@ def at_once(graph: Graph) -> int:
 
 def copies(graph: Graph, count: int) -> Graph:
     """So many copies of a graph side by side in one; kept with the graph."""
-
     snapshot = graph.snapshot()
     topology = snapshot.topology
     build = _on_device if isinstance(topology, DeviceCsr) else _on_host
@@ -97,11 +96,23 @@ def _on_host(csr: Any, count: int) -> Graph:
 
 @torch.inference_mode(False)
 def _on_device(csr: Any, count: int) -> Graph:
-    number = torch.arange(count, device=csr.row_ptr.device)[:, None]
-    starts = csr.row_ptr[:-1] + number * csr.num_edges
-    sources = csr.col_idx + number * csr.num_src
-    pointers = torch.cat([starts.ravel(), csr.row_ptr[-1:] * count])
-    return Graph.from_csr(pointers, sources.ravel(), num_src=count * csr.num_src)
+    counts = csr.num_src, csr.num_dst
+    pointers, sources = copied_indices("csr", csr.row_ptr, csr.col_idx, counts, count)
+    return Graph.from_csr(pointers, sources, num_src=count * csr.num_src)
+
+
+def copied_indices(
+    kind: str, first: torch.Tensor, second: torch.Tensor, counts: Sequence[int], size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The index tensors of so many copies of a graph side by side in one."""
+    num_src, num_dst = counts
+    number = torch.arange(size, dtype=first.dtype, device=first.device)[:, None]
+    if kind == "coo":
+        return (first + number * num_src).reshape(-1), (second + number * num_dst).reshape(-1)
+    edges, ends = second.shape[0], num_src if kind == "csr" else num_dst
+    starts = (first[:-1] + number * edges).reshape(-1)
+    last = first[-1:] + (size - 1) * edges
+    return torch.cat([starts, last]), (second + number * ends).reshape(-1)
 
 
 def side_by_side(value: Any, of: Type, count: int, is_sampled: bool) -> Any:

@@ -7,6 +7,7 @@ import torch
 
 from tiga.frontends.torch.batching import (
     MOST_ENTITIES,
+    copied_indices,
     reason_against,
     side_by_side,
     stacked,
@@ -57,17 +58,3 @@ def _together(run: Run, size: int, dims: Sequence[Any], call: Arguments, told: C
     counts = [size * sizes[0], size * sizes[1], *sizes[COUNTS:]]
     found = run(program, [*indices, *given], numbers, counts)
     return [taken_apart(output, size) for output in found]
-
-
-def copied_indices(
-    kind: str, first: torch.Tensor, second: torch.Tensor, counts: Sequence[int], size: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The index tensors of so many copies of a graph side by side in one."""
-    num_src, num_dst = counts
-    number = torch.arange(size, dtype=first.dtype, device=first.device)[:, None]
-    if kind == "coo":
-        return (first + number * num_src).reshape(-1), (second + number * num_dst).reshape(-1)
-    edges, ends = second.shape[0], num_src if kind == "csr" else num_dst
-    starts = (first[:-1] + number * edges).reshape(-1)
-    last = first[-1:] + (size - 1) * edges
-    return torch.cat([starts, last]), (second + number * ends).reshape(-1)
