@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,6 +21,7 @@ from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
 from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.messages import EdgeOrder, aggregate
+from tiga.frontends.torch.orders import orders_of
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.unit import unit_of
 from tiga.frontends.torch.where import located, user_line
@@ -71,10 +71,7 @@ class BlockFields:
         self.device = device_of(graph)
         self.src = torch.as_tensor(csr.col_idx, device=self.device)
         self.row_ptr = torch.as_tensor(csr.row_ptr, device=self.device)
-        order = csr.permutation
-        # A copy: permutations are read-only arrays, which torch warns about.
-        order = order.copy() if isinstance(order, np.ndarray) else order
-        self.order = None if order is None else torch.as_tensor(order, device=self.device).long()
+        self.order = orders_of(graph).to_rows.long() if graph.permutes_edges else None
         self.reads: list[tuple[Read, torch.Tensor]] | None = None
 
     def rows(self, end: str, part: EdgeRange) -> torch.Tensor:
