@@ -29,7 +29,7 @@ def _is_tensor_type(kind: Any) -> bool:
 
 def is_native_on_gpu(value: Any) -> bool:
     """Whether `value` is a native tensor in the memory of a GPU, told by its interface as well."""
-    return hasattr(type(value), "gpu_indices") and value.device.type == "cuda"
+    return hasattr(type(value), "_gpu_indices") and value.device.type == "cuda"
 
 
 def on_host(array: Any) -> np.ndarray:
@@ -92,14 +92,14 @@ class Indices:
         if not self.is_shared:
             return self.data
         if is_native_on_gpu(self.data):
-            return download(self.data.gpu_indices())
+            return download(self.data._gpu_indices())
         # Checked again at each reading: an in-place `resize_` or `set_` may change all of it.
         return _tensor_array(self.name, self.data)
 
     def on_gpu(self) -> Any:
         """The indices as a rank-1 tensor on a GPU; None if they lie elsewhere."""
         if is_native_on_gpu(self.data):
-            return self.data.gpu_indices()
+            return self.data._gpu_indices()
         if not is_on_gpu(self.data):
             return None
         _require_tensor(self.name, self.data)
@@ -156,7 +156,7 @@ def as_indices(name: str, value: Any) -> Indices:
         return Indices(name, value)
     if is_native_on_gpu(value):
         _require_tensor(name, value)
-        return Indices(name, value, value.index_template())
+        return Indices(name, value, value._index_template())
     if not is_tensor(value):
         return Indices(name, _own_copy(name, value))
     if value.is_inference():

@@ -61,5 +61,5 @@ def _count(arrays: Iterable[Any], seen: set[int]) -> int:
 def _address(array: Any) -> int:
     if isinstance(array, np.ndarray):
         return int(array.ctypes.data)
-    memory = array.gpu_indices() if is_native_on_gpu(array) else array
+    memory = array._gpu_indices() if is_native_on_gpu(array) else array
     return platform_of(memory).address(memory)

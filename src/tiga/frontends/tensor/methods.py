@@ -250,7 +250,7 @@ def install() -> None:
         setattr(Tensor, name, property(getter))
     for name, dunder in {
         "cpu": cpu, "cuda": cuda, "save": _save, "spill": residency.spill,
-        "gpu_indices": _gpu_indices, "index_template": _index_template,
+        "_gpu_indices": _gpu_indices, "_index_template": _index_template,
         "to_torch": to_torch, "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device, "__array_namespace__": _array_namespace,
     }.items():  # fmt: skip
