@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.paged.forecast import planned_on_cpu
+from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.evaluate import device_of_node
 from tiga.frontends.tensor.graph_call import Launch, Walk
-from tiga.frontends.tensor.paged import device_of, extents_of, is_repeated, rows_of
+from tiga.frontends.tensor.paged import device_of, is_repeated, rows_of
 from tiga.paging.planned import PlannedRows
 from tiga.paging.predicted import Places, Planned, Prediction, plan_gradient
 from tiga.runtime import parallel
@@ -54,12 +55,13 @@ def _backward(walk: Walk, index: int, inputs: Places, forward: Planned) -> Plann
     found, launch = walk.backward(index)
     return plan_gradient(
         lambda places, held: _planned(launch, walk.graph, places, held),
-        found.arguments, launch.program.inputs, extents_of(launch, walk.graph), inputs, forward,
+        found.arguments, launch.program.inputs, extents_of(launch.program, walk.graph), inputs,
+        forward,
     )  # fmt: skip
 
 
 def _planned(launch: Launch, graph: Any, inputs: Places, held: Mapping[str, int]) -> Planned:
-    device, extents = device_of(graph), extents_of(launch, graph)
+    device, extents = device_of(graph), extents_of(launch.program, graph)
     with graph.reading():
         if device == CPU:
             executable, threads = launch.compiled.executable, parallel.thread_count()

@@ -10,6 +10,7 @@ import numpy as np
 from tiga.backends.llvm.binding import BoundPlan
 from tiga.backends.llvm.library import numpy_matmul
 from tiga.compiler import Compiled, executable
+from tiga.frontends.spaces import EXTENTS
 from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import OuterCall
 from tiga.passes.differentiate import RULES
@@ -22,9 +23,6 @@ from tiga.trace.derivatives import Gradient, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Shape, Space, Type
-
-EXTENTS = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
-"""Which extent of a graph a space has, by the space's name."""
 
 SERIAL_BELOW = 32768
 """Elements up to which one thread is faster."""

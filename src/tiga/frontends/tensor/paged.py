@@ -6,16 +6,16 @@ no program of one device holds such a call.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tiga import knobs
-from tiga.errors import InvalidValue, OutOfBudget, UnsupportedByBackend
+from tiga.errors import InvalidValue, UnsupportedByBackend
+from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
-from tiga.frontends.tensor.graph_call import EXTENTS, GraphCall, Launch, Walk
+from tiga.frontends.tensor.graph_call import GraphCall, Launch, Walk
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, here, leaf, user_place
 from tiga.frontends.trees import mapped
 from tiga.ops.feature import Broadcast
@@ -25,7 +25,7 @@ from tiga.runtime.mapped import file_at, written
 from tiga.runtime.pages import FileRows, MemoryRows, Rows
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-from tiga.types import GLOBAL, Space
+from tiga.types import GLOBAL
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,6 @@ def device_of(graph: Any) -> Device:
     return check_device(graph.device)
 
 
-def extents_of(launch: Launch, graph: Any) -> dict[Space, int]:
-    """The extents of a program's spaces."""
-    found = {space: getattr(graph, EXTENTS[space.name]) for space in launch.spaces}
-    for relation in launch.program.relations:
-        found[relation.src], found[relation.dst] = graph.num_src, graph.num_dst
-        found[relation.edge] = graph.num_edges
-    return found
-
-
 def run_on_pages(launch: Launch, graph: Any, arrays: Sequence[Any]) -> list[Any]:
     """All outputs of a program over a graph in a file, on its device or mapped from files.
 
@@ -160,6 +151,8 @@ def run_on_pages(launch: Launch, graph: Any, arrays: Sequence[Any]) -> list[Any]
         InvalidFile: the file names an edge that cannot be.
         UnsupportedByBackend: the program needs all of a set in memory.
     """
+    from tiga.backends.llvm.paged.calls import Call
+
     device = device_of(graph)
     if device != CPU:
         from tiga.frontends.tensor.paged_gpu import run_on_gpu_pages
@@ -171,40 +164,12 @@ def run_on_pages(launch: Launch, graph: Any, arrays: Sequence[Any]) -> list[Any]
                 f"an operand is on cuda:{array.machine.index}, and the graph in a file runs on the "
                 f"CPU ({here()}): open it with device='cuda', or use .cpu()."
             )
-    try:
-        return _run(launch, graph, arrays, spill=False)
-    except OutOfBudget:
-        pass  # what it held is free again only after this
-    return _run(launch, graph, arrays, spill=True)
-
-
-def _run(launch: Launch, graph: Any, arrays: Sequence[Any], spill: bool) -> list[Any]:
-    from tiga.backends.llvm.paged.placement import Placement
-    from tiga.backends.llvm.paged.run import Paging, run_paged
-    from tiga.paging.results import spilled, stored_sizes
-
-    executable, extents = launch.compiled.executable, extents_of(launch, graph)
-    plan, threads = executable.plan, parallel.thread_count()
-    placement = Placement(graph.traffic, stored_sizes(plan, extents), spill, threads)
-    outputs: list[Any] = []
-    homes: list[Rows | int] = []
-    for node in plan.outputs:
-        if node.type.space == GLOBAL:
-            outputs.append(np.empty(node.type.shape, node.type.dtype.numpy))
-            homes.append(outputs[-1].ctypes.data)
-            continue
-        array, rows = placement.output(node, extents[node.type.space])
-        outputs.append(array)
-        homes.append(rows)
     given = [np.ascontiguousarray(a) if n.type.space == GLOBAL else a
-             for a, n in zip(arrays, plan.inputs, strict=True)]  # fmt: skip
+             for a, n in zip(arrays, launch.program.inputs, strict=True)]  # fmt: skip
     inputs = [a.ctypes.data if n.type.space == GLOBAL else rows_of(a, graph)
-              for a, n in zip(given, plan.inputs, strict=True)]  # fmt: skip
-    keep = partial(spilled, placement.scope, placement.traffic)
-    paging = Paging(placement.limits, placement.between, placement.charge, keep, placement.arena)
-    graphs = [graph] * len(launch.program.relations)
-    with graph.reading():
-        run_paged(executable, graphs, inputs, homes, threads, extents, paging)
+              for a, n in zip(given, launch.program.inputs, strict=True)]  # fmt: skip
+    executable, extents = launch.compiled.executable, extents_of(launch.program, graph)
+    outputs = Call(executable, graph, extents, parallel.thread_count()).run(inputs)
     launch.ran_on_cpu = True
     return outputs
 

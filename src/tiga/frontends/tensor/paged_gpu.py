@@ -13,14 +13,14 @@ from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.machine import Gpu, machine
 from tiga.backends.triton.native import NativePlatform
 from tiga.backends.triton.paged.calls import Call
-from tiga.backends.triton.paged.fetching import fetch
+from tiga.backends.triton.paged.fetching import fetch, pinnable
 from tiga.backends.triton.paged.memory import HostRows
-from tiga.backends.triton.paged.placement import SHARE, Placement, loading_bytes
+from tiga.backends.triton.paged.placement import SHARE, Placement
 from tiga.errors import InvalidValue
+from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.graph_call import Launch
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.paged import extents_of, rows_of
-from tiga.knobs import current
+from tiga.frontends.tensor.paged import rows_of
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, download
 from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.pool import POOL
@@ -59,7 +59,7 @@ def run_on_gpu_pages(launch: Launch, graph: Any, arrays: Sequence[Any], index: i
         InvalidFile: the file names an edge that cannot be.
     """
     executable = launch.on_gpus.by_pages
-    call = Call(executable, graph, extents_of(launch, graph), NativeArrays(index), placed)
+    call = Call(executable, graph, extents_of(launch.program, graph), NativeArrays(index), placed)
     outputs, launch.gpu_pages = call.run(arrays)
     return outputs
 
@@ -102,11 +102,7 @@ def _on_device(array: DeviceArray, node: Node, placement: Placement) -> Rows:
 def fetched(array: DeviceArray, graph: Any) -> np.ndarray:
     """A result of a call over a graph in ordinary memory: what is long comes through pinned memory
     and several threads."""
-    whole, scope = contiguous(array), active()
-    account = None if scope is None else scope.accounts["host-pinned"]
-    bound = account is not None and account.budget is not None
-    left = account.budget - account.live if bound else current().memory_bound  # type: ignore
-    pinned = loading_bytes(max(0, left), array.nbytes)
+    whole, pinned = contiguous(array), pinnable(array.nbytes)
     if not array.nbytes or pinned < array.nbytes // max(1, array.shape[0]):
         return download(whole)
     host = POOL.array(array.shape, array.dtype)

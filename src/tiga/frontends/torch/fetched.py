@@ -4,14 +4,11 @@ from typing import Any
 
 import torch
 
-from tiga.backends.triton.paged.fetching import fetch
+from tiga.backends.triton.paged.fetching import fetch, pinnable
 from tiga.backends.triton.paged.memory import PIECE
-from tiga.backends.triton.paged.placement import loading_bytes
 from tiga.frontends.dlpack import array_of_torch, torch_of
-from tiga.knobs import current
 from tiga.runtime.cuda import on, torch_platform
 from tiga.runtime.pool import POOL
-from tiga.runtime.scope import Scope, active
 
 
 def fetched(tensor: torch.Tensor, device: torch.device, graph: Any) -> torch.Tensor:
@@ -20,7 +17,7 @@ def fetched(tensor: torch.Tensor, device: torch.device, graph: Any) -> torch.Ten
     nbytes = tensor.numel() * tensor.element_size()
     if tensor.device == device or tensor.device.type != "cuda" or device.type != "cpu":
         return tensor.to(device)
-    pinned = loading_bytes(_pinnable(active()), nbytes)
+    pinned = pinnable(nbytes)
     if nbytes < PIECE or pinned < PIECE:
         return tensor.to(device)
     kind = array_of_torch(torch.empty(0, dtype=tensor.dtype)).dtype
@@ -29,11 +26,3 @@ def fetched(tensor: torch.Tensor, device: torch.device, graph: Any) -> torch.Ten
         given = tensor.detach().contiguous()
         fetch(given.data_ptr(), host, torch_platform(tensor.device), graph, pinned)
     return torch_of(host)
-
-
-def _pinnable(scope: Scope | None) -> int:
-    """Bytes of pinned memory that may be taken now."""
-    account = None if scope is None else scope.accounts["host-pinned"]
-    if account is None or account.budget is None:
-        return current().memory_bound
-    return max(0, account.budget - account.live)

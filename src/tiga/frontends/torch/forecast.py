@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from tiga.backends.llvm.paged.forecast import planned_on_cpu
+from tiga.frontends.spaces import extents_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
-from tiga.frontends.torch.paged import extents_of, rows_of
+from tiga.frontends.torch.paged import rows_of
 from tiga.frontends.torch.unit import Runnable, Trained, Unit
 from tiga.paging.planned import PlannedRows
 from tiga.paging.predicted import Places, Planned, Prediction, plan_gradient
@@ -58,14 +59,15 @@ def _backward(
     runnable = derivative.unit.plain()
     return plan_gradient(
         lambda places, held: _planned(runnable, graph, places, held),
-        derivative.arguments, runnable.program.inputs, extents_of(runnable, graph), inputs, forward,
+        derivative.arguments, runnable.program.inputs, extents_of(runnable.program, graph), inputs,
+        forward,
     )  # fmt: skip
 
 
 def _planned(
     runnable: Runnable, graph: PagedGraph, inputs: Places, held: Mapping[str, int]
 ) -> Planned:
-    device, extents = device_of(graph), extents_of(runnable, graph)
+    device, extents = device_of(graph), extents_of(runnable.program, graph)
     with graph.reading():
         if not on_gpu(device):
             on_cpu, threads = runnable.executable, thread_count(torch.get_num_threads())

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tiga.frontends.spaces import EXTENTS
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.relations.snapshot import Snapshot
 from tiga.types import GLOBAL, Type
@@ -26,6 +27,5 @@ class ValueLayout:
 
 def layout_of(of: Type) -> ValueLayout:
     """The layout of values of a type."""
-    extents = {"edges": "num_edges", "src": "num_src", "dst": "num_dst", "node": "num_dst"}
-    lead = None if of.space == GLOBAL else extents[of.space.name]
+    lead = None if of.space == GLOBAL else EXTENTS[of.space.name]
     return ValueLayout(torch_dtype(of.dtype), lead, of.shape)

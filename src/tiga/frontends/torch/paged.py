@@ -2,22 +2,19 @@
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tiga.backends.llvm.paged.placement import Placement
-from tiga.backends.llvm.paged.run import Paging, run_paged
-from tiga.errors import OutOfBudget
+from tiga.backends.llvm.paged.calls import Call
 from tiga.frontends.dlpack import array_of_torch, torch_of
+from tiga.frontends.spaces import extents_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
-from tiga.paging.results import spilled, stored_sizes
 from tiga.relations.paged import PagedField, PagedGraph
 from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import FileRows, MemoryRows, Rows
 from tiga.runtime.parallel import thread_count
-from tiga.types import GLOBAL, Space
+from tiga.types import GLOBAL
 
 if TYPE_CHECKING:
     from tiga.frontends.torch.unit import Runnable
@@ -60,46 +57,10 @@ def run_on_pages(
         from tiga.frontends.torch.paged_gpu import run_on_gpu_pages
 
         return run_on_gpu_pages(runnable, graph, values, device)
-    try:
-        return _run(runnable, graph, values, spill=False)
-    except OutOfBudget:
-        pass  # what it held is free again only after this
-    return _run(runnable, graph, values, spill=True)
-
-
-def extents_of(runnable: "Runnable", graph: PagedGraph) -> dict[Space, int]:
-    """The extents of a program's spaces."""
-    found = {s: getattr(graph, e) for s, e in runnable.extents.items() if e is not None}
-    for relation in runnable.program.relations:
-        found[relation.src], found[relation.dst] = graph.num_src, graph.num_dst
-        found[relation.edge] = graph.num_edges
-    return found
-
-
-def _run(
-    runnable: "Runnable", graph: PagedGraph, values: Sequence[Any], spill: bool
-) -> list[torch.Tensor]:
-    """Compute the outputs; `spill` keeps none in memory."""
-    extents, executable = extents_of(runnable, graph), runnable.executable.executable
-    threads = thread_count(torch.get_num_threads())
-    sizes = stored_sizes(executable.plan, extents)
-    placement = Placement(graph.traffic, sizes, spill, threads)
-    outputs, homes = [], []
-    for node, layout in zip(executable.plan.outputs, runnable.outputs, strict=True):
-        lead = () if layout.extent is None else (getattr(graph, layout.extent),)
-        if not lead:
-            outputs.append(torch.empty(layout.shape, dtype=layout.dtype))
-            homes.append(outputs[-1].data_ptr())
-            continue
-        array, rows = placement.output(node, *lead)
-        outputs.append(torch_of(array))
-        homes.append(rows)
     kept, inputs = _inputs(runnable, graph, values)
-    graphs: list[Any] = [graph] * len(runnable.program.relations)
-    keep = partial(spilled, placement.scope, placement.traffic)
-    paging = Paging(placement.limits, placement.between, placement.charge, keep, placement.arena)
-    with graph.reading():
-        run_paged(executable, graphs, inputs, homes, threads, extents, paging)
+    threads = thread_count(torch.get_num_threads())
+    call = Call(runnable.executable.executable, graph, extents_of(runnable.program, graph), threads)
+    outputs = [torch_of(array) for array in call.run(inputs)]
     del kept
     return outputs
 

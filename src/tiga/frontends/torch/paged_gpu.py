@@ -15,8 +15,8 @@ from tiga.backends.triton.paged.memory import HostRows
 from tiga.backends.triton.paged.placement import SHARE, Placement
 from tiga.errors import InvalidType
 from tiga.frontends.dlpack import array_of_torch, torch_of
+from tiga.frontends.spaces import extents_of
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.paged import extents_of
 from tiga.frontends.torch.scalars import number_on
 from tiga.relations.paged import PagedGraph
 from tiga.runtime.cuda import TorchPlatform, torch_platform
@@ -73,7 +73,7 @@ def run_on_gpu_pages(
         InvalidFile: the file names an edge that cannot be.
     """
     executable = runnable.gpu_runs.executable.by_pages
-    call = Call(executable, graph, extents_of(runnable, graph), TorchArrays(device), placed)
+    call = Call(executable, graph, extents_of(runnable.program, graph), TorchArrays(device), placed)
     outputs, runnable.gpu_runs.pages = call.run(values)
     return [out if isinstance(out, torch.Tensor) else torch_of(out) for out in outputs]
 

@@ -13,6 +13,7 @@ import torch
 
 from tiga.compiler import Compiled, executable, normalize, settings
 from tiga.errors import Unfusable
+from tiga.frontends.spaces import EXTENTS
 from tiga.frontends.torch.bound import CPU, BoundRun
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
 from tiga.frontends.torch.lanes import Lane
@@ -48,10 +49,7 @@ class Runnable:
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
         self.inputs = [_C_TYPES.get(n.type.dtype.name) for n in program.inputs]
         spaces = {n.type.space for n in program.order if n.type.space != GLOBAL}
-        self.extents = {
-            space: layout_of(Type(program.order[0].type.dtype, (), space)).extent
-            for space in spaces
-        }
+        self.extents = {space: EXTENTS[space.name] for space in spaces}
         related = {s for r in program.relations for s in (r.src, r.dst, r.edge)}
         self.is_related = spaces <= related
         """Whether the relations of the program fix the extents of all its spaces."""
@@ -183,7 +181,7 @@ class Runnable:
         """The extents that no relation fixes."""
         if self.is_related:
             return {}
-        return {s: getattr(topology, e) for s, e in self.extents.items() if e is not None}
+        return {s: getattr(topology, e) for s, e in self.extents.items()}
 
     def _run_on_cpu(
         self,

@@ -7,11 +7,22 @@ import numpy as np
 from tiga.backends.triton.paged.kept import keeper_of
 from tiga.backends.triton.paged.link import link_of
 from tiga.backends.triton.paged.memory import Mover
+from tiga.backends.triton.paged.placement import loading_bytes
+from tiga.knobs import current
 from tiga.runtime.platform import Platform
 from tiga.runtime.scope import active
 
 MEMORY = "memory that results come through"
 """What it is kept by."""
+
+
+def pinnable(nbytes: int) -> int:
+    """Bytes of pinned memory that a result of so many bytes may come through now."""
+    scope = active()
+    account = None if scope is None else scope.accounts["host-pinned"]
+    if account is None or account.budget is None:
+        return loading_bytes(current().memory_bound, nbytes)
+    return loading_bytes(max(0, account.budget - account.live), nbytes)
 
 
 def fetch(address: int, out: np.ndarray, platform: Platform, graph: Any, pinned: int) -> None:
