@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidValue
+from tiga.frontends.reducer_methods import method_line
 from tiga.reducers import CustomReducer
 from tiga.types import DType, Shape
 
@@ -55,12 +56,6 @@ def require_claims(
             _require(reducer, "associative = True", left, right, (a, b, c))
             begin = [np.broadcast_to(x, y.shape) for x, y in zip(start, a, strict=True)]
             _require(reducer, "identity", combine(begin, a), a, (a,))
-
-
-def method_line(reducer: CustomReducer, name: str) -> str:
-    """`file:line` of a method of a reducer."""
-    code = getattr(getattr(reducer, name), "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else name
 
 
 def _require(

@@ -8,15 +8,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tiga.errors import InvalidType
 from tiga.frontends.agreement import trusted_forms
+from tiga.frontends.reducer_methods import (
+    call_method,
+    require_states,
+    require_structure,
+    require_types,
+)
 from tiga.frontends.tensor.build import SCALARS, as_tensor, broadcast_shapes, number
 from tiga.frontends.tensor.claims import check_claims
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
 from tiga.frontends.tensor.entities import Entities
-from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.selection import astype
+from tiga.frontends.tensor.views import broadcast_to
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.ops.align import expand_to
@@ -53,13 +58,12 @@ class TracedReducer:
         self.narrow = narrow_of(m.dtype for m in messages)
         self.messages = [Type(m.dtype, m.shape[1:], GLOBAL) for m in messages]
         wide = [astype(m, m.dtype.compute, copy=False) for m in messages]
-        lifted = self._call("lift", *wide)
+        lifted = call_method(reducer, "lift", *wide)
         self.shape = numbered(lifted)
+        require_states(reducer, lifted)
         self.lifted = [as_tensor(leaf, "`lift`'s result") for leaf in leaves_of(lifted)]
-        if not self.lifted:
-            raise InvalidType(f"`lift` of {self.name} returned no state ({here()}).")
-        start = self._call("identity")
-        self._require_structure("identity", start, "what `lift` returns")
+        start = call_method(reducer, "identity")
+        require_structure(reducer, "identity", start, self.shape, "what `lift` returns")
         pairs = zip(leaves_of(start), self.lifted, strict=True)
         self.start = [_identity(leaf, like) for leaf, like in pairs]
         self.states = [_component(m, s) for m, s in zip(self.lifted, self.start, strict=True)]
@@ -69,7 +73,7 @@ class TracedReducer:
             for role in ("left", "right", "state")
         )
         self.combined = self._combine()
-        result = self._call("finalize", self._tree(self.holes))
+        result = call_method(reducer, "finalize", self._tree(self.holes))
         self.result = mapped(lambda leaf: as_tensor(leaf, "`finalize`'s result"), result)
 
     @property
@@ -89,34 +93,18 @@ class TracedReducer:
     def _tree(self, states: Sequence[Tensor]) -> Any:
         return mapped(states.__getitem__, self.shape)
 
-    def _call(self, method: str, *arguments: Any) -> Any:
-        own = getattr(CustomReducer, method)
-        if getattr(type(self.reducer), method) is own and method in ("identity", "combine"):
-            raise InvalidType(
-                f"{self.name} has no `{method}` ({here()}): a reducer needs `identity(self)` and "
-                "`combine(self, left, right)`; `lift` and `finalize` are optional."
-            )
-        return getattr(self.reducer, method)(*arguments)
-
-    def _require_structure(self, method: str, tree: Any, like: str) -> None:
-        if numbered(tree) != self.shape:
-            raise InvalidType(
-                f"`{method}` of {self.name} must return a state of the structure of {like} "
-                f"({here()})."
-            )
-
     def _combine(self) -> list[Tensor]:
-        tree = self._call("combine", self._tree(self.left), self._tree(self.right))
-        self._require_structure("combine", tree, "the states it is given")
-        made = [as_tensor(leaf, "`combine`'s result") for leaf in leaves_of(tree)]
-        for i, (got, state) in enumerate(zip(made, self.left, strict=True)):
-            if (got.dtype, got.shape) != (state.dtype, state.shape):
-                raise InvalidType(
-                    f"`combine` of {self.name} must keep the type of component {i} of the state, "
-                    f"built at {got.where}: expected {state.dtype}{list(state.shape[1:])}, got "
-                    f"{got.dtype}{list(got.shape[1:])}."
-                )
+        tree = call_method(self.reducer, "combine", self._tree(self.left), self._tree(self.right))
+        require_structure(self.reducer, "combine", tree, self.shape, "the states it is given")
+        made = [self._of_rows(as_tensor(leaf, "`combine`'s result")) for leaf in leaves_of(tree)]
+        types = ([(t.dtype, t.shape[1:]) for t in side] for side in (self.left, made))
+        require_types(self.reducer, *types)
         return made
+
+    def _of_rows(self, value: Tensor) -> Tensor:
+        """A value of every row; one that is the same for all is repeated."""
+        rows = self.left[0].shape[:1]
+        return value if value.shape[:1] == rows else broadcast_to(value, (*rows, *value.shape))
 
     # to values of rows
 

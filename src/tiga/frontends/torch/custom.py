@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from tiga.errors import InvalidType, InvalidValue, Unfusable
+from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.agreement import trusted_forms
-from tiga.frontends.claims import method_line
+from tiga.frontends.reducer_methods import (
+    call_method,
+    method_line,
+    require_states,
+    require_structure,
+    require_types,
+)
 from tiga.frontends.torch.claims import check_claims, shaped
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
 from tiga.frontends.torch.intercept import recording
@@ -101,29 +107,20 @@ class TracedReducer:
 
     def call(self, method: str, space: Space, *arguments: Any) -> Any:
         """What a method returns; a value of it is one per entity of a space."""
-        own = getattr(CustomReducer, method)
-        if getattr(type(self.reducer), method) is own and method in ("identity", "combine"):
-            takes = "" if method == "identity" else "left, right"
-            raise InvalidType(
-                f"{self.name} has no `{method}`: define `def {method}(self{', ' * bool(takes)}"
-                f"{takes})`. A reducer needs `identity` and `combine`; `lift` and `finalize` are "
-                f"optional."
-            )
         self.recorder.space = space
-        return getattr(self.reducer, method)(*arguments)
+        return call_method(self.reducer, method, *arguments)
 
     def lift(self, messages: Sequence[Node], space: Space) -> tuple[Any, list[Node]]:
         """The structure of a state, and the states of edges."""
         tree = self.call("lift", space, *map(self.recorder.wrap, messages))
+        require_states(self.reducer, tree)
         nodes = [to_entities(self.recorder, leaf, space, "lift") for leaf in leaves_of(tree)]
-        if not nodes:
-            raise InvalidType(f"{method_line(self.reducer, 'lift')}: `lift` returned no state.")
         return numbered(tree), [cast(n, n.type.dtype.compute) for n in nodes]
 
     def identity(self, shape: Any, lifted: Sequence[Node]) -> list[Node]:
         """The identity of each component, as a global value."""
         tree = self.call("identity", GLOBAL)
-        self._require_structure("identity", tree, shape, "what `lift` returns")
+        require_structure(self.reducer, "identity", tree, shape, "what `lift` returns")
         found = []
         for leaf, like in zip(leaves_of(tree), lifted, strict=True):
             node = as_node(self.recorder, leaf, "identity")
@@ -150,15 +147,10 @@ class TracedReducer:
         sides = [[self.recorder.wrap(node) for node in side] for side in (left, right)]
         pair = [mapped(side.__getitem__, shape) for side in sides]
         tree = self.call("combine", space, *pair)
-        self._require_structure("combine", tree, shape, "the states it is given")
+        require_structure(self.reducer, "combine", tree, shape, "the states it is given")
         nodes = [to_entities(self.recorder, leaf, space, "combine") for leaf in leaves_of(tree)]
-        for i, (node, given) in enumerate(zip(nodes, left, strict=True)):
-            if node.type != given.type:
-                part = "the state" if len(left) == 1 else f"component {i} of the state"
-                raise InvalidType(
-                    f"{method_line(self.reducer, 'combine')}: `combine` of {self.name} must keep "
-                    f"the type of {part}: expected {_text(given.type)}, got {_text(node.type)}."
-                )
+        types = ([(n.type.dtype, n.type.shape) for n in side] for side in (left, nodes))
+        require_types(self.reducer, *types)
         return nodes
 
     def finalize(self, shape: Any, states: Sequence[Node]) -> Any:
@@ -170,14 +162,6 @@ class TracedReducer:
         return mapped(
             lambda leaf: rounded(to_entities(self.recorder, leaf, end, "finalize"), narrow), tree
         )
-
-    def _require_structure(self, method: str, tree: Any, shape: Any, like: str) -> None:
-        if numbered(tree) != shape:
-            raise InvalidType(
-                f"{method_line(self.reducer, method)}: `{method}` of {self.name} must return a "
-                f"state of the structure of {like}: expected {_outline(shape)}, got "
-                f"{_outline(numbered(tree))}."
-            )
 
     # the fold
 
@@ -229,16 +213,3 @@ def _require_global(outputs: Sequence[Node], states: set[Node]) -> None:
     read = [n for n in topological(outputs) if n.op.origin is Origin.ARGUMENT and n not in states]
     if any(n.type.space != GLOBAL for n in read):
         raise Unfusable("`combine` reads values of nodes or edges")
-
-
-def _text(of: Type) -> str:
-    return f"{of.dtype}{list(of.shape)}"
-
-
-def _outline(shape: Any) -> str:
-    """The structure of a state in words."""
-    if isinstance(shape, dict):
-        return f"a dict of {', '.join(map(str, shape))}"
-    if isinstance(shape, (tuple, list)):
-        return f"a {type(shape).__name__} of {len(shape)}"
-    return "one value"
