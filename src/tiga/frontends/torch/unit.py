@@ -26,7 +26,7 @@ from tiga.relations.snapshot import Snapshot
 from tiga.runtime.parallel import thread_count
 from tiga.trace.derivatives import Gradient, gradient, tangent, training
 from tiga.trace.program import Program
-from tiga.types import GLOBAL, Space, Type
+from tiga.types import GLOBAL, Space
 
 PARALLEL_ELEMENTS = 32768
 """Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
