@@ -174,6 +174,18 @@ def test_a_second_derivative_is_refused_not_zero():
         torch.autograd.grad(gradient.sum(), x)
 
 
+def test_transforms_are_refused_with_the_reason():
+    x, z, w = inputs()
+
+    def run(x):
+        return Bessel()(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w}).sum()
+
+    x = x.detach()
+    for transform, given in ((torch.func.grad, x), (torch.func.vmap, x[None])):
+        with pytest.raises(errors.UnsupportedByBackend, match=r"of torch\.func .*aten\.i0"):
+            transform(run)(given)
+
+
 class Flipped(tg.MessagePassing):
     """Wider than registers, and features mix: recorded, but not compiled."""
 

@@ -33,6 +33,18 @@ def test_results_and_gradients_have_width_0(name):
     assert torch.equal(dw, torch.zeros_like(w))
 
 
+def test_reductions_over_no_features():
+    class Reduced(tg.MessagePassing):
+        reducer = tg.max()
+
+        def edge(self, src, dst, edge):
+            (piece,) = src.x.cumsum(-1).split(1, -1)
+            return torch.stack([piece.prod(-1), piece.any(-1), piece.all(-1), piece.sum(-1)], -1)
+
+    out = Reduced()(graph=GRAPH, src={"x": torch.zeros(4, 0)})
+    assert out[1].tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_results_of_width_0_in_16_bits(dtype):
     class Plain(tg.MessagePassing):

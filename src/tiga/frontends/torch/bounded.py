@@ -16,6 +16,7 @@ import torch
 from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.signature import taken
+from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.blocks import (
     BlockFields,
     EdgeRange,
@@ -47,7 +48,16 @@ class Bounded:
         self, kernel: MessagePassing, graph: Graph, fields: Mapping[str, Any],
         params: Mapping[str, Any],
     ) -> Any:  # fmt: skip
-        """The result of a call, with gradients by running blocks again."""
+        """The result of a call, with gradients by running blocks again.
+
+        Raises:
+            UnsupportedByBackend: a transform of `torch.func`, or forward mode, watches the call.
+        """
+        if transforming():
+            raise UnsupportedByBackend(
+                "a call that runs through torch in destination blocks takes part in no transform "
+                f"of torch.func and has no forward mode: {self.reason}"
+            )
         names = [(namespace, name) for namespace in fields for name in fields[namespace]]
         values = [fields[namespace][name] for namespace, name in names]
         others = self._others(params)

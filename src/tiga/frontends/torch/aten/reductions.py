@@ -23,7 +23,7 @@ from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops.align import expand_to
 from tiga.ops.feature import concat, feature_max, feature_min, feature_sum, reshape, take
-from tiga.ops.leaf import ones_like, stop_gradient, zeros_like
+from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
 from tiga.trace.node import Node
 from tiga.types import DType, Shape, bool_, int64
 
@@ -112,9 +112,12 @@ MOST_FACTORS = 64
 """Elements along the axes of a reduction without an op of its own: each becomes a node."""
 
 
-def _fold_pieces(combine: Combine, x: Node, axis: int) -> Node:
-    """The slices of `x` along an axis, which is dropped, combined from the first on."""
+def _fold_pieces(combine: Combine, identity: int, x: Node, axis: int) -> Node:
+    """The slices of `x` along an axis, which is dropped, combined from the first on; `identity` if
+    there is none."""
     shape = x.type.shape[:axis] + x.type.shape[axis + 1 :]
+    if not x.type.shape[axis]:
+        return constant(identity, x.type.with_shape(shape))
     pieces = (reshape(take(x, axis, (i,)), shape) for i in range(x.type.shape[axis]))
     return reduce(combine, pieces)
 
@@ -127,25 +130,25 @@ def _prod(
     axes = feature_axes(call, x, dim)
     if _extent(x, axes) > MOST_FACTORS:
         raise call.unfusable(f"a product of more than {MOST_FACTORS} elements")
-    product = partial(_fold_pieces, p.mul)
+    product = partial(_fold_pieces, p.mul, 1)
     return p.cast(fold_axes(to_dtype(x, out.compute), axes, product, keepdim), out)
 
 
 @aten("any", "any.dim")
 def _any(call: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> Node:
-    return _logical_fold(call, x, dim, keepdim, p.logical_or)
+    return _logical_fold(call, x, dim, keepdim, partial(_fold_pieces, p.logical_or, 0))
 
 
 @aten("all", "all.dim")
 def _all(call: Call, x: Node, dim: int | None = None, keepdim: bool = False) -> Node:
-    return _logical_fold(call, x, dim, keepdim, p.logical_and)
+    return _logical_fold(call, x, dim, keepdim, partial(_fold_pieces, p.logical_and, 1))
 
 
-def _logical_fold(call: Call, x: Node, dim: int | None, keepdim: bool, combine: Combine) -> Node:
+def _logical_fold(call: Call, x: Node, dim: int | None, keepdim: bool, fold: Fold) -> Node:
     axes = feature_axes(call, x, dim)
     if _extent(x, axes) > MOST_FACTORS:
         raise call.unfusable(f"a logical reduction of more than {MOST_FACTORS} elements")
-    return fold_axes(to_dtype(x, bool_), axes, partial(_fold_pieces, combine), keepdim)
+    return fold_axes(to_dtype(x, bool_), axes, fold, keepdim)
 
 
 def variance(call: Call, x: Node, dim: Dims, correction: float, keepdim: bool) -> Node:
@@ -301,7 +304,7 @@ def _cumsum(call: Call, x: Node, dim: int, *, dtype: Any = None) -> Node:
     for i in range(y.type.shape[axis]):
         piece = take(y, axis, (i,))
         sums.append(p.add(sums[-1], piece) if sums else piece)
-    return p.cast(concat(axis, *sums), out)
+    return p.cast(concat(axis, *sums) if sums else y, out)
 
 
 @aten("linalg_cross")

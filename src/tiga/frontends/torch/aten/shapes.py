@@ -207,7 +207,8 @@ def _split_sizes(call: Call, x: Node, sizes: Sequence[int], dim: int = 0) -> lis
 def _split(call: Call, x: Node, size: int, dim: int = 0) -> list[Node]:
     axis = feature_axis(call, x, dim)
     extent = x.type.shape[axis]
-    return _runs(x, axis, [min(size, extent - lo) for lo in range(0, extent, size)])
+    starts = range(0, extent, size) if extent else (0,)  # of nothing, one piece
+    return _runs(x, axis, [min(size, extent - lo) for lo in starts])
 
 
 @aten("unbind.int")
