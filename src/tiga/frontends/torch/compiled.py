@@ -202,11 +202,15 @@ def _topology(graph: Any) -> Any:
         first, second = indices if len(indices) == 2 else (indices[0][0], indices[0][1])
         return kind, first, second, *counts(graph)
     pair = (made.pointers, made.sources) if kind == "csr" else (made.sources, made.destinations)
-    return kind, _tensor(pair[0].data), _tensor(pair[1].data), *counts(graph)
+    return kind, _tensor(pair[0]), _tensor(pair[1]), *counts(graph)
 
 
-def _tensor(array: Any) -> torch.Tensor:
-    return array if isinstance(array, torch.Tensor) else torch.as_tensor(array)
+def _tensor(indices: Any) -> torch.Tensor:
+    """Indices as a tensor, where the graph's fields are."""
+    data, like = indices.data, indices.made
+    if isinstance(data, torch.Tensor):
+        return data
+    return torch.as_tensor(data, device=None if like is None else like.device)
 
 
 @torch._dynamo.assume_constant_result
