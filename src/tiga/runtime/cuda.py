@@ -58,6 +58,19 @@ def current_stream(device: Any) -> int:
     return torch._C._cuda_getCurrentRawStream(device.index)
 
 
+def sent_to(host: Any, device: Any) -> Any:
+    """A tensor of the host, which is not pinned, on a device.
+
+    It is copied aside before this returns, so that the device need not be waited for. A CUDA graph
+    that is being captured would copy from the same memory at each replay: torch refuses that where
+    it would wait.
+    """
+    import torch
+
+    waits = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return host.to(device, non_blocking=not waits)
+
+
 class TorchArrays:
     """Functions of index tensors; see `tiga.runtime.platform.IndexArrays`."""
 
@@ -191,17 +204,16 @@ class TorchPlatform:
     def constant(self, numbers: tuple[int, ...]) -> Any:
         return _constant(numbers, self.device)
 
-    # What is not pinned is copied aside before the call returns: the device need not be waited for.
     def sent(self, host: np.ndarray) -> Any:
         import torch
 
-        return torch.from_numpy(np.array(host)).to(self.device, non_blocking=True)
+        return sent_to(torch.from_numpy(np.array(host)), self.device)
 
     def sent_together(self, hosts: Sequence[np.ndarray]) -> list[Any]:
         import torch
 
         block, places = side_by_side(hosts)
-        there = torch.from_numpy(block).to(self.device, non_blocking=True)
+        there = sent_to(torch.from_numpy(block), self.device)
         of_size = {4: there.view(torch.int32), 8: there.view(torch.int64)}
         return [
             of_size[host.itemsize][place // host.itemsize : place // host.itemsize + host.size]
