@@ -7,7 +7,6 @@ later, else of any other OpenMP runtime there is, else on the calling thread.
 
 import ctypes
 import importlib.util
-import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
@@ -103,7 +102,9 @@ class _Process:
 
 
 def _is_forked_worker() -> bool:
-    if multiprocessing.parent_process() is None:
+    # Looked for, not imported: a worker has it, and the first compiled call is sooner without.
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is None or multiprocessing.parent_process() is None:
         return False
     return multiprocessing.get_start_method(allow_none=True) in (None, "fork")
 
