@@ -14,6 +14,7 @@ from tests.gpu import harness  # noqa: E402
 from tests.gpu.paged_harness import fields, same_bits, saved, with_gradients, within  # noqa: E402
 from tests.gpu.test_pages import Difference  # noqa: E402
 from tiga.backends.triton.paged.kept import TIERS, StepPages  # noqa: E402
+from tiga.backends.triton.paged.link import PairedArena  # noqa: E402
 from tiga.errors import InvalidFile  # noqa: E402
 
 pytestmark = [
@@ -140,6 +141,29 @@ def test_another_scope_begins_anew(graphs: tuple[Any, Any], where: Any) -> None:
             assert same_bits(from_file(graphs, where), wanted)
             assert not any(outer.memory_report()["idle_bytes"].values())
         assert same_bits(from_file(graphs, where), wanted)
+
+
+@pytest.mark.parametrize("budget", ["20KiB", "64KiB"])
+def test_memory_of_pages_serves_all_steps(
+    budget: str, graphs: tuple[Any, Any], where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where steps have less room for pages than others; in the end none is made."""
+    made, wanted = [], expected(graphs, where)
+    make = PairedArena.__init__
+
+    def counted(self: PairedArena, *given: Any, **named: Any) -> None:
+        made.append(named)
+        make(self, *given, **named)
+
+    monkeypatch.setattr(PairedArena, "__init__", counted)
+    with tg.execution(memory={"device": budget, "host-pinned": "256KiB"}) as scope:
+        for _ in range(3):
+            assert same_bits(from_file(graphs, where), wanted)
+        before = len(made)
+        assert same_bits(from_file(graphs, where), wanted)
+        assert within(scope.memory_report())
+    assert before > 0
+    assert len(made) == before
 
 
 def test_a_graph_that_is_gone_keeps_nothing(graphs: tuple[Any, Any], where: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tiga.backends.triton.paged.image import Image, Kept
 from tiga.backends.triton.paged.link import Link, PairedArena, copy_bytes
-from tiga.paging.span import Held, LongRow, Span
+from tiga.paging.span import NOTHING_HELD, Held, LongRow, Span
 from tiga.runtime.arena import anonymous
 from tiga.runtime.floor import off_the_floor
 from tiga.runtime.platform import Platform
@@ -96,8 +96,9 @@ class Keeper:
     left: set[tuple[str, Key]] = field(default_factory=set)
     """What had to go from which tier."""
     calls: int = 0
+    held: Held = NOTHING_HELD
     page_bytes: int = UNBOUNDED
-    """Bytes that a page takes in all steps, so that memory for pages serves one after another."""
+    """Bytes that pages take in any step."""
     room: Room | None = None
     beside: int = 0
     """Pinned bytes of the pages that are under way, where nothing bounds the tier."""
@@ -124,7 +125,7 @@ class Keeper:
         for page in list(self.pages):
             self.drop(page)
         self.left.clear()
-        self.page_bytes = UNBOUNDED
+        self.page_bytes, self.held = UNBOUNDED, NOTHING_HELD
         for key in list(self.others):
             self._give_back(key)
 
@@ -144,11 +145,14 @@ class Keeper:
         if not all(tickets.values()):
             self._give_back(key)
 
-    def provided(self, before: Held, now: Held) -> None:
-        """Note the memory of a step's pages: where it had to get smaller, as the step needs more
-        beside, pages of all steps do from now on."""
-        if now.count == before.count and now.nbytes < before.nbytes:
-            self.page_bytes = min(self.page_bytes, now.nbytes - now.nbytes // 16)
+    def provided(self, now: Held, limit: int) -> None:
+        """Note the memory of a step's pages, which together with them may take `limit` bytes: where
+        it had to get smaller for that, all steps have no more from now on, so that one memory
+        serves them."""
+        last, self.held = self.held, now
+        total = last.count * last.nbytes
+        if now.count == last.count and now.nbytes < last.nbytes and total > limit:
+            self.page_bytes = min(self.page_bytes, now.count * now.nbytes)
 
     def take(self, key: Hashable) -> Any:
         """What was parked, for whoever calls; None if it is not there."""

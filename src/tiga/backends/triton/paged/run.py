@@ -127,9 +127,8 @@ class PagedRun:
     def _memory(self, what: str, spans: Spans) -> Iterator[StepMemory]:
         """The memory of a step, charged for the body of a `with`."""
         self.plan.add(what, spans)
-        before = self.pipeline.arenas.held
         self.pipeline.arenas.provide(spans, self.steps.device)
-        self.keeper.provided(before, self.pipeline.arenas.held)
+        self.keeper.provided(self.pipeline.arenas.held, self.steps.device - spans.resident)
         self.keeper.beside = self.pipeline.arenas.nbytes
         uncharge = self.charge(spans.resident)
         try:

@@ -18,7 +18,7 @@ from tiga.backends.triton.paged.walk import division_of, list_bytes
 from tiga.backends.triton.preparation import Run, Shape
 from tiga.backends.triton.split_scans import splits
 from tiga.backends.triton.topology import CHUNK, NO_EDGES
-from tiga.errors import UnsupportedByBackend
+from tiga.errors import OutOfBudget, UnsupportedByBackend
 from tiga.paging.plan import Limits, Planner, RowBytes, arenas_of, row_spans
 from tiga.paging.span import LongRow, PagePlan, Span, Spans, step_name
 from tiga.paging.stage import PagedGraph, Stage
@@ -41,8 +41,8 @@ _NO_WALK: Any = None
 class Steps:
     """The pages of steps over graphs, whose arrays over entities lie in `homes` and whose global
     values are at `globals`. `limits` are those of pages, `device` the bytes that these and scratch
-    may take of the device together; `facts` finds those of a walk. Pages are not made larger than
-    `page_bytes`, unless sums depend on them."""
+    may take of the device together; `facts` finds those of a walk. Pages take no
+    more than `page_bytes` together, unless they have to, or sums depend on them."""
 
     platform: Platform
     graphs: Mapping[Relation, PagedGraph]
@@ -77,18 +77,27 @@ class Steps:
         known = self.graphs[_relation(stage)].keep(
             ("GPU pages", stage.program, kernels.shape), dict
         )
-        limits = self.limits
+        most = self.limits.nbytes
         if not kernels.program.has_sums:  # whose bits depend on the pages
-            limits = replace(limits, target=min(limits.target, self.page_bytes))
-        key = (limits, self.device, *self._places(stage))
-        planner = Planner(stage, limits, division_of(kernels, len(stage.walk.tasks) - 1))
+            most = min(most, self.page_bytes)
+        key = (self.limits, most, self.device, *self._places(stage))
+        planner = Planner(stage, self.limits, division_of(kernels, len(stage.walk.tasks) - 1))
         found = known.get(key)
         if found is None:
             if len(known) >= MOST_PLANS:
                 known.clear()
-            found = known[key] = self._cut(kernels, planner)
+            found = known[key] = self._fitting(kernels, planner, most)
         limits, spans = found
         return replace(planner, limits=limits), spans
+
+    def _fitting(self, kernels: StepKernels, planner: Planner, most: int) -> tuple[Limits, Spans]:
+        """Pages that take so many bytes together, or as many as they may where that is too few."""
+        try:
+            return self._cut(kernels, planner, most)
+        except OutOfBudget:
+            if most == self.limits.nbytes:
+                raise
+        return self._cut(kernels, planner, self.limits.nbytes)
 
     def _places(self, stage: Stage) -> Iterator[Hashable]:
         """What pages depend on of where arrays lie."""
@@ -103,11 +112,10 @@ class Steps:
         places = tuple(self._places(stage))
         return stage.program, kernels.shape, places, tuple(lasting), stage.is_uniform
 
-    def _cut(self, kernels: StepKernels, planner: Planner) -> tuple[Limits, Spans]:
+    def _cut(self, kernels: StepKernels, planner: Planner, most: int) -> tuple[Limits, Spans]:
         beside = kept = state_bytes(kernels.kept_states())
         for _ in range(2):  # long rows in parts, and sums, take memory that is known from pages
-            left = max(0, min(planner.limits.nbytes, self.device - beside))
-            limits = replace(planner.limits, nbytes=left)
+            limits = replace(self.limits, nbytes=max(0, min(most, self.device - beside)))
             cut = replace(planner, limits=limits)
             spans = (cut.at_once() if kernels.program.has_sums else None) or cut.plan()
             beside = kept + sum(_long_bytes(kernels, page) for page in spans.pages)
