@@ -40,6 +40,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "matrices that do not fit": lambda: M @ tg.ones((2, 2)),
     "einsum extents": lambda: tg.einsum("ij,jk->ik", M, M),
     "einsum operands": lambda: tg.einsum("ij,jk->ik", M),
+    "einsum labels that are no letters": lambda: tg.einsum("1j->j", M),
     "a reshape of another size": lambda: M.reshape(4, 4),
     "a permutation that is none": lambda: M.permute(0, 0),
     "an index out of bounds": lambda: M[5],

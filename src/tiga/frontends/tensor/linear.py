@@ -128,6 +128,11 @@ def _spread(tensor: Tensor, term: str, extents: dict[str, int]) -> Node:
 
 def _equation(equation: str, known: list[Tensor]) -> tuple[list[str], str]:
     """The labels of every operand and of the output, ellipses written out."""
+    wrong = sorted(set(equation) - set(string.ascii_letters + ",->. "))
+    if wrong:
+        raise InvalidValue(
+            f"einsum: labels are letters, got {wrong[0]!r} in {equation!r} ({here()})."
+        )
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(known):
