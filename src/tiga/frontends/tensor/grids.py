@@ -35,6 +35,10 @@ def arange(
     for value in (start, stop, step):
         if not isinstance(value, (int, float, np.integer, np.floating)):
             raise InvalidType(f"arange expected numbers, got {value!r} ({here()}).")
+    if not all(np.isfinite(value) for value in (start, stop, step)):
+        raise InvalidValue(
+            f"arange expected finite numbers, got {start!r}, {stop!r}, {step!r} ({here()})."
+        )
     if step == 0:
         raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
     floats = any(isinstance(v, float) for v in (start, stop, step))

@@ -93,6 +93,8 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
         >>> tg.huber_loss(tg.tensor([0.0, 3.0]), tg.zeros(2), reduction="none").tolist()
         [0.0, 2.5]
     """
+    if not isinstance(delta, (int, float)):
+        raise InvalidType(f"delta= expected a number, got {delta!r} ({here()}).")
     wide, dtype = _wide(input)
     distance = wide - _wide(target)[0]
     size = s.abs(distance)

@@ -233,7 +233,7 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
             f"repeat expected a count of at least 0, or one for each of {x.shape[place]} elements, "
             f"got {repeats!r} ({here()})."
         )
-    positions = np.repeat(np.arange(x.shape[place]), counts.reshape(-1))
+    positions = np.repeat(np.arange(x.shape[place]), counts.reshape(-1).astype(np.int64))
     return take(x, helper(positions), axis=place)
 
 
