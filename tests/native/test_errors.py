@@ -42,6 +42,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "einsum operands": lambda: tg.einsum("ij,jk->ik", M),
     "einsum labels that are no letters": lambda: tg.einsum("1j->j", M),
     "a grid without end": lambda: tg.arange(float("inf")),
+    "a grid that nothing holds": lambda: tg.arange(10**30),
     "a distance that is no number": lambda: tg.huber_loss(X, X, delta="1"),
     "a reshape of another size": lambda: M.reshape(4, 4),
     "a permutation that is none": lambda: M.permute(0, 0),

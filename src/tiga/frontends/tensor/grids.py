@@ -12,6 +12,9 @@ from tiga.frontends.tensor.creation import finish
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, DEFAULT_INT, check_dtype, result_dtype
 from tiga.frontends.tensor.lazy import here
 
+LARGEST = 2**63
+"""Bounds of grids, in size."""
+
 
 def arange(
     start: Any,
@@ -35,9 +38,9 @@ def arange(
     for value in (start, stop, step):
         if not isinstance(value, (int, float, np.integer, np.floating)):
             raise InvalidType(f"arange expected numbers, got {value!r} ({here()}).")
-    if not all(np.isfinite(value) for value in (start, stop, step)):
+    if not all(abs(value) <= LARGEST for value in (start, stop, step)):  # NaN is not, either
         raise InvalidValue(
-            f"arange expected finite numbers, got {start!r}, {stop!r}, {step!r} ({here()})."
+            f"arange expected numbers up to 2^63, got {start!r}, {stop!r}, {step!r} ({here()})."
         )
     if step == 0:
         raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
