@@ -1,7 +1,7 @@
 """`MessagePassing`: what one edge sends, how messages combine, what a node does with the result."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -18,15 +18,6 @@ FieldSets = tuple[Fields | None, Fields | None, Fields | None, Fields | None]
 
 TORCH_STATE, NATIVE_STATE = "_tiga_state", "_tiga_calls"
 """Where an instance has what it knows of its calls, on torch tensors and on native ones."""
-
-
-def missing_field(end: str, name: str, there: Iterable[str]) -> str:
-    """The message for a field that `edge` or `node` reads and the call did not get."""
-    both = "" if end == "edge" else ", or `ndata=` if it is one of both ends"
-    return (
-        f"field `{end}.{name}` is read but was not passed; `{end}` has: "
-        f"{', '.join(map(str, there)) or 'none'}. Pass it as `{end}={{{name!r}: ...}}`{both}."
-    )
 
 
 @dataclass(frozen=True)

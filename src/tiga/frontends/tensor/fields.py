@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidValue
-from tiga.frontends.message_passing import missing_field
 from tiga.frontends.tensor.build import apply
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf
+from tiga.frontends.views import View
 from tiga.ops.tensor_index import Reorder
 from tiga.relations import Graph
 from tiga.types import GLOBAL, Type, int64
@@ -18,32 +17,14 @@ from tiga.types import GLOBAL, Type, int64
 REORDER = Reorder()
 
 
-class FieldView:
-    """The fields of one end, or of the edges, as `edge` or `node` sees them."""
+class FieldView(View):
+    """The fields of one end, or of the edges, as tensors that stand for all rows."""
 
     def __init__(self, label: str, values: Mapping[str, Tensor]) -> None:
+        super().__init__(label, values, here)
         # Attributes of the view itself where a name is free: they are read without a call.
-        free = {name: value for name, value in values.items() if not hasattr(FieldView, name)}
-        self.__dict__.update(free, _label=label, _values=values)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name not in self._values:
-            raise InvalidValue(f"{here()}: {missing_field(self._label, name, self._values)}")
-        return self._values[name]
-
-    __getitem__ = __getattr__
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def keys(self) -> Any:
-        """The names of the fields."""
-        return self._values.keys()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise InvalidValue(f"fields cannot be assigned ({here()}); use a variable.")
+        free = {name: value for name, value in values.items() if not hasattr(View, name)}
+        self.__dict__.update(free)
 
 
 def edge_order(topology: Any) -> LazyNode | None:

@@ -11,11 +11,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tiga.errors import InvalidValue, Unfusable
-from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge, missing_field
+from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.sent import Addressed, address
 from tiga.frontends.signature import line_of, user_function
 from tiga.frontends.torch.autograd import run
-from tiga.frontends.torch.capture import RELATION, MissingField
+from tiga.frontends.torch.capture import RELATION
 from tiga.frontends.torch.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
@@ -26,6 +26,7 @@ from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.unit import unit_of
 from tiga.frontends.torch.where import located, user_line
 from tiga.frontends.trees import leaves_of, mapped, numbered
+from tiga.frontends.views import View
 from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph
 from tiga.trace.node import topological
@@ -109,28 +110,18 @@ class BlockFields:
         return value
 
 
-class RowView:
-    """`src`, `dst` or `edge` as `edge` and `node` see them: fields as attributes."""
+class RowView(View):
+    """The fields of one end, or of the edges, at some rows."""
 
     def __init__(self, fields: BlockFields, namespace: str, end: str, rows: torch.Tensor) -> None:
-        self._fields, self._namespace, self._end, self._rows = fields, namespace, end, rows
-        self._made: dict[str, torch.Tensor] = {}
+        super().__init__(end, fields.fields.get(namespace, {}), user_line)
+        self.__dict__.update(_fields=fields, _namespace=namespace, _rows=rows, _known={})
 
-    def __getattr__(self, name: str) -> torch.Tensor:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        made = self._made.get(name)
-        if made is None:
-            if name not in self:
-                there = self._fields.fields.get(self._namespace, {})
-                raise MissingField(missing_field(self._end, name, there))
-            made = self._made[name] = self._fields.read(self._namespace, name, self._rows)
-        return made
-
-    __getitem__ = __getattr__
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._fields.fields.get(self._namespace, {})
+    def _made(self, name: str) -> torch.Tensor:
+        if name not in self._known:
+            self._known[name] = self._fields.read(self._namespace, name, self._rows)
+        known: torch.Tensor = self._known[name]
+        return known
 
 
 def send(kernel: MessagePassing, fields: BlockFields, part: EdgeRange, params: Any) -> Any:

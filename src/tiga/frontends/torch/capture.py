@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
-from tiga.frontends.message_passing import MessagePassing, PerEdge, missing_field
+from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.signature import check_parameters, line_of, taken, user_function
 from tiga.frontends.torch.bounds import IndexRange, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
@@ -24,6 +24,7 @@ from tiga.frontends.torch.recording import recording_clone
 from tiga.frontends.torch.tracer import Recorder, Storage, Traced
 from tiga.frontends.torch.where import located, user_line
 from tiga.frontends.trees import leaves_of, mapped, numbered
+from tiga.frontends.views import View
 from tiga.ops.message import gather
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
@@ -33,10 +34,6 @@ RELATION = Relation("edges", Space("src", "node"), Space("dst", "node"))
 _NODES = Space("node", "node")
 SQUARE = Relation("edges", _NODES, _NODES)
 """The relation of a call with `ndata`: both ends are one node set."""
-
-
-class MissingField(InvalidValue, AttributeError):
-    """A field that `edge` or `node` reads was not passed."""
 
 
 @dataclass(frozen=True)
@@ -94,44 +91,20 @@ class Request:
         return next(found, "cpu")
 
 
-class FieldView:
-    """The fields of one end, or of the edges, as `edge` or `node` sees them."""
+class FieldView(View):
+    """The fields of one end, or of the edges, traced; `values` build them."""
 
     def __init__(self, label: str, values: Mapping[str, Any], recorder: Recorder) -> None:
-        self.__dict__.update(_label=label, _values=values, _recorder=recorder, _made={})
+        super().__init__(label, values, user_line)
+        self.__dict__.update(_recorder=recorder, _known={})
 
-    def __getattr__(self, name: str) -> Traced:
-        if name.startswith("__"):
-            raise AttributeError(name)
+    def _made(self, name: str) -> Traced:
         if not self._recorder.active:
             raise kept_value(f"`{self._label}`")
-        made = self._made.get(name)
-        if made is None:
-            if name not in self._values:
-                raise self._missing(name)
-            made = self._made[name] = self._values[name]()
-        return made
-
-    __getitem__ = __getattr__
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def __iter__(self) -> Any:
-        return iter(self._values)
-
-    def keys(self) -> Any:
-        """The names of the fields."""
-        return self._values.keys()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise InvalidValue(
-            f"{self._recorder.where}: fields cannot be assigned; use a variable instead of "
-            f"`{self._label}.{name}`."
-        )
-
-    def _missing(self, name: str) -> MissingField:
-        return MissingField(f"{user_line()}: {missing_field(self._label, name, self._values)}")
+        if name not in self._known:
+            self._known[name] = self._values[name]()
+        known: Traced = self._known[name]
+        return known
 
 
 @dataclass

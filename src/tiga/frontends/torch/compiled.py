@@ -73,6 +73,9 @@ class MadeUpRows:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
     def keys(self) -> Any:
         """The names of the fields."""
         return self._values.keys()
