@@ -93,6 +93,7 @@ def test_work_lists_take_chunks_of_long_rows_then_rows_longest_first(hub: int) -
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_a_graph_that_comes_from_the_host_is_waited_for_by_nobody() -> None:
     kernel = Weighted()
 

@@ -9,6 +9,7 @@ from weakref import ref
 
 import torch
 
+from tiga.backends.llvm.sorts import SORTER
 from tiga.backends.triton.executable import Executable, compile_program
 from tiga.backends.triton.record import Frame, Record, is_aligned
 from tiga.errors import InvalidType, OutOfBudget
@@ -18,6 +19,7 @@ from tiga.frontends.torch.scalars import number_on
 from tiga.paging.span import PagePlan
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
+from tiga.relations.sorting import offer
 from tiga.runtime.cuda import current_stream, on
 from tiga.runtime.tiers import size_text
 from tiga.trace.program import Program
@@ -48,7 +50,9 @@ def may_stage(graph: Graph, device: torch.device) -> bool:
 
 @lru_cache(maxsize=1024)
 def gpu_executable(program: Program) -> Executable:
-    """The program compiled for GPUs, once."""
+    """The program compiled for GPUs, once. Graphs that come from the host are sorted by compiled
+    kernels from here on."""
+    offer(SORTER)
     return compile_program(program)
 
 
