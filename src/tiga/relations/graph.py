@@ -263,7 +263,7 @@ class Graph(Stored):
     def to(self, device: Any) -> "Graph":
         """The graph for fields on a device, "cuda" say; itself if it is there already.
 
-        Its indices stay on the host, sorted as they are: a call on a GPU then waits for nothing.
+        Its indices stay on the host, sorted as they are: nothing is copied back from a GPU.
         They are copied, so later edits of this graph's tensors are not seen. A graph that is not
         made of torch tensors raises InvalidType.
 

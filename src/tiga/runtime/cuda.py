@@ -58,19 +58,6 @@ def current_stream(device: Any) -> int:
     return torch._C._cuda_getCurrentRawStream(device.index)
 
 
-def sent_to(host: Any, device: Any) -> Any:
-    """A tensor of the host, which is not pinned, on a device.
-
-    It is copied aside before this returns, so that the device need not be waited for. A CUDA graph
-    that is being captured would copy from the same memory at each replay: torch refuses that where
-    it would wait.
-    """
-    import torch
-
-    waits = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    return host.to(device, non_blocking=not waits)
-
-
 class TorchArrays:
     """Functions of index tensors; see `tiga.runtime.platform.IndexArrays`."""
 
@@ -207,13 +194,13 @@ class TorchPlatform:
     def sent(self, host: np.ndarray) -> Any:
         import torch
 
-        return sent_to(torch.from_numpy(np.array(host)), self.device)
+        return torch.from_numpy(np.array(host)).to(self.device)
 
     def sent_together(self, hosts: Sequence[np.ndarray]) -> list[Any]:
         import torch
 
         block, places = side_by_side(hosts)
-        there = sent_to(torch.from_numpy(block), self.device)
+        there = torch.from_numpy(block).to(self.device)
         of_size = {4: there.view(torch.int32), 8: there.view(torch.int64)}
         return [
             of_size[host.itemsize][place // host.itemsize : place // host.itemsize + host.size]

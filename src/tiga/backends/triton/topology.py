@@ -163,7 +163,8 @@ def _timed(topology: Snapshot, side: str, platform: Platform) -> DeviceWalk:
     csr = device_csr(topology, platform)
     rows = (csr.row_ptr, csr.col_idx, None) if side == "dst" else csr.transposed()
     walk, copied = _walk(platform.arrays, *rows), csr is not topology.topology
-    # The last step waited for the device.
+    if walk.num_rows:
+        platform.arrays.numbers([walk.item_count[:1]])  # runs may be on other streams: wait here
     seconds = time.perf_counter() - start
     return replace(walk, degrees=walk.degrees.towards(far), seconds=seconds, copied=copied)
 

@@ -13,7 +13,6 @@ from tiga.frontends.torch.rows import rows_at
 from tiga.relations import Graph
 from tiga.relations.csr import Csr
 from tiga.relations.snapshot import Snapshot
-from tiga.runtime.cuda import sent_to
 
 
 @dataclass(eq=False)
@@ -45,7 +44,7 @@ def _to_rows(graph: Graph, topology: Snapshot) -> torch.Tensor:
     # torch warns about arrays that are read-only, although this one is only read.
     tensor = torch.from_numpy(order if order.flags.writeable else order.copy())
     place = graph.input.place
-    return tensor if place is None else sent_to(tensor, place)
+    return tensor if place is None else tensor.to(place)
 
 
 def edge_numbers(graph: Graph) -> torch.Tensor:
