@@ -1,5 +1,7 @@
 """Pages of a graph in a file on a GPU, without a GPU: facts, work lists, and the interpreter."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import tiga as tg
 from tests.interpreted import run_interpreted
 from tiga.backends.triton.paged.edge_lists import edge_list
 from tiga.backends.triton.paged.facts import Neighbours, walk_facts
+from tiga.backends.triton.paged.link import HostLink
 from tiga.backends.triton.paged.lists import Launches, work_list
+from tiga.backends.triton.paged.memory import Mover
 from tiga.backends.triton.topology import CHUNK, device_walk
 from tiga.errors import InvalidValue
-from tiga.runtime.arena import Arena
+from tiga.runtime.arena import ROOMY, Arena
 from tiga.runtime.cuda import torch_platform
+from tiga.runtime.pages import MemoryRows
 
 TILE = 8
 
@@ -89,6 +94,26 @@ def test_tiles_of_edges_of_a_page_begin_within_the_first(rng: np.random.Generato
     assert work.array("head_slot", "tiles")[0] == -1
     crossing = pointers[full] // size != (pointers[full + 1] - 1) // size
     assert work.array("hub_rows", "hubs").tolist() == (full[crossing] + 500).tolist()
+
+
+@pytest.mark.parametrize("nbytes", [100, ROOMY + 3])
+def test_memory_stays_pinned_as_long_as_its_rows(nbytes: int) -> None:
+    """A driver takes it back with the very array that was pinned."""
+    pinned: list[Any] = []
+
+    class Watched(HostLink):
+        def pin(self, memory: np.ndarray) -> int:
+            pinned.append(weakref.ref(memory))
+            return super().pin(memory)
+
+    home = MemoryRows(np.arange(nbytes, dtype=np.uint8).reshape(-1, 5))
+    rows = Mover(Watched(), torch_platform(torch.device("cpu"))).pin(home)
+    gc.collect()
+    assert pinned[0]() is not None
+    assert rows.address == pinned[0]().ctypes.data
+    assert np.array_equal(rows.array, home.array)  # type: ignore[attr-defined]
+    del rows
+    assert pinned[0]() is None
 
 
 def test_the_device_of_a_graph_in_a_file(tmp_path: Path) -> None:

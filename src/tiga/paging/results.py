@@ -9,7 +9,6 @@ from tiga.passes.rows import Plan
 from tiga.runtime.mapped import map_file
 from tiga.runtime.pages import FileRows, Traffic
 from tiga.runtime.scope import Extent, Scope
-from tiga.runtime.spill import pwrite_all
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Space
 
@@ -36,17 +35,6 @@ def stored_sizes(plan: Plan, extents: Mapping[Space, int]) -> dict[Node, int]:
     """The bytes of what a run of a plan of rows stores over entities."""
     stored = [n for n in (*plan.outputs, *plan.intermediates) if n.type.space != GLOBAL]
     return {n: extents[n.type.space] * n.type.row_bytes for n in stored}
-
-
-class CachedRows(FileRows):
-    """Rows of a file that are written to the page cache: the system writes them behind."""
-
-    def __init__(self, rows: FileRows) -> None:
-        super().__init__(rows.fd, rows.offset, rows.count, rows.row_bytes, rows.traffic, rows.owner)
-
-    def write(self, low: int, block: np.ndarray) -> None:
-        pwrite_all(self.fd, np.ascontiguousarray(block), self.offset + low * self.row_bytes)
-        self.traffic.count(written=block.nbytes)
 
 
 def fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:

@@ -16,9 +16,9 @@ from tiga.runtime.crew import Crew
 PART = 2**20
 """Bytes that are worth handing over to another thread, at least."""
 
-PARTS = 4
-"""Threads that move what is long, where several such moves are under way: of more, each waits for
-Python's lock as long as it copies."""
+PARTS = 8
+"""Threads that move what is long: so many reach most of what memory gives. Shorter parts, in more
+turns, wait for Python's lock as long as they copy."""
 
 
 class Floor:

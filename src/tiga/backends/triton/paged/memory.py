@@ -31,11 +31,12 @@ class HostRows(MemoryRows):
 
 
 class PinnedRows(MemoryRows):
-    """Rows in pinned memory, which kernels read over the bus."""
+    """Rows in pinned memory, which kernels read over the bus. `memory` is pinned as long as that
+    very array is: views of it do not hold it."""
 
-    def __init__(self, block: np.ndarray, address: int) -> None:
+    def __init__(self, block: np.ndarray, memory: np.ndarray, address: int) -> None:
         super().__init__(block)
-        self._address = address
+        self.memory, self._address = memory, address
 
     @property
     def address(self) -> int:
@@ -114,7 +115,7 @@ class Mover:
 
         _in_turn(count, step, [None] * LANES, move)
         address = self.link.pin(whole)
-        return PinnedRows(block, address) if address else home
+        return PinnedRows(block, whole, address) if address else home
 
     def fetch(self, address: int, out: np.ndarray) -> None:
         """Fill contiguous uint8 with what lies at an address of the device, once what was launched
@@ -138,8 +139,9 @@ class Mover:
             return
         lanes = max(1, min(LANES, self.nbytes // width))
         step = max(1, self.nbytes // lanes // width)
-        pinned = self.link.pinned(lanes * step * width).reshape(lanes, step, width)
-        _in_turn(count, step, list(pinned), lambda low, part: move(low, part[: count - low]))
+        whole = self.link.pinned(lanes * step * width)  # not a view alone: it would be taken back
+        parts = list(whole.reshape(lanes, step, width))
+        _in_turn(count, step, parts, lambda low, part: move(low, part[: count - low]))
 
 
 def _put(coming: "tuple[Mark, np.ndarray, np.ndarray] | None") -> None:

@@ -18,7 +18,7 @@ from tiga.backends.triton.paged.run import Paging
 from tiga.errors import OutOfBudget
 from tiga.knobs import current
 from tiga.paging.plan import Limits
-from tiga.paging.results import CachedRows, fitting, spilled, spilled_array
+from tiga.paging.results import fitting, spilled, spilled_array
 from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.platform import Platform
 from tiga.runtime.pool import POOL
@@ -43,10 +43,6 @@ READERS, WRITERS = 2, 1
 
 KEPT_SHARE = 8
 """One part in so many of what is left is kept for later calls, where no budget bounds it."""
-
-CACHED_SHARE = 8
-"""Results in files that take up to one part in so many of the memory that the machine has left go
-there through the page cache: to copy them into its memory takes less time than the disk."""
 
 UNBOUNDED = 2**34
 """Bytes of a device that has no memory of its own: under Triton's interpreter."""
@@ -216,13 +212,7 @@ class Placement:
         if node in self.on_host:
             array = self._host_array(shape, dtype.numpy, f"an output of shape {shape}")
             return array, HostRows(array)
-        array, rows = spilled_array(self.scope, self.graph.traffic, shape, dtype.numpy)
-        return array, CachedRows(rows) if array.nbytes <= self._cacheable else rows
-
-    @cached_property
-    def _cacheable(self) -> int:
-        """Bytes of a file that go to the page cache without taking what others have there."""
-        return memory_left() // CACHED_SHARE
+        return spilled_array(self.scope, self.graph.traffic, shape, dtype.numpy)
 
     def between(self, node: Node, count: int) -> Any:
         """Room for a value that one step stores for later ones."""
