@@ -36,7 +36,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "192MiB, results in files": PINNED | {"device": "192MiB", "host": "1MiB"},
     "192MiB, 512MiB pinned": {"host-pinned": "512MiB", "device": "192MiB"},
     "192MiB, 1GiB pinned": {"host-pinned": "1GiB", "device": "192MiB"},
-    "192MiB, 1GiB of the host": PINNED | {"device": "192MiB", "host": "3GiB"},
+    "192MiB, 3GiB of the host": PINNED | {"device": "192MiB", "host": "3GiB"},
 }
 """What memory pages, inputs and results may take."""
 
