@@ -51,6 +51,12 @@ would not fit the registers beside the sums."""
 PRODUCT_WIDTH = 128
 """Elements of an edge's value up to which so many edges fit."""
 
+STEP_WARPS = 2
+"""Warps of kernels that read matrices in each step. Four share instructions that read a matrix from
+shared memory while others run (wgmma), around which ptxas wrote wrong code for such kernels on an
+H200: values that are no numbers, and illegal addresses. Without its optimisation, or with two
+warps, they are right."""
+
 LONE_REGISTERS = 168
 """Registers of a thread with which three programs of four warps run side by side: kernels with a
 lone product of small values keep within them, others would spill."""
@@ -247,12 +253,13 @@ def _product_tile(known: Facts) -> Tile:
     places = PRODUCT_ENTITIES * 4 // max(known.itemsize, 4)
     entities = max(16, places * PRODUCT_WIDTH // max(known.elements, PRODUCT_WIDTH))
     groups = OUTER_GROUPS if known.has_totals else 0
+    warps = 4 if known.elements <= 64 else 8
+    if not known.keeps:
+        warps, entities = STEP_WARPS, entities if known.elements <= 64 else max(16, entities // 2)
     if not known.has_edges:
-        warps = 4 if known.elements <= 64 else 8
         # Loads that start ahead take shared memory in which another program has its matrices.
         return Tile(entities, 1, warps, groups=groups or PRODUCT_GROUPS, stages=1)
     lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
-    warps = 4 if known.elements <= 64 else 8
     # Matrices that are read in each step would take as much shared memory for each step ahead.
     stages = 0 if known.keeps else 1
     registers = LONE_REGISTERS if lone else 0
