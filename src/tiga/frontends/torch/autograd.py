@@ -291,7 +291,7 @@ def run(
     if token is None:
         token = graph.token() if topology is None else topology.token
     device = device_of(graph)
-    trained = unit.training(wanted, device, graph.paged)
+    trained = unit.training(wanted, device)
     scope = None
     if graph.paged:
         trained.require_pages(device, len(unit.program.outputs))

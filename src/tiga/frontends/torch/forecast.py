@@ -31,7 +31,7 @@ def predict(
     if not wanted:
         yield Prediction("forward", _planned(unit.plain(), graph, inputs, {}))
         return
-    trained = unit.training(wanted, device_of(graph), paged=True)
+    trained = unit.training(wanted, device_of(graph))
     forward = _planned(trained.runnable, graph, inputs, {})
     yield Prediction("forward, saving for gradients", forward)
     backward = _backward(trained, len(unit.program.outputs), graph, inputs, forward)

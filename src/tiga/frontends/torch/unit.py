@@ -308,17 +308,15 @@ class Unit:
                     self._plain = Runnable(self.program)
         return self._plain
 
-    def training(
-        self, wanted: tuple[int, ...], device: torch.device, paged: bool = False
-    ) -> Trained:
-        """The program with what the gradients of these inputs need, compiled for a device; for
-        graphs in files if `paged`.
+    def training(self, wanted: tuple[int, ...], device: torch.device) -> Trained:
+        """The program with what the gradients of these inputs need, compiled for a device.
 
         Raises:
             Unfusable: it, or its first gradient program, cannot be compiled for it.
         """
-        # On a CPU, and over graphs in files, memory is what calls are to save first.
-        bits = on_gpu(device) and not paged
+        # On a CPU memory is what calls are to save first. Graphs in files keep what others do:
+        # walks that evaluate other things may add in another order.
+        bits = on_gpu(device)
         found = self.trained.get((wanted, bits))
         if found is None or device.type not in found.ready:
             with self.lock:
