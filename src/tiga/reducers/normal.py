@@ -11,17 +11,19 @@ from tiga.ops.feature import Movement
 from tiga.ops.functions import Abs, Exp, Expm1, Log, Log1p, Pow, Sigmoid, Sqrt
 from tiga.ops.message import Spread
 from tiga.ops.pointwise import Add, Cast, Div, Gt, Maximum, Minimum, Mul, Neg, Sub, Where
+from tiga.ops.tensor_functions import Hypot, Logaddexp
 from tiga.reducers.algebra import ONE, Applied, Atom, Expr, exp, in_place, log, of_factor, of_number
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 
-INVERSE = Fraction(-1)
+INVERSE, HALF = Fraction(-1), Fraction(1, 2)
 
 MEANINGS: dict[type[Op], Callable[..., Expr]] = {
     Add: Expr.__add__, Sub: Expr.__sub__, Mul: Expr.__mul__, Neg: Expr.__neg__,
     Div: lambda a, b: a * b.power(INVERSE), Exp: exp, Expm1: lambda a: exp(a) - ONE, Log: log,
-    Log1p: lambda a: log(ONE + a), Sqrt: lambda a: a.power(Fraction(1, 2)),
+    Log1p: lambda a: log(ONE + a), Sqrt: lambda a: a.power(HALF),
     Sigmoid: lambda a: (ONE + exp(-a)).power(INVERSE), Spread: lambda a: a,
+    Logaddexp: lambda a, b: log(exp(a) + exp(b)), Hypot: lambda a, b: (a * a + b * b).power(HALF),
 }  # fmt: skip
 """Ops whose laws the normal form knows: sums and products associate, commute and distribute, and
 exponentials turn one into the other."""
