@@ -262,7 +262,7 @@ def test_random_programs_hold_every_op(name: str) -> None:
         return any(node.op.name == name for node in program.order)
 
     # Any one will do, so a smaller one is not looked for.
-    search = settings(max_examples=500, phases=[Phase.generate])
+    search = settings(max_examples=5000, phases=[Phase.generate])
     round_trip({"program": find(programs(st.just(name)), holds, settings=search)})
 
 
