@@ -112,7 +112,7 @@ def test_devices_that_do_not_meet(case):
         graph_of(src, dst.cpu())
     with pytest.raises(NotImplementedError, match=r"`ndata\.x` is on cuda:0, but the"):
         Difference()(graph=graph_of(src.cpu(), dst.cpu()), ndata={"x": x})
-    with pytest.raises(InvalidType, match="move the kernel there"):
+    with pytest.raises(NotImplementedError, match="where `edge` reads it: move"):
         Learned()(graph=graph, ndata={"x": x}, edge={"w": torch.ones(EDGES, device="cuda")})
     with pytest.raises(InvalidValue, match="its first axis"):
         Difference()(graph=graph, ndata={"x": x[1:]})
