@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tiga as tg
-from tests.memory.test_paged import EDGES, NODES, WIDTH, Attention, Chain, Largest, WeightedSum
-from tiga.errors import OutOfBudget, Unfusable
-
 torch = pytest.importorskip("torch")
+
+import tiga as tg  # noqa: E402
+from tests.memory.test_paged import EDGES, NODES, WIDTH, Attention, Chain, Largest, WeightedSum  # noqa: E402
+from tiga.errors import OutOfBudget, Unfusable  # noqa: E402
 
 BUDGETS = ["700KiB", "1MiB", "3MiB", "64MiB"]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tiga as tg
-from tests.memory.test_paged import EDGES, NODES, WIDTH, WeightedSum
-from tiga.paging import span
-from tiga.paging.plan import WORTH, Planner, plan_walk
-
 torch = pytest.importorskip("torch")
+
+import tiga as tg  # noqa: E402
+from tests.memory.test_paged import EDGES, NODES, WIDTH, WeightedSum  # noqa: E402
+from tiga.paging import span  # noqa: E402
+from tiga.paging.plan import WORTH, Planner, plan_walk  # noqa: E402
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import tiga as tg
-from tests.memory.test_forecast import predictions
-from tests.memory.test_paged import (
+torch = pytest.importorskip("torch")
+
+import tiga as tg  # noqa: E402
+from tests.memory.test_forecast import predictions  # noqa: E402
+from tests.memory.test_paged import (  # noqa: E402
     Attention,
     Largest,
     Layer,
@@ -22,11 +24,9 @@ from tests.memory.test_paged import (
     results,
     same,
 )
-from tiga.errors import InvalidFile
-from tiga.paging.tile_plan import TilePlanner
-from tiga.runtime.tiers import parse_size
-
-torch = pytest.importorskip("torch")
+from tiga.errors import InvalidFile  # noqa: E402
+from tiga.paging.tile_plan import TilePlanner  # noqa: E402
+from tiga.runtime.tiers import parse_size  # noqa: E402
 
 NODES, EDGES, WIDTH = 1200, 20_000, 8
 
