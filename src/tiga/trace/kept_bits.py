@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tiga.trace.node import Node, topological
+from tiga.trace.node import Node, reached, topological
 from tiga.trace.origin import Origin
 from tiga.types import bool_
 
@@ -105,16 +105,10 @@ def _is_of_edges(node: Node) -> bool:
 
 
 def _cone(values: Sequence[Node], beyond: Collection[Node] = ()) -> list[Node]:
-    found: dict[Node, None] = {}
-    stack = [value for value in values if _is_of_edges(value)]
-    while stack:
-        node = stack.pop()
-        if node in found:
-            continue
-        found[node] = None
-        if node not in beyond:
-            stack.extend(child for child in node.inputs if _is_of_edges(child))
-    return list(found)
+    def below(node: Node) -> Iterable[Node]:
+        return filter(_is_of_edges, node.inputs)
+
+    return list(reached(filter(_is_of_edges, values), beyond.__contains__, below))
 
 
 def _work(nodes: Collection[Node], side: str) -> set[Node]:

@@ -298,7 +298,7 @@ class Unit:
         self.lock = threading.RLock()
         self._plain: Runnable | None = None
         self.trained: dict[tuple[tuple[int, ...], bool], Trained] = {}
-        self.refused: dict[tuple[tuple[int, ...], bool, str], Unfusable] = {}
+        self.refused: dict[tuple[tuple[int, ...], str], Unfusable] = {}
 
     def plain(self) -> Runnable:
         """The program alone."""
@@ -326,7 +326,7 @@ class Unit:
     def _trained(self, wanted: tuple[int, ...], device: torch.device, bits: bool) -> Trained:
         """The training form, once its first gradient program is known to compile: a backward pass
         is too late to take another path."""
-        key = (wanted, bits, device.type)
+        key = (wanted, device.type)
         if key in self.refused:
             raise self.refused[key]
         try:
