@@ -10,10 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tiga as tg  # noqa: E402
-from tests.memory.test_paged import EDGES, NODES, WIDTH, Attention, Chain, Largest, WeightedSum  # noqa: E402
+from tests.memory.test_paged import Attention, Chain, Largest, WeightedSum  # noqa: E402
+from tests.stored_graphs import BUDGETS, WIDTH, stored_graph  # noqa: E402
 from tiga.errors import OutOfBudget, Unfusable  # noqa: E402
-
-BUDGETS = ["700KiB", "1MiB", "3MiB", "64MiB"]
 
 
 class Layer(tg.MessagePassing, torch.nn.Module):
@@ -34,18 +33,7 @@ class Layer(tg.MessagePassing, torch.nn.Module):
 
 @pytest.fixture(scope="module", params=["random", "local", "hubs"])
 def paged(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    rng = np.random.default_rng(5)
-    dst, src = rng.integers(0, NODES, (2, EDGES))
-    if request.param == "local":
-        src = (dst + rng.integers(0, 40, EDGES)) % NODES
-    if request.param == "hubs":
-        dst[:15_000] = 7
-    fields = {
-        "src": {"x": rng.random((NODES, WIDTH), np.float32)},
-        "edge": {"w": rng.random(EDGES, np.float32)},
-    }
-    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
-    return tg.Graph.open(graph.save(tmp_path_factory.mktemp("g") / "g", fields))
+    return stored_graph(request.param, tmp_path_factory.mktemp("g") / "g")
 
 
 def predictions(kernel: Any, graph: Any, **fields: Any) -> list[Any]:

@@ -2,13 +2,10 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tiga as tg
-
-NODES, EDGES, WIDTH = 3000, 60_000, 8
-BUDGETS = ["700KiB", "1MiB", "3MiB", "64MiB"]
+from tests.stored_graphs import BUDGETS, NODES, WIDTH, stored_graph
 
 
 class WeightedSum(tg.MessagePassing):
@@ -28,16 +25,7 @@ class Both(tg.MessagePassing):
 
 @pytest.fixture(scope="module", params=["random", "local"])
 def paged(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    rng = np.random.default_rng(5)
-    dst, src = rng.integers(0, NODES, (2, EDGES))
-    if request.param == "local":
-        src = (dst + rng.integers(0, 40, EDGES)) % NODES
-    fields = {
-        "src": {"x": rng.random((NODES, WIDTH), np.float32)},
-        "edge": {"w": rng.random(EDGES, np.float32)},
-    }
-    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
-    return tg.Graph.open(graph.save(tmp_path_factory.mktemp("g") / "g", fields))
+    return stored_graph(request.param, tmp_path_factory.mktemp("g") / "g")
 
 
 def predictions(kernel: Any, graph: Any, **fields: Any) -> list[Any]:
