@@ -336,3 +336,16 @@ def test_a_pooled_tensor_moves_out_and_back() -> None:
 def test_what_the_machine_has_left_is_less_than_it_has() -> None:
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < memory_left() < has
+
+
+def test_files_in_the_page_cache_take_no_memory_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a group of processes with a bound, which they soon fill by reading."""
+    monkeypatch.setattr("tiga.runtime.tiers._GROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("5000\n")
+    (tmp_path / "memory.current").write_text("5000\n")
+    (tmp_path / "memory.stat").write_text("anon 1000\nactive_file 1200\ninactive_file 2500\n")
+    assert memory_left() == 3700
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_left() > 5000

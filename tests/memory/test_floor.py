@@ -12,6 +12,9 @@ from tiga.runtime.floor import PART, Floor, by_parts, helped_by, off_the_floor
 from tiga.runtime.pages import MemoryRows
 
 
+PATIENCE = 60.0
+
+
 def test_one_thread_has_it_at_a_time_and_leaves_it_to_wait() -> None:
     floor, told, order = Floor(), SimpleQueue[None](), []
 
@@ -19,7 +22,7 @@ def test_one_thread_has_it_at_a_time_and_leaves_it_to_wait() -> None:
         with floor.held():
             order.append("first")
             with off_the_floor():
-                told.get(timeout=10)
+                told.get(timeout=PATIENCE)
             order.append("third")
 
     def speaks() -> None:
@@ -33,7 +36,7 @@ def test_one_thread_has_it_at_a_time_and_leaves_it_to_wait() -> None:
         pass
     threads[1].start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert order == ["first", "second", "third"]
 
 

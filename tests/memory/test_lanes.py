@@ -1,5 +1,6 @@
 """Pages side by side: each is done once, in memory of its own; an error of any ends them all."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -100,7 +101,7 @@ def test_what_does_not_fit_is_cut() -> None:
 
 @pytest.mark.parametrize("stage", ["read", "run", "write", "next"])
 def test_an_error_ends_it(stage: str) -> None:
-    started: list[int] = []
+    """Of more pages than there is time for."""
 
     def fails(number: int, where: str) -> None:
         if number == 5 and where == stage:
@@ -110,15 +111,13 @@ def test_an_error_ends_it(stage: str) -> None:
         fails(number, "next")
 
         def read(arena: Arena) -> Page:
-            started.append(number)
             fails(number, "read")
             return Page(number, [lambda: fails(number, "write")])
 
         return Job(read, lambda page: fails(page.number, "run"), never)
 
     with pytest.raises(RuntimeError, match="page 5"):
-        run(map(job, range(100_000)), 3)
-    assert len(started) < 50_000
+        run(map(job, itertools.count()), 3)
 
 
 def test_partial_sums_have_the_order_of_rows_whichever_page_was_first() -> None:

@@ -36,10 +36,10 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
-    """No threads."""
+    """No threads; those of earlier tests may end meanwhile."""
     before = set(threading.enumerate())
     yield
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.fixture

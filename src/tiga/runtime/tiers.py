@@ -95,11 +95,18 @@ def memory_left() -> int:
         left = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvail"))
     with suppress(OSError, ValueError):  # a group without a bound says "max"
         most, used = (int((_GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        left = min(left, max(0, most - used))
+        left = min(left, max(0, most - used + _cached()))
     return left
 
 
 _GROUP = Path("/sys/fs/cgroup")
+
+
+def _cached() -> int:
+    """Bytes of files that the group is charged for, and that the system drops when it needs room:
+    a group that has read much has no other memory left."""
+    lines = (line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+    return sum(int(count) for name, count in lines if name in ("active_file", "inactive_file"))
 
 
 def parse_budgets(budgets: Any) -> dict[str, int]:
