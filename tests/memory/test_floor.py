@@ -11,7 +11,6 @@ from tiga.runtime.crew import Crew
 from tiga.runtime.floor import PART, Floor, by_parts, helped_by, off_the_floor
 from tiga.runtime.pages import MemoryRows
 
-
 PATIENCE = 60.0
 
 
