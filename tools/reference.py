@@ -35,8 +35,8 @@ PARTS = {
 OTHERS = {"Reductions and reducers": "tiga.functions"}
 
 KERNELS = (
-    "Graph", "radius_graph", "MessagePassing", "mask", "Reducer", "multi", "each", "edge_softmax",
-    "online_softmax",
+    "Graph", "GraphBatch", "radius_graph", "MessagePassing", "mask", "Reducer", "multi", "each",
+    "edge_softmax", "online_softmax",
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def section(title: str, named: Iterable[tuple[str, Any]]) -> Iterator[str]:
     yield f"\n## {title}\n"
     for name, value in named:
         yield line(name, value)
-        if name in ("tg.Graph", "tg.MessagePassing", "tg.Tensor"):
+        if name in ("tg.Graph", "tg.GraphBatch", "tg.MessagePassing", "tg.Tensor"):
             yield from methods(name, value)
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tiga.reducers import Multi as multi
     from tiga.reducers import Softmax as online_softmax
     from tiga.relations import Graph as Graph
+    from tiga.relations import GraphBatch as GraphBatch
 
 try:
     __version__ = version("tiga-lang")
@@ -50,6 +51,7 @@ except PackageNotFoundError:  # the source tree is on the path, but nothing was 
 # neither torch, nor triton, nor the MLIR bindings.
 _HOME = {
     "Graph": ("tiga.relations", "Graph"),
+    "GraphBatch": ("tiga.relations", "GraphBatch"),
     "MessagePassing": ("tiga.frontends.message_passing", "MessagePassing"),
     "mask": ("tiga.frontends.message_passing", "mask"),
     "radius_graph": ("tiga.frontends.radius", "radius_graph"),

@@ -8,15 +8,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue, StaleTopology
+from tiga.relations.batching import Batching
 from tiga.relations.csr import Csr
 from tiga.relations.indices import (
     Indices,
-    as_array,
     as_count,
     as_given,
     as_indices,
-    is_native_on_gpu,
-    is_tensor,
+    as_rows,
     require_same_device,
     to_kind,
 )
@@ -33,7 +32,7 @@ from tiga.relations.walk import Walk
 T = TypeVar("T")
 
 
-class Graph(Stored):
+class Graph(Stored, Batching):
     """Directed edges from `num_src` sources to `num_dst` destinations.
 
     Build one with `from_csr`, `from_coo` or `from_edge_index`. Parallel edges and self-loops are
@@ -164,7 +163,7 @@ class Graph(Stored):
             )
         if num_nodes is not None:
             num_src = num_dst = as_count("num_nodes", num_nodes)
-        src, dst = _rows(edge_index)
+        src, dst = as_rows(edge_index)
         return cls._from_ends(src, dst, num_src, num_dst, validate)
 
     @classmethod
@@ -385,16 +384,3 @@ class Graph(Stored):
         if order is None:
             order = np.arange(csr.num_edges, dtype=np.int64)
         return to_kind(order.astype(np.int64, copy=False), self.input.template)
-
-
-def _rows(edge_index: Any) -> tuple[Indices, Indices]:
-    """The two rows of an edge index as index inputs."""
-    if not (is_tensor(edge_index) or is_native_on_gpu(edge_index)):
-        edge_index = as_array("edge_index", edge_index)
-    shape = tuple(edge_index.shape)
-    if len(shape) != 2 or shape[0] != 2:
-        raise InvalidValue(
-            f"Graph.from_edge_index: `edge_index` must have shape [2, num_edges], got "
-            f"{list(shape)}."
-        )
-    return as_indices("src", edge_index[0]), as_indices("dst", edge_index[1])

@@ -73,7 +73,7 @@ class Indices:
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(str(self.data.dtype).removeprefix("torch."))
+        return _numpy_dtype(self.data.dtype)
 
     @property
     def device(self) -> str:
@@ -110,6 +110,11 @@ class Indices:
         if self.is_shared:
             return self.data
         return to_kind(self.data, self.template)
+
+
+@lru_cache(maxsize=64)
+def _numpy_dtype(dtype: Any) -> np.dtype:
+    return np.dtype(str(dtype).removeprefix("torch."))
 
 
 def read_both(first: Indices, second: Indices) -> tuple[np.ndarray, np.ndarray]:
@@ -168,6 +173,19 @@ def as_indices(name: str, value: Any) -> Indices:
         _tensor_array(name, value)  # says what it is
         raise
     return Indices(name, value)  # checked when it is read, at once and after each edit
+
+
+def as_rows(edge_index: Any) -> tuple[Indices, Indices]:
+    """The two rows of an edge index as index inputs."""
+    if not (is_tensor(edge_index) or is_native_on_gpu(edge_index)):
+        edge_index = as_array("edge_index", edge_index)
+    shape = tuple(edge_index.shape)
+    if len(shape) != 2 or shape[0] != 2:
+        raise InvalidValue(
+            f"Graph.from_edge_index: `edge_index` must have shape [2, num_edges], got "
+            f"{list(shape)}."
+        )
+    return as_indices("src", edge_index[0]), as_indices("dst", edge_index[1])
 
 
 def is_on_gpu(data: Any) -> bool:

@@ -36,7 +36,7 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
 
         return call_in_graph(kernel, graph, given, params)
     state = state_of(kernel)
-    topology = graph.snapshot() if type(graph) is Graph and not graph.paged else None
+    topology = graph.snapshot() if isinstance(graph, Graph) and not graph.paged else None
     last = None if params or topology is None else state.last
     values: Sequence[Any] | None = None
     if last is not None and topology is not None and last.topology() is not topology:
