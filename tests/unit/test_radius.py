@@ -99,6 +99,36 @@ def test_systems_in_any_order(cell):
     agree(found, wanted)
 
 
+def test_systems_that_differ_in_their_periodic_axes():
+    """A crystal, a slab whose third vector is left out, a molecule far from 0, and no points."""
+    cells = np.stack([SKEW, np.diag([2.5, 3.5, 0]), np.zeros((3, 3)), CUBE])
+    axes = np.array([[True] * 3, [True, True, False], [False] * 3, [True] * 3])
+    position, batch = points(45), np.random.default_rng(1).integers(0, 3, 45)
+    position[batch == 2] = position[batch == 2] * 2.5 + 70.0
+    for cutoff in (0.8, 2.9):
+        found = tg.radius_graph(position, cutoff, cell=cells, periodic=axes, batch=batch)
+        wanted = set()
+        for system in range(3):
+            members = np.flatnonzero(batch == system)
+            own = all_pairs(position[members], cutoff, cells[system], axes[system])
+            wanted |= {(int(members[d]), int(members[s]), *shift) for d, s, *shift in own}
+        agree(found, wanted)
+
+
+@pytest.mark.parametrize("count", [9, 29])
+def test_points_of_lattices_just_a_cutoff_apart(count):
+    """Where points are rounded to either side of a bin's edge, pairs are found all the same."""
+    rng = np.random.default_rng(count)
+    for steps in range(1, 5):
+        for _ in range(60):
+            cutoff = rng.uniform(0.1, 3)
+            position = np.zeros((count, 3))
+            position[:, 1] = rng.uniform(-5, 5) + rng.permutation(count) * (cutoff / steps)
+            apart = ((position[:, None] - position) ** 2).sum(-1)
+            near = (apart <= cutoff * cutoff).sum() - count
+            assert tg.radius_graph(position, cutoff).graph.num_edges == near
+
+
 def test_a_slab_whose_third_vector_is_left_out():
     cell = np.array([[3.0, 0, 0], [1.0, 3.0, 0], [0, 0, 0]])
     position = points(12)
@@ -148,6 +178,19 @@ def test_forces_across_the_boundary():
         (InvalidValue, "needs the `cell`", np.zeros((2, 3)), {"periodic": True}),
         (InvalidValue, "in a plane", np.zeros((2, 3)), {"cell": np.ones((3, 3))}),
         (InvalidValue, "`cell` must have shape", np.zeros((2, 3)), {"cell": np.ones(3)}),
+        (InvalidValue, "`periodic` must have shape", np.zeros((2, 3)), {"periodic": [True, False]}),
+        (
+            InvalidValue,
+            "every system that `batch` names, got 1",
+            np.zeros((2, 3)),
+            {"cell": np.eye(3)[None], "batch": [0, 1]},
+        ),
+        (
+            InvalidValue,
+            "got 3 and 2",
+            np.zeros((2, 3)),
+            {"cell": np.stack([CUBE] * 2), "periodic": np.ones((3, 3), bool), "batch": [0, 1]},
+        ),
         (InvalidValue, "a number for each point", np.zeros((2, 3)), {"batch": [0]}),
         (InvalidValue, "at least 0", np.zeros((2, 3)), {"batch": [0, -1]}),
         (InvalidType, "integers", np.zeros((2, 3)), {"batch": [0.0, 1.0]}),

@@ -1,7 +1,6 @@
 """Graphs of points that are near one another, with periodic boundaries along any of the axes."""
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +17,10 @@ AXES = 3
 BINS = 4
 """Bins for each point, at most: more would be empty."""
 
+MARGIN = 1 + 1e-9
+"""By how much the distance that bins are made for is longer than the cutoff: points just so far
+apart may be rounded into bins one farther apart."""
+
 
 class RadiusGraph(NamedTuple):
     """A graph of near points, and the images that its edges come from; see `radius_graph`."""
@@ -31,7 +34,7 @@ def radius_graph(
     cutoff: float,
     *,
     cell: Any = None,
-    periodic: bool | Sequence[bool] | None = None,
+    periodic: Any = None,
     batch: Any = None,
 ) -> RadiusGraph:
     """All pairs of points no farther apart than a cutoff: `graph` has an edge from j to i for each
@@ -45,9 +48,11 @@ def radius_graph(
     Args:
         position: `[N, 3]` floats, a torch tensor or a numpy array.
         cutoff: the largest distance, in the unit of positions.
-        cell: the three vectors of the cell, `[3, 3]`; with `batch`, also one for each, `[B, 3, 3]`.
-        periodic: whether there are images along each vector, or along all; left out: with a cell.
-            Along an axis that is not periodic points are taken as they are.
+        cell: the three vectors of the cell, `[3, 3]`; with `batch`, also one for each system,
+            `[B, 3, 3]`.
+        periodic: whether there are images along each vector `[3]`, or along all; with `batch`, also
+            for each system, `[B, 3]`. Left out: with a cell. Along an axis that is not periodic
+            points are taken as they are.
         batch: `[N]` integers, in any order: points of different numbers are no neighbours.
 
     Returns:
@@ -72,9 +77,9 @@ def radius_graph(
     if not (np.isfinite(cutoff) and cutoff > 0):
         raise InvalidValue(f"radius_graph: `cutoff` must be positive and finite, got {cutoff!r}.")
     system = _systems(batch, len(points))
-    axes = _axes(periodic, cell is not None)
-    cells = _cells(cell, axes, int(system.max(initial=0)) + 1)
-    binned = _Search(points, system, cells, axes, float(cutoff)).binned()
+    cells, axes = _cells(cell, periodic, int(system.max(initial=0)) + 1)
+    distance = min(MARGIN * float(cutoff), np.finfo(np.float64).max)
+    binned = _Search(points, system, cells, axes, distance).binned()
     row_ptr, src, shift = near_pairs(binned, float(cutoff))
     template = position.detach().new_empty(0) if is_tensor(position) else None
     ends = [to_kind(array, template) for array in (row_ptr, src)]
@@ -116,28 +121,39 @@ def _systems(batch: Any, count: int) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _axes(periodic: Any, has_cell: bool) -> np.ndarray:
-    """Which axes are periodic."""
-    if periodic is None:
-        periodic = has_cell
-    axes = np.broadcast_to(np.asarray(periodic, bool), (AXES,))
-    if axes.any() and not has_cell:
+def _per_system(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array of this shape, or one with such an array for each system."""
+    array = np.asarray(value.detach().cpu() if is_tensor(value) else value, dtype)
+    if array.shape == shape or (array.ndim == len(shape) + 1 and array.shape[1:] == shape):
+        return array
+    extents = ", ".join(map(str, shape))
+    raise InvalidValue(
+        f"radius_graph: `{name}` must have shape [{extents}], or [B, {extents}] with one for each "
+        f"system, got {list(array.shape)}."
+    )
+
+
+def _cells(cell: Any, periodic: Any, systems: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cell of each system, `[systems, 3, 3]`, and which of its axes are periodic,
+    `[systems, 3]`. The last systems may be without points."""
+    if periodic is None or np.ndim(periodic) == 0:
+        periodic = (cell is not None if periodic is None else bool(periodic),) * AXES
+    axes = _per_system("periodic", periodic, (AXES,), bool)
+    if axes.any() and cell is None:
         raise InvalidValue("radius_graph: `periodic` needs the `cell` that is repeated.")
-    return axes
-
-
-def _cells(cell: Any, axes: np.ndarray, systems: int) -> np.ndarray:
-    """The cell of each system, `[systems, 3, 3]`."""
-    if cell is None:
-        return np.broadcast_to(np.eye(AXES), (systems, AXES, AXES))
-    array = np.asarray(cell.detach().cpu() if is_tensor(cell) else cell, np.float64)
-    if array.shape not in ((AXES, AXES), (systems, AXES, AXES)):
+    found = _per_system("cell", np.eye(AXES) if cell is None else cell, (AXES, AXES), np.float64)
+    told = [len(array) for array, rank in ((axes, 2), (found, 3)) if array.ndim == rank]
+    systems = max(told, default=systems) if systems <= min(told, default=systems) else -1
+    if any(count != systems for count in told):
         raise InvalidValue(
-            f"radius_graph: `cell` must have shape [{AXES}, {AXES}] or [{systems}, {AXES}, "
-            f"{AXES}], got {list(array.shape)}."
+            f"radius_graph: `cell` and `periodic` must be told for every system that `batch` "
+            f"names, got {' and '.join(map(str, told))} of them."
         )
-    found = np.broadcast_to(array, (systems, AXES, AXES))
-    found = np.stack([_completed(one, axes) for one in found])
+    axes = np.broadcast_to(axes, (systems, AXES))
+    if cell is None:
+        return np.broadcast_to(found, (systems, AXES, AXES)), axes
+    found = np.broadcast_to(found, (systems, AXES, AXES))
+    found = np.stack([_completed(*one) for one in zip(found, axes, strict=True)])
     lengths = np.linalg.norm(found, axis=2).prod(1)
     flat = ~(np.abs(np.linalg.det(found)) > 1e-10 * lengths)
     if flat.any():
@@ -145,7 +161,7 @@ def _cells(cell: Any, axes: np.ndarray, systems: int) -> np.ndarray:
             f"radius_graph: the vectors of cell {int(flat.argmax())} lie in a plane: "
             f"{found[flat.argmax()].tolist()}."
         )
-    return found
+    return found, axes
 
 
 def _completed(cell: np.ndarray, axes: np.ndarray) -> np.ndarray:
@@ -167,14 +183,14 @@ def _like(shift: np.ndarray, position: Any, template: Any) -> Any:
 
 @dataclass
 class _Search:
-    """Points in bins that are no narrower than the cutoff, as far as there are enough points: then
-    only points of adjacent bins can be near."""
+    """Points in bins that are no narrower than a distance beyond the cutoff, as far as there are
+    enough points: then only points of adjacent bins can be near."""
 
     points: np.ndarray
     system: np.ndarray
     cells: np.ndarray
     axes: np.ndarray
-    cutoff: float
+    distance: float
 
     def binned(self) -> Binned:
         """The points in their bins."""
@@ -190,19 +206,21 @@ class _Search:
         inverse = np.linalg.inv(self.cells)
         heights = 1 / np.linalg.norm(inverse, axis=1)
         place = np.einsum("na,nab->nb", self.points, inverse[self.system])
-        self.wraps = np.where(self.axes, np.floor(place), 0).astype(np.int64)
+        self.wraps = np.where(self.axes[self.system], np.floor(place), 0).astype(np.int64)
         place -= self.wraps
         self.inside = self.points - self._moved(self.wraps)
         first, last = (self._extremes(place, of) for of in (np.minimum, np.maximum))
-        lengths = np.where(self.axes, heights, np.maximum(last - first, 0) * heights)
-        ends = lengths.min(0), lengths.max(0)
-        length = np.where(self.axes, *ends)
-        self.count = self._bins(length)
-        reach = np.ceil(self.cutoff * self.count / np.maximum(length, 1e-300) - 1e-12)
-        self.reach = np.where(self.axes, np.maximum(reach, 1), self.count > 1).astype(np.int64)
-        width = np.where(self.axes, 1 / self.count, length / self.count / heights)[self.system]
-        start = np.where(self.axes, 0, first)[self.system]
-        ratio = (place - start) / np.where(width > 0, width, 1)
+        extents = np.where(self.axes, 0, np.maximum(last - first, 0) * heights).max(0)
+        least = np.where(self.axes, heights, np.inf).min(0)
+        self.count = self._bins(np.where(self.axes.any(0), least, extents))
+        reach = np.ceil(self.distance * self.count / least)  # 0 where no axis is periodic
+        self.reach = np.maximum(reach, self.axes.any(0) | (self.count > 1)).astype(np.int64)
+        # Bins of what is not periodic are no narrower than that: those beside one are enough.
+        width = np.where(
+            self.axes, 1 / self.count, np.maximum(extents / self.count, self.distance) / heights
+        )
+        start = np.where(self.axes, 0, first)
+        ratio = (place - start[self.system]) / width[self.system]
         self.bin = np.clip(np.floor(ratio).astype(np.int64), 0, self.count - 1)
         key = self._keys(self.bin)
         self.order = stable_order(key, int(key.max(initial=0)) + 1)
@@ -216,7 +234,8 @@ class _Search:
 
     def _bins(self, length: np.ndarray) -> np.ndarray:
         """Bins along each axis."""
-        count = np.maximum(np.floor(np.minimum(length / self.cutoff, 2.0**20)), 1).astype(np.int64)
+        most = np.floor(np.minimum(length / self.distance, 2.0**20))
+        count = np.maximum(most, 1).astype(np.int64)
         while count.prod() * len(self.cells) > BINS * len(self.points) and count.max() > 1:
             count[count.argmax()] = (count.max() + 1) // 2
         return count

@@ -20,8 +20,8 @@ from tiga.runtime.parallel import thread_count
 class Binned:
     """Points in bins: `position` float64 `[N, 3]`, moved into the cell by `wraps`; `order` the
     points bin after bin, `starts` where each bin begins there; `system` and `bin` `[N]` and
-    `[N, 3]`, the place of each point; `cells` float64 `[systems, 3, 3]`, `bins` and `periodic`
-    `[3]`, `offsets` `[K, 3]` of the bins to look at. Integers are int64."""
+    `[N, 3]`, the place of each point; `cells` float64 `[systems, 3, 3]`, `periodic` `[systems,
+    3]`, `bins` `[3]`, `offsets` `[K, 3]` of the bins to look at. Integers are int64."""
 
     position: np.ndarray
     order: np.ndarray

@@ -19,8 +19,8 @@ SLOTS = (
 )  # fmt: skip
 """Addresses and numbers. `ordered` are the positions bin after bin, of the points `order`; the
 points of bin b are there from `starts[b]` to `starts[b + 1]`. `bin` has a place for each axis, of
-`bins` along it. `most` is the square of the cutoff, `wraps` how far points were moved into the
-cell."""
+`bins` along it; `periodic` has a flag for each system and axis. `most` is the square of the
+cutoff, `wraps` how far points were moved into the cell."""
 
 Triple = tuple[Lanes, Lanes, Lanes]
 Pair = Callable[[Lanes, Lanes, Triple, Lanes], Lanes]
@@ -37,14 +37,16 @@ def _divided(a: Lanes, b: Lanes) -> Lanes:
     return Lanes(arith.floordivsi(a.value, b.value))
 
 
-def _target(frame: Frame, place: Triple, offset: Lanes) -> tuple[Lanes, Lanes, Triple]:
+def _target(
+    frame: Frame, periodic: Triple, place: Triple, offset: Lanes
+) -> tuple[Lanes, Lanes, Triple]:
     """The bin at an offset from a place, as a number within a system, whether there is one, and
     the image that it is of."""
-    bins, periodic = frame.words("bins"), frame.words("periodic")
+    bins = frame.words("bins")
     key, exists, image = number(0), number(0).compare("eq", 0), []
     for axis, step in enumerate(_triple(frame.words("offsets").load, offset)):
         count, at = bins.load(number(axis)), place[axis] + step
-        turns = where(periodic.load(number(axis)).compare("ne", 0), _divided(at, count), 0)
+        turns = where(periodic[axis].compare("ne", 0), _divided(at, count), 0)
         at = at - turns * count
         exists = exists & (at >= 0) & (at < count)
         key = key * count + at
@@ -68,12 +70,13 @@ def _neighbours(frame: Frame, point: Lanes, start: Lanes, visit: Pair) -> Lanes:
     here = _triple(frame.reals("position"), point)
     place = _triple(frame.words("bin").load, point)
     system = frame.words("system").load(point)
+    periodic = _triple(frame.words("periodic").load, system)
     total = number(1)
     for axis in range(AXES):
         total = total * frame.words("bins").load(number(axis))
 
     def from_bin(offset: Lanes, found: Lanes) -> Values:
-        key, exists, image = _target(frame, place, offset)
+        key, exists, image = _target(frame, periodic, place, offset)
         key = where(exists, system * total + key, 0)
         moved = _moved(frame, system, image)
         own = (image[0] | image[1] | image[2]).compare("eq", 0)
