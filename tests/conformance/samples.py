@@ -63,6 +63,7 @@ MODULES = (
     "pointwise",
     "random",
     "scan",
+    "winners",
 )
 NAMES = sorted(
     name

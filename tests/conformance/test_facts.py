@@ -100,6 +100,65 @@ def test_moved_values_hold_elements_of_their_operands(sample: Sample) -> None:
         assert np.isin(known, made).all()
 
 
+@pytest.mark.parametrize("sample", declares("is_view"), ids=names(declares("is_view")))
+def test_views_keep_elements_in_order(sample: Sample) -> None:
+    (x,) = numbers(sample)
+    made = sample.op.reference(x)
+    if sample.op.reshapes:
+        want = x.reshape(made.shape)
+    else:
+        new = made.ndim - x.ndim
+        want = np.broadcast_to(x.reshape(len(x), *(1,) * new, *x.shape[1:]), made.shape)
+    np.testing.assert_array_equal(made, want)
+
+
+@pytest.mark.parametrize("sample", declares("pointwise"), ids=names(declares("pointwise")))
+def test_elements_are_made_of_the_same_elements(sample: Sample) -> None:
+    given = numbers(sample)
+    made = sample.op.reference(*given)
+    part = sample.op.reference(*(x[..., :1] if x.ndim > 1 else x[:1] for x in given))
+    np.testing.assert_array_equal(part, made[..., :1] if made.ndim > 1 else made[:1])
+
+
+@pytest.mark.parametrize("sample", declares("converts"), ids=names(declares("converts")))
+def test_conversions_change_the_dtype_alone(sample: Sample) -> None:
+    (given,) = types_of(sample)
+    assert sample.op.infer(given) == given.with_dtype(sample.op.infer(given).dtype)
+
+
+@pytest.mark.parametrize("sample", declares("identity"), ids=names(declares("identity")))
+def test_identities_are_their_operand(sample: Sample) -> None:
+    (x,) = numbers(sample)
+    np.testing.assert_array_equal(sample.op.reference(x), x)
+
+
+REDUCE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+
+
+@pytest.mark.parametrize("sample", declares("reduces"), ids=names(declares("reduces")))
+def test_reductions_combine_along_their_axis(sample: Sample) -> None:
+    (x,) = numbers(sample)
+    want = REDUCE[sample.op.combine].reduce(x, axis=sample.op.axis + 1)
+    np.testing.assert_allclose(sample.op.reference(x), want, rtol=1e-12)
+    if sample.op.selects:
+        assert np.isin(want, x).all()
+
+
+@pytest.mark.parametrize("sample", declares("finds"), ids=names(declares("finds")))
+def test_extrema_are_found(sample: Sample) -> None:
+    x, _ = numbers(sample)
+    best = np.full_like(x, {"max": x.max, "min": x.min}[sample.op.finds]())
+    np.testing.assert_array_equal(sample.op.reference(x, best), x == best)
+
+
+@pytest.mark.parametrize("sample", declares("unpacks"), ids=names(declares("unpacks")))
+def test_unpacked_bits_are_those_that_were_packed(sample: Sample) -> None:
+    (packing,) = {type(s.op) for s in declares("packs")}
+    conditions = RNG.random((4, *sample.op.to)) < 0.5
+    again = sample.op.reference(packing().reference(conditions))
+    np.testing.assert_array_equal(again, conditions)
+
+
 def test_tables_are_global_operands() -> None:
     for sample in declares("table"):
         assert types_of(sample)[sample.op.table].space == GLOBAL

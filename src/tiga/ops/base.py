@@ -42,12 +42,32 @@ class Op:
     """Whether an operand tells which rows of a table an entity reads, or adds to."""
     axis_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that number axes of the operands."""
+    pointwise: ClassVar[bool] = False
+    """Whether each element is made of the same element of every operand."""
+    converts: ClassVar[bool] = False
+    """Whether it is its operand in another dtype: what makes it needs to know both."""
+    identity: ClassVar[bool] = False
+    """Whether it is its operand as it is, which says something to a pass or a derivative."""
     moves: ClassVar[bool] = False
     """Whether the value holds elements of the operands, or zeros, at other places of the entity."""
     renames: ClassVar[bool] = False
     """Whether it is its one operand under other axes: added, repeated, merged, split, exchanged."""
+    reshapes: ClassVar[bool] = False
+    """Whether it renames by keeping all elements in row-major order, under another shape."""
+    broadcasts: ClassVar[bool] = False
+    """Whether it renames by repeating its operand along new leading axes and axes of extent 1."""
     concatenates: ClassVar[bool] = False
     """Whether the value is its operands after one another along a feature axis."""
+    reduces: ClassVar[bool] = False
+    """Whether it combines the elements along axes of its one operand by `combine`."""
+    carries: ClassVar[bool] = False
+    """Whether it is left by a loop that carries a value from edge to edge, or along an axis."""
+    combine: ClassVar[str | None] = None
+    """What reduces two elements, or carries on by one, if it is no more than a pointwise op."""
+    selects: ClassVar[bool] = False
+    """Whether what it reduces to is one of the elements, which needs them to have an order."""
+    finds: ClassVar[str | None] = None
+    """Of a comparison with the extremum of many values, the kind of that: it holds for few."""
     stands_alone: ClassVar[bool] = False
     """Whether it is a step of its own on values of nodes: what it reads serves many of them."""
     exchanges: ClassVar[bool] = False
@@ -60,6 +80,10 @@ class Op:
     """Of a monotone op: 1 for each operand that it never falls with, -1 where it never rises."""
     packs: ClassVar[bool] = False
     """Whether the value is its operand, a condition, as bits: gradients read it instead."""
+    unpacks: ClassVar[bool] = False
+    """Whether the value is the condition whose bits its operand is."""
+    widens: ClassVar[bool] = True
+    """Of whole tensors: whether 16-bit floats are given to it as float32."""
     cost: ClassVar[int] = 1
     """Relative work per element."""
 
@@ -72,6 +96,11 @@ class Op:
     def is_read(self) -> bool:
         """Whether entities read the value, and compute nothing."""
         return self.origin in (Origin.END, Origin.GLOBAL, Origin.ARGUMENT)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether kernels read the operand under another shape, and move nothing."""
+        return self.reshapes or self.broadcasts
 
     @property
     def collects(self) -> bool:
@@ -111,6 +140,10 @@ class Op:
         """An existing or simpler node with the same value and bits, or None."""
         return None
 
+    def expand(self, *inputs: Node) -> Node | None:
+        """The same value in simpler ops, which plans are made of; None for an op that stays."""
+        return None
+
     def infer(self, *types: Type) -> Type:
         raise NotImplementedError
 
@@ -137,6 +170,7 @@ class Pointwise(Op):
     `of_floats` that kernels compute it on floats only; `domain` is where samples are drawn from.
     """
 
+    pointwise = True
     exact: ClassVar[bool] = False
     of_floats: ClassVar[bool] = False
     domain: ClassVar[tuple[float, float]] = (-3.0, 3.0)

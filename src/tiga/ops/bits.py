@@ -60,6 +60,7 @@ class PackBits(Bits, name="pack_bits"):
 class UnpackBits(Bits, name="unpack_bits"):
     """The inverse of `PackBits`: int32 [words] gives bool [*to]."""
 
+    unpacks = True
     to: Shape
 
     def infer(self, x: Type) -> Type:

@@ -61,6 +61,16 @@ class OuterSum(Op, name="outer_sum"):
         return parts if dy is None else [*parts, outer_sum(x, dy)]
 
 
+def is_contract(node: Node) -> bool:
+    """Whether a value is a product with a global matrix."""
+    return isinstance(node.op, Contract)
+
+
+def is_outer_sum(node: Node) -> bool:
+    """Whether a value is a sum over entities of products of all elements with all others."""
+    return isinstance(node.op, OuterSum)
+
+
 def contract(x: Node, matrix: Node) -> Node:
     """`x @ matrix` along the last feature axis."""
     return Contract()(x, matrix)

@@ -13,12 +13,7 @@ from tiga.types import Type
 
 @dataclass(frozen=True)
 class Dense(Op):
-    """An op of global values only; `compute` is its meaning on plain arrays.
-
-    `widens`: 16-bit floats are given to it as float32.
-    """
-
-    widens: ClassVar[bool] = True
+    """An op of global values only; `compute` is its meaning on plain arrays."""
 
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
         raise NotImplementedError

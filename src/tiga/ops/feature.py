@@ -66,6 +66,7 @@ class Broadcast(Movement, name="broadcast"):
     """Repeat along new leading axes and axes of extent 1, as numpy broadcasts."""
 
     renames = True
+    broadcasts = True
     to: Shape
 
     def target(self, shape: Shape) -> Shape:
@@ -99,6 +100,7 @@ class Reshape(Movement, name="reshape"):
     """The same elements in row-major order under another shape."""
 
     renames = True
+    reshapes = True
     trends = (1,)
     to: Shape
 
@@ -265,7 +267,7 @@ def moved_lanes(node: Node) -> np.ndarray:
     """Per element of a movement's result, in its shape, the one that it copies of the operands laid
     end to end, or -1 for zero."""
     shapes = [n.type.shape for n in node.inputs]
-    lanes = node.op.lanes(shapes if isinstance(node.op, Concat) else shapes[0])
+    lanes = node.op.lanes(shapes if node.op.concatenates else shapes[0])
     return np.asarray(lanes).reshape(node.type.shape)
 
 
@@ -274,6 +276,7 @@ class FeatureReduce(Op):
     """Reduce one feature axis by the pointwise op `combine`. The order is a fixed halving tree over
     the axis, so that the result has the same bits wherever it is computed."""
 
+    reduces = True
     axis_fields = ("axis",)
     axis: int
     arity = 1
@@ -309,6 +312,8 @@ class FeatureSum(FeatureReduce, name="feature_sum"):
 @dataclass(frozen=True)
 class FeatureExtremum(FeatureReduce):
     """Largest or smallest element; ties share the derivative evenly."""
+
+    selects = True
 
     def _share(self, out: Node, x: Node) -> Node:
         wins = cast(eq(x, self._expand(out, x.type)), x.type.dtype)

@@ -53,6 +53,7 @@ class StopGradient(Pointwise, name="stop_gradient"):
 
     arity = 1
     exact = True
+    identity = True
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return x

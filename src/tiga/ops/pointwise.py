@@ -334,6 +334,7 @@ class Cast(Pointwise, name="cast"):
     """
 
     holomorphic = False
+    converts = True
     to: DType
     arity = 1
     exact = True

@@ -67,6 +67,7 @@ class Scan(Op):
     the same for all edges.
     """
 
+    carries = True
     relation: Relation
     side: str
     reverse: bool

@@ -26,6 +26,7 @@ class Marker(Dense):
     """The identity; what it marks is kept apart from what reads it."""
 
     arity = 1
+    identity = True
 
     def infer(self, x: Type) -> Type:
         return x

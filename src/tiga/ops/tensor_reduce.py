@@ -47,6 +47,7 @@ class Reduction(Dense):
     """Reduces the axes `axes`, which are distinct and ascending."""
 
     arity = 1
+    reduces = True
     axis_fields = ("axes",)
     axes: Shape
     combine: ClassVar[str]
@@ -100,6 +101,8 @@ def pairwise(x: np.ndarray, axes: Shape) -> np.ndarray:
 @dataclass(frozen=True)
 class Extremum(Reduction):
     """The largest or smallest element, NaN if there is one; ties share the derivative evenly."""
+
+    selects = True
 
     def _share(self, out: Node, x: Node) -> Node:
         wins = cast(eq(x, expand(out, self.axes, x.type)), x.type.dtype)

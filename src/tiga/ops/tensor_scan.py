@@ -6,7 +6,6 @@ recurrence in the other direction, with no division, so zeros change nothing.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,8 +25,7 @@ Together = Callable[..., Node]
 class AxisScan(Dense):
     """Something carried along an axis, from its start or (`reverse`) its end."""
 
-    combine: ClassVar[str | None] = None
-    """What carries on by one element: a pointwise op, if it is no more than that."""
+    carries = True
     axis_fields = ("axis",)
     axis: int
     reverse: int = 0

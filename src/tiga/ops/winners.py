@@ -11,7 +11,6 @@ class Winner(Compare):
     """Whether a is b, where b is known to be the extremum of many values of which a is one."""
 
     finds: ClassVar[str]
-    """The kind of the extremum: a monoid's."""
 
 
 @dataclass(frozen=True)

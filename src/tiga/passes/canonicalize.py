@@ -7,9 +7,9 @@ such as that of the exclusive product at exact zeros.
 from collections.abc import Mapping
 from functools import partial
 
-from tiga.ops.contract import Contract, contract
+from tiga.ops.contract import contract, is_contract
 from tiga.ops.message import is_edge_sum, reduce, reduce_all
-from tiga.ops.pointwise import Cast, Neg, cast, neg
+from tiga.ops.pointwise import Neg, cast, neg
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -40,8 +40,8 @@ def _sum_rows(total: Node) -> Node:
     (message,) = total.inputs
     if isinstance(message.op, Neg):
         return neg(total.op(message.inputs[0]))
-    wide = message.inputs[0] if isinstance(message.op, Cast) else message
-    if not isinstance(wide.op, Contract):
+    wide = message.inputs[0] if message.op.converts else message
+    if not is_contract(wide):
         return total
     x, matrix = wide.inputs
     if x.type.shape[-1] > WIDENING * matrix.type.shape[1]:

@@ -4,7 +4,6 @@ that may be taken by themselves and joined."""
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tiga.ops.scan import Scan
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
@@ -32,7 +31,7 @@ def read_results(program: RowProgram) -> frozenset[Node]:
     scans = (n for scan in program.scans for n in (scan.initial, *scan.elements))
     edges = (n for phase in program.phases for n in phase.edge_values)
     roots, reads = (*program.stores, *program.totals, *edges, *scans), set(program.reads)
-    found = reached(roots, lambda n: n in reads or isinstance(n.op, Scan))
+    found = reached(roots, lambda n: n in reads or n.op.carries)
     return frozenset(n for n in found if n.op.origin is Origin.ROW)
 
 
@@ -72,7 +71,7 @@ def _joins(scan: ScanLoop) -> bool:
     """Whether a scan joins, if the scan that it is a derivative of does."""
     op = scan.before.op
     uniform = all(scan.elements[i].op.is_uniform for i in op.read)
-    return op.joins and uniform and (op.root < 0 or isinstance(scan.elements[op.root].op, Scan))
+    return op.joins and uniform and (op.root < 0 or scan.elements[op.root].op.carries)
 
 
 def _roots(phase: Phase) -> list[Node]:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, Reshape
 from tiga.passes.draft import FREE, Draft
 from tiga.passes.rows import Step
 from tiga.trace.derivatives import RECOMPUTE_COST
@@ -12,9 +10,6 @@ from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL
-
-REMADE = (Pointwise, Broadcast, Reshape)
-"""Ops that are made again without a thought for registers."""
 
 MUCH = 4
 """How many times as large a value is to be so that it is read as what it is made of."""
@@ -94,7 +89,7 @@ class Collector:
             narrow = one.type.size == 1 or MUCH * one.type.row_bytes <= node.type.row_bytes
             if one.op.origin is Origin.ARGUMENT or narrow:
                 read[one] = None
-            elif isinstance(one.op, REMADE) and one.op.cost < RECOMPUTE_COST:
+            elif (one.op.pointwise or one.op.is_view) and one.op.cost < RECOMPUTE_COST:
                 stack.extend(one.inputs)
             else:
                 return False

@@ -11,7 +11,6 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from tiga.ir.encoding import FIELD_KINDS
-from tiga.ops.scan import Scan
 from tiga.passes import iteration, kernel
 from tiga.passes.emit import Writer
 from tiga.passes.iteration import EDGE, OTHER, ROW
@@ -44,7 +43,7 @@ class WalkWriter:
             return []
         if node.op.origin is Origin.END:
             at = ROW if node.op.side == self.program.side else OTHER
-        if isinstance(node.op, Scan):
+        if node.op.carries:
             return self.scan_sources(node)
         return [self._settled(child, at) for child in node.inputs]
 
@@ -159,7 +158,7 @@ def _write_phase(walk: WalkWriter, phase: Phase, slots: Mapping[Node, int]) -> N
 
     carried = (*phase.reductions, *(scan.after for scan in phase.scans))
     for slot, node in enumerate(carried):
-        sources = walk.scan_sources(node) if isinstance(node.op, Scan) else None
+        sources = walk.scan_sources(node) if node.op.carries else None
         fill(iteration.CARRY, node, slot, sources)
     for node in phase.stores:
         value = walk.value(node, EDGE, inside)

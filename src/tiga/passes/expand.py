@@ -3,13 +3,7 @@
 from dataclasses import dataclass
 
 from tiga.passes.base import Pass
-from tiga.trace.node import Node, rewrite
 from tiga.trace.program import Program
-
-
-def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    expand = getattr(node.op, "expand", None)
-    return None if expand is None else expand(*inputs)
 
 
 @dataclass(frozen=True)
@@ -17,4 +11,4 @@ class Expand(Pass, name="gf-expand"):
     """Replace ops that define themselves by simpler ones, such as the exclusive product."""
 
     def __call__(self, form: Program) -> Program:
-        return Program(form.inputs, tuple(rewrite(form.outputs, _rule)))
+        return form.rewritten(lambda node, inputs: node.op.expand(*inputs))

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from tiga.ops.feature import Broadcast, Reshape
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
@@ -118,7 +117,7 @@ _COMPUTED = (Origin.OPERANDS, Origin.DEGREE, Origin.POSITION)
 def _fused(step: RowProgram) -> str:
     """How many of which ops the kernel evaluates."""
     computed = (n.op for n in evaluated(step) if n.op.origin in _COMPUTED)
-    names = Counter(op.name for op in computed if not isinstance(op, Broadcast | Reshape))
+    names = Counter(op.name for op in computed if not op.is_view)
     parts = (name if count == 1 else f"{count} {name}" for name, count in sorted(names.items()))
     return ", ".join(parts) or "nothing else"
 

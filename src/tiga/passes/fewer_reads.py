@@ -16,12 +16,12 @@ Of a message and its rewritten forms, the one that reads the fewest bytes at oth
 
 from dataclasses import dataclass
 
-from tiga.ops.feature import Reshape, reshape
+from tiga.ops.feature import reshape
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, is_edge_sum, reduce
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.pointwise import Mul, add, eq, mul, neg, sub, where
-from tiga.ops.winners import WINS, Winner
+from tiga.ops.winners import WINS
 from tiga.passes.hoist import LEAST_SPLIT, hoisted
 from tiga.trace.node import Node, reached, rewrite, topological
 from tiga.trace.origin import Origin
@@ -124,7 +124,7 @@ def _terms(x: Node, side: str) -> list[Term]:
     if x.op.signs:
         parts = ((sign, _terms(y, side)) for sign, y in zip(x.op.signs, x.inputs, strict=True))
         return [term for sign, part in parts for term in (part if sign > 0 else _negated(part))]
-    if isinstance(x.op, Reshape):
+    if x.op.reshapes:
         return [_reshaped(term, x.type.shape) for term in _terms(x.inputs[0], side)]
     if isinstance(x.op, Mul) and _may_split(x):
         first, second = (_terms(y, side) for y in x.inputs)
@@ -134,7 +134,7 @@ def _terms(x: Node, side: str) -> list[Term]:
 
 
 def _is_uniform(x: Node) -> bool:
-    return x.op.is_uniform or (isinstance(x.op, Reshape) and _is_uniform(x.inputs[0]))
+    return x.op.is_uniform or (x.op.reshapes and _is_uniform(x.inputs[0]))
 
 
 def _may_split(x: Node) -> bool:
@@ -166,7 +166,7 @@ def _product(a: Term, b: Term) -> Term:
 def _scaled(other: Node, uniform: Node) -> Node:
     """A gather times what is the same at all edges, on nodes."""
     shape = other.type.shape
-    while isinstance(uniform.op, Reshape):
+    while uniform.op.reshapes:
         uniform = uniform.inputs[0]
     flat = hoisted(reshape(other, uniform.type.shape))
     return hoisted(reshape(hoisted(mul(flat, uniform)), shape))
@@ -185,7 +185,7 @@ def _with_bounds(message: Node, side: str) -> Node:
     """The message with comparisons with extrema of the other ends' rows as those with bounds."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        return _bounded(node, side) if isinstance(node.op, Winner) else None
+        return _bounded(node, side) if node.op.finds is not None else None
 
     inside = {n: n for n in topological([message]) if n.op.origin is Origin.END}
     return rewrite([message], rule, inside)[0]

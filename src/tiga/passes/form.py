@@ -10,9 +10,7 @@ end of its edges, they are rows like those of any space, and need no graph.
 """
 
 from tiga.errors import Unfusable
-from tiga.ops.feature import FeatureReduce
 from tiga.ops.message import gather
-from tiga.ops.scan import Scan
 from tiga.passes.collect import Collector
 from tiga.passes.draft import FREE, Draft
 from tiga.passes.rows import Plan, ScanLoop
@@ -32,7 +30,7 @@ IN_REGISTERS = 64
 def _is_library(node: Node) -> bool:
     if node.op.stands_alone:
         return True
-    rearranges = node.op.moves or isinstance(node.op, FeatureReduce)
+    rearranges = node.op.moves or node.op.reduces
     sizes = (node.type.size, *(n.type.size for n in node.inputs))
     return node.type.space == GLOBAL and rearranges and max(sizes) > IN_REGISTERS
 
@@ -109,7 +107,7 @@ class Former:
 
     def _edge_leaves(self, node: Node) -> tuple[Node, ...]:
         """The gathers, spreads, scans, matrices and edge inputs that an edge value is made of."""
-        if isinstance(node.op, Scan):
+        if node.op.carries:
             return (node, *self._scan_leaves(node))
         place = node.op.table
         if place is not None:
@@ -186,7 +184,7 @@ class Former:
         """The first phase of step `index` that can evaluate an edge value; its scans are added."""
         phase = 0
         for leaf in leaves:
-            if isinstance(leaf.op, Scan):
+            if leaf.op.carries:
                 phase = max(phase, self._settle(ScanLoop.of(leaf), index))
             elif leaf.inputs and leaf.type.space != GLOBAL:
                 (source,) = leaf.inputs
@@ -209,13 +207,13 @@ class Former:
 
     def _scan_side(self, leaves: tuple[Node, ...]) -> str | None:
         """The rows whose walk must evaluate an edge value, if it is made from a scan."""
-        sides = {leaf.op.side for leaf in leaves if isinstance(leaf.op, Scan)}
+        sides = {leaf.op.side for leaf in leaves if leaf.op.carries}
         if len(sides) > 1:
             raise Unfusable("an edge value made from scans of both its ends")
         return sides.pop() if sides else None
 
     def _place_row_result(self, node: Node) -> None:
-        is_scan = isinstance(node.op, Scan)
+        is_scan = node.op.carries
         leaves = self._scan_leaves(node) if is_scan else self.leaves[node.inputs[0]]
         relation = node.op.relation
         side = self._scan_side(leaves) or node.op.side

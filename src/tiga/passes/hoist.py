@@ -1,8 +1,7 @@
 """Hoist: what depends on one end of the edges only is computed on nodes, before the gather."""
 
-from tiga.ops.base import Pointwise
-from tiga.ops.contract import Contract
-from tiga.ops.feature import FeatureReduce, Reshape, reshape, take
+from tiga.ops.contract import Contract, is_contract
+from tiga.ops.feature import reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import add, neg, sub
@@ -18,7 +17,7 @@ values. Coordinates are narrower: their differences keep what would cancel betwe
 
 def _movable(node: Node) -> bool:
     op = node.op
-    return op.moves or isinstance(op, Pointwise | FeatureReduce | Contract)
+    return op.pointwise or op.moves or op.reduces or is_contract(node)
 
 
 def _one_end(inputs: tuple[Node, ...]) -> Node | None:
@@ -42,7 +41,7 @@ def _on_nodes(node: Node, space: Space) -> Node:
 
 def _joined(x: Node) -> tuple[Node, ...]:
     """The values that `x` is along its last axis, one after another; () if it is no such value."""
-    source = x.inputs[0] if isinstance(x.op, Reshape) else x
+    source = x.inputs[0] if x.op.reshapes else x
     if not source.op.concatenates or source.op.axis != len(source.type.shape) - 1:
         return ()
     if source.type.shape[-1] != x.type.shape[-1]:
@@ -111,7 +110,7 @@ def hoisted(node: Node) -> Node:
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.type.space.kind != "edge" or not node.inputs:
         return None
-    if isinstance(node.op, Contract):
+    if is_contract(node):
         x, matrix = inputs
         return _product(x, matrix, node.where)
     return hoisted(node.op(*inputs, where=node.where))

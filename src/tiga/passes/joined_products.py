@@ -11,9 +11,8 @@ Values of nodes only: those of edges are taken apart by `hoist`, where ends are 
 from functools import reduce as fold
 from itertools import pairwise
 
-from tiga.ops.base import Pointwise
-from tiga.ops.contract import Contract, OuterSum, contract, outer_sum
-from tiga.ops.feature import Broadcast, Reshape, Take, broadcast, concat, reshape, take
+from tiga.ops.contract import contract, is_contract, is_outer_sum, outer_sum
+from tiga.ops.feature import Take, broadcast, concat, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import spread
 from tiga.ops.pointwise import Mul, add, mul
@@ -32,9 +31,9 @@ def part_products(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if isinstance(node.op, Contract) and is_of_nodes(inputs[0]):
+    if is_contract(node) and is_of_nodes(inputs[0]):
         return _product(*inputs) or _scaled(*inputs)
-    if isinstance(node.op, OuterSum) and is_of_nodes(inputs[0]):
+    if is_outer_sum(node) and is_of_nodes(inputs[0]):
         return _outer_products(*inputs)
     if is_slice(node) and is_of_nodes(inputs[0]):
         (x,) = inputs
@@ -72,13 +71,20 @@ def _scaled(x: Node, matrix: Node) -> Node | None:
     if is_folded(x):
         inner = _scaled(x.inputs[0], matrix)
         return None if inner is None else reshape(inner, (*shape[:-1], matrix.type.shape[1]))
-    if not isinstance(x.op, Mul) or x.type.dtype.itemsize < 4:
+    value, scale = unscaled(x)
+    if scale is None or x.type.dtype.itemsize < 4:
         return None
-    for value, scale in (x.inputs, x.inputs[::-1]):
-        if isinstance(scale.op, Broadcast) and scale.inputs[0].type.size == 1:
-            product = contract(value, matrix)
-            return mul(product, broadcast(scale.inputs[0], product.type.shape))
-    return None
+    product = contract(value, matrix)
+    return mul(product, broadcast(scale, product.type.shape))
+
+
+def unscaled(x: Node) -> tuple[Node, Node | None]:
+    """A value, and the number of each row that it is multiplied by."""
+    if isinstance(x.op, Mul):
+        for value, scale in (x.inputs, x.inputs[::-1]):
+            if scale.op.broadcasts and scale.inputs[0].type.size == 1:
+                return value, scale.inputs[0]
+    return x, None
 
 
 def _worth(*ranges: list[tuple[int, int]]) -> bool:
@@ -98,8 +104,8 @@ def _grouped(parts: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
 
 def _wide_values(x: Node) -> list[Node]:
     """The values of several elements that a value is made of element by element."""
-    if not isinstance(x.op, Pointwise | Reshape):
-        return [x] if not isinstance(x.op, Broadcast) and x.type.size > 1 else []
+    if not (x.op.pointwise or x.op.reshapes):
+        return [x] if not x.op.broadcasts and x.type.size > 1 else []
     return [wide for child in x.inputs for wide in _wide_values(child)]
 
 
@@ -129,7 +135,7 @@ def _cuts(x: Node) -> set[int]:
         return found
     if is_folded(x):
         return _cuts(x.inputs[0])
-    if isinstance(x.op, Pointwise):
+    if x.op.pointwise:
         return {cut for child in x.inputs for cut in _cuts(child)}
     if is_slice(x):
         first, count = x.op.positions[0], len(x.op.positions)
@@ -144,7 +150,7 @@ def joins(x: Node) -> bool:
 
 def is_folded(x: Node) -> bool:
     """Whether a value is another under a shape with the same last axis."""
-    if not isinstance(x.op, Reshape):
+    if not x.op.reshapes:
         return False
     source = x.inputs[0].type.shape
     return bool(source) and bool(x.type.shape) and source[-1] == x.type.shape[-1]
@@ -152,10 +158,9 @@ def is_folded(x: Node) -> bool:
 
 def _has_products(x: Node) -> bool:
     """Whether a value is made element by element of products with matrices."""
-    if isinstance(x.op, Contract):
+    if is_contract(x):
         return True
-    through = isinstance(x.op, Pointwise) or is_folded(x)
-    through = through or is_slice(x)
+    through = x.op.pointwise or is_folded(x) or is_slice(x)
     return through and any(_has_products(child) for child in x.inputs)
 
 
@@ -167,11 +172,11 @@ def sliced(x: Node, first: int, stop: int) -> Node:
     lead, op = shape[:-1], x.op
     if joins(x):
         return _of_joined(x, first, stop)
-    if isinstance(op, Pointwise):
+    if op.pointwise:
         return op(*(sliced(child, first, stop) for child in x.inputs), where=x.where)
     if op.origin is Origin.NUMBER:
         return constant(op.value, x.type.with_shape((*lead, stop - first)))
-    if isinstance(op, Contract):
+    if is_contract(x):
         y, matrix = x.inputs
         return contract(y, take(matrix, 1, tuple(range(first, stop))))
     if op.origin is Origin.GLOBAL:
@@ -181,7 +186,7 @@ def sliced(x: Node, first: int, stop: int) -> Node:
     if is_slice(x):
         start = op.positions[0]
         return sliced(x.inputs[0], start + first, start + stop)
-    if isinstance(op, Broadcast) and x.inputs[0].type.shape[-1:] in ((), (1,)):
+    if op.broadcasts and x.inputs[0].type.shape[-1:] in ((), (1,)):
         return broadcast(x.inputs[0], (*lead, stop - first))
     return take(x, len(lead), tuple(range(first, stop)))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiga.ops.base import Op
-from tiga.ops.feature import Reshape, reshape
+from tiga.ops.feature import reshape
 from tiga.ops.leaf import constant
 from tiga.ops.message import is_edge_sum
 from tiga.ops.pointwise import (
@@ -92,7 +92,7 @@ def _without(total: Node, with_rest: bool) -> Node:
 
 def _summed(total: Node, message: Node, with_rest: bool) -> Node:
     """The sum of other messages at the rows of `total`; of one shape, where it is only renamed."""
-    while isinstance(message.op, Reshape):
+    while message.op.reshapes:
         message = message.inputs[0]
     return reshape(_without(total.op(message), with_rest), total.type.shape)
 

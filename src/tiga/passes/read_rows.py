@@ -7,7 +7,6 @@ from torch_mlir import ir
 
 from tiga.errors import InvalidValue
 from tiga.ir.encoding import Relations, relations_of
-from tiga.ops.scan import Scan
 from tiga.passes import iteration, kernel
 from tiga.passes.domain import PART, PREFIX, place, read_op
 from tiga.passes.iteration import slot_of
@@ -65,8 +64,8 @@ class WalkReader:
             else:
                 inside.read(inner)
         results = _in_order(carried)
-        reductions = tuple(node for node in results if not isinstance(node.op, Scan))
-        scans = tuple(ScanLoop.of(node) for node in results if isinstance(node.op, Scan))
+        reductions = tuple(node for node in results if not node.op.carries)
+        scans = tuple(ScanLoop.of(node) for node in results if node.op.carries)
         self.phases.append(
             Phase(
                 reductions, _in_order(inside.stores), _in_order(inside.sums), scans,

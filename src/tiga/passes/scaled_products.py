@@ -14,10 +14,17 @@ from dataclasses import dataclass
 from functools import reduce as fold
 from operator import itemgetter
 
-from tiga.ops.contract import Contract, OuterSum, contract, outer_sum
-from tiga.ops.feature import Broadcast, Take, broadcast, concat, reshape, take
-from tiga.ops.pointwise import Add, Mul, add, mul
-from tiga.passes.joined_products import is_folded, is_of_nodes, is_slice, joins, sliced
+from tiga.ops.contract import contract, is_contract, is_outer_sum, outer_sum
+from tiga.ops.feature import broadcast, concat, reshape, take
+from tiga.ops.pointwise import Add, add, mul
+from tiga.passes.joined_products import (
+    is_folded,
+    is_of_nodes,
+    is_slice,
+    joins,
+    sliced,
+    unscaled,
+)
 from tiga.trace.node import Node, users
 from tiga.trace.program import Program
 
@@ -53,9 +60,9 @@ def scaled_products(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if isinstance(node.op, Contract) and is_of_nodes(inputs[0]):
+    if is_contract(node) and is_of_nodes(inputs[0]):
         return _product(*inputs)
-    if isinstance(node.op, OuterSum) and is_of_nodes(inputs[0]):
+    if is_outer_sum(node) and is_of_nodes(inputs[0]):
         return _outer_sum(*inputs)
     return None
 
@@ -152,13 +159,13 @@ def _operands(node: Node) -> list[Node]:
 
 def _slice_of_product(x: Node) -> tuple[Node, int, int, Node | None] | None:
     """The product with a matrix that a value is a range of, and what scales that."""
-    value, scale = _scaled(x)
+    value, scale = unscaled(x)
     first, stop = 0, value.type.shape[-1] if value.type.shape else 0
     while is_slice(value) or is_folded(value):
-        if isinstance(value.op, Take):
+        if is_slice(value):
             first, stop = first + value.op.positions[0], stop + value.op.positions[0]
         (value,) = value.inputs
-    proper = isinstance(value.op, Contract) and is_of_nodes(value) and len(value.type.shape) == 1
+    proper = is_contract(value) and is_of_nodes(value) and len(value.type.shape) == 1
     if not proper or stop - first == value.type.shape[-1]:
         return None
     return value, first, stop, scale
@@ -194,7 +201,7 @@ def _read_by_slices(program: Program) -> frozenset[Node]:
 
     return frozenset(
         node for node in program.order
-        if isinstance(node.op, Contract) and is_of_nodes(node) and node not in program.outputs
+        if is_contract(node) and is_of_nodes(node) and node not in program.outputs
         and len(node.type.shape) == 1 and readers[node] and are_slices(node)
     )  # fmt: skip
 
@@ -231,17 +238,8 @@ def _terms(x: Node) -> list[JoinedTerm]:
     if is_folded(x):
         inner = _terms(x.inputs[0])
         return inner if len(inner) > 1 else [JoinedTerm(x, None, 0)]
-    value, scale = _scaled(x)
+    value, scale = unscaled(x)
     return [JoinedTerm(value, scale, 0)]
-
-
-def _scaled(x: Node) -> tuple[Node, Node | None]:
-    """A value, and the number of each row that it is multiplied by."""
-    if isinstance(x.op, Mul):
-        for value, scale in (x.inputs, x.inputs[::-1]):
-            if isinstance(scale.op, Broadcast) and scale.inputs[0].type.size == 1:
-                return value, scale.inputs[0]
-    return x, None
 
 
 def _times(x: Node, scale: Node | None) -> Node:

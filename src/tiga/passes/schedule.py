@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tiga.errors import Unfusable
-from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, Reshape
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
@@ -100,10 +98,10 @@ def is_elementwise(node: Node) -> bool:
     op = node.op
     if op.origin is not Origin.OPERANDS:
         return op.origin not in (Origin.CARRY, Origin.OUTER)
-    if isinstance(op, Broadcast):
+    if op.broadcasts:
         (source,) = node.inputs
         return source.type.size in (1, node.type.size)
-    return isinstance(op, Pointwise | Reshape)
+    return bool(op.pointwise or op.reshapes)
 
 
 def _edge_values(program: RowProgram) -> Iterator[Node]:
@@ -121,7 +119,7 @@ def _by_edges(program: RowProgram, lanes: int) -> Schedule | None:
     size = max((n.type.size for n in values), default=0)
     if not (wide_enough and simple and 0 < size <= NARROW):
         return None
-    if sum(n.op.cost for n in values if isinstance(n.op, Pointwise)) > CHEAP:
+    if sum(n.op.cost for n in values if n.op.pointwise) > CHEAP:
         few = lanes // 2 if _scatters_edges(program) else lanes // 4
         return Schedule("edges", edge_lanes=lanes, few=few)
     # Long rows of scalars gain by a half, and short ones then take no lanes at all. There is no

@@ -1,6 +1,6 @@
 """Sink: reshaped values of nodes are read as the arrays they are, and reshaped at the edges."""
 
-from tiga.ops.feature import Reshape, reshape
+from tiga.ops.feature import reshape
 from tiga.ops.message import gather
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -11,7 +11,7 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if node.op.origin is not Origin.END:
         return None
     (source,) = inputs
-    if not isinstance(source.op, Reshape) or not source.inputs[0].inputs:
+    if not source.op.reshapes or not source.inputs[0].inputs:
         return None
     below = gather(node.op.relation, node.op.side, source.inputs[0])
     return reshape(below, node.type.shape)

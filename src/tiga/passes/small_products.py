@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from tiga.ops.align import expand_to
-from tiga.ops.contract import Contract, OuterSum
+from tiga.ops.contract import is_contract, is_outer_sum
 from tiga.ops.feature import feature_sum, reshape
 from tiga.ops.message import reduce_all, sum_to
 from tiga.ops.pointwise import cast, mul
@@ -30,7 +30,7 @@ def _products(x: Node, y: Node) -> Node:
 
 
 def _rule(edges: Mapping[Space, Relation], node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if not isinstance(node.op, Contract | OuterSum):
+    if not (is_contract(node) or is_outer_sum(node)):
         return None
     x, y = inputs
     relation = edges.get(x.type.space)
@@ -40,7 +40,7 @@ def _rule(edges: Mapping[Space, Relation], node: Node, inputs: tuple[Node, ...])
     is_small = x.type.shape[-1] * width <= MOST_ELEMENTS and x.type.size * width <= MOST_PER_EDGE
     if not is_small or not x.type.dtype.is_float:
         return None
-    if isinstance(node.op, Contract):
+    if is_contract(node):
         return cast(feature_sum(_products(x, y), len(x.type.shape) - 1), node.type.dtype)
     products = _products(x, reshape(y, (*y.type.shape[:-1], 1, y.type.shape[-1])))
     for _ in x.type.shape[:-1]:

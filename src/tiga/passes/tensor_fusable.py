@@ -6,15 +6,11 @@ from dataclasses import dataclass
 
 from tiga.ops import complex_table
 from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, Reshape
-from tiga.ops.pointwise import Cast
-from tiga.ops.tensor_complex import RealLinear
 from tiga.ops.tensor_index import Pick
-from tiga.ops.tensor_reduce import Extremum, Reduction
-from tiga.ops.tensor_scan import AxisScan
+from tiga.ops.tensor_reduce import Reduction
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-from tiga.types import DType, Shape
+from tiga.types import Shape
 
 COMPLEX_OPS = frozenset(
     ("add", "sub", "mul", "neg", "div", "conj", "real", "imag", "make_complex", "where",
@@ -58,35 +54,26 @@ CPU = Target(
 )
 
 
-def _has_lowering(op: object, dtype: DType, target: Target) -> bool:
-    functions = target.functions if dtype.is_float else target.int_functions
-    return isinstance(op, Pointwise) and (
-        type(op).lower is not Pointwise.lower
-        or isinstance(op, Cast)
-        or op.name in target.complex_ops | functions
-    )
-
-
 def is_pointwise(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this pointwise op on its operands' types."""
     op = node.op
-    if not _has_lowering(op, node.type.dtype, target):
+    if not op.pointwise:
         return False
     types = [node.type.dtype, *(child.type.dtype for child in node.inputs)]
     if any(d.is_complex for d in types):
         return op.name in target.complex_ops
-    if not getattr(op, "widens", True) and types[0] != types[0].compute:
+    if not op.widens and types[0] != types[0].compute:
         return False
-    if isinstance(op, Cast):
-        return True
-    return not isinstance(op, RealLinear) and (not op.of_floats or types[-1].is_float)
+    functions = target.functions if types[0].is_float else target.int_functions
+    has_code = type(op).lower is not Pointwise.lower or op.name in functions
+    return op.converts or (has_code and (not op.of_floats or types[-1].is_float))
 
 
 def is_reduction(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this reduction."""
     dtype = node.type.dtype
     known = isinstance(node.op, Reduction) and node.op.combine in target.combines
-    ordered = not (dtype.is_complex and isinstance(node.op, Extremum))
+    ordered = not (dtype.is_complex and node.op.selects)
     return known and ordered and dtype.kind != "b"
 
 
@@ -97,14 +84,9 @@ def is_gather(node: Node, target: Target = CPU) -> bool:
 
 def is_scan(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can carry this scan along rows: it goes along the last axis."""
-    if not (target.scans and isinstance(node.op, AxisScan)) or node.type.dtype.kind == "b":
+    if not (target.scans and node.op.carries) or node.type.dtype.kind == "b":
         return False
     return math.prod(node.type.shape[node.op.axis + 1 :]) == 1
-
-
-def is_move(node: Node) -> bool:
-    """Whether kernels read the operand under another shape, and move nothing."""
-    return isinstance(node.op, Broadcast | Reshape)
 
 
 def boundary(shape: Shape, columns: int) -> int | None:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import Constant
 from tiga.passes.tensor_fusable import (
     CPU,
@@ -12,7 +11,6 @@ from tiga.passes.tensor_fusable import (
     boundary,
     fits,
     is_gather,
-    is_move,
     is_pointwise,
     is_reduction,
     is_scan,
@@ -83,8 +81,8 @@ class Group:
             return False
         if any(self.kind(child) in (COLUMN, TOTAL) for child in node.inputs):
             return False
-        if is_move(node):
-            return self._accepts_move(node)
+        if node.op.is_view:
+            return self._accepts_view(node)
         if is_reduction(node, self.target):
             return self._accepts_reduction(node)
         if is_gather(node, self.target):
@@ -132,14 +130,14 @@ class Group:
             return None
         return kind
 
-    def _accepts_move(self, node: Node) -> bool:
+    def _accepts_view(self, node: Node) -> bool:
         (x,) = node.inputs
         kind, target = self.kind(x), node.type.shape
         if x.op.origin is Origin.NUMBER or (x in self.windows and kind is None):
             return False
         if kind == SCALAR:
             return True
-        if isinstance(node.op, Reshape):
+        if node.op.reshapes:
             if kind is None:
                 return False
             return kind == ROW or self.is_full(target)
@@ -203,8 +201,8 @@ class Group:
 
     def join(self, node: Node) -> None:
         """Add the node, which is accepted."""
-        if is_move(node):
-            self._join_move(node)
+        if node.op.is_view:
+            self._join_view(node)
         elif is_reduction(node, self.target):
             self._join_reduction(node)
         elif is_gather(node, self.target):
@@ -218,12 +216,12 @@ class Group:
             made = Instruction("apply", kind, node.type.dtype, inputs, node.op)
             self.index[node] = self.add(made)
 
-    def _join_move(self, node: Node) -> None:
+    def _join_view(self, node: Node) -> None:
         (x,) = node.inputs
         kind = self.kind(x)
         if kind is None:
             self.index[node] = self._load(x, node.type.shape, FULL)
-        elif kind == ROW and isinstance(node.op, Broadcast):
+        elif kind == ROW and node.op.broadcasts:
             # The value of the row, at every column of it.
             spread = Instruction("spread", FULL, node.type.dtype, (self.index[x],))
             self.index[node] = self.add(spread)

@@ -9,14 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tiga.ops.feature import Broadcast
-from tiga.ops.tensor_scan import Positions
 from tiga.passes.tensor_axes import columns_after
 from tiga.passes.tensor_fusable import (
     CPU,
     Target,
     is_gather,
-    is_move,
     is_pointwise,
     is_reduction,
     is_scan,
@@ -55,7 +52,7 @@ def _votes(nodes: Sequence[Node], size: int, target: Target, windows: Windows) -
     votes: Counter = Counter()
     for node in nodes:
         for columns in _wishes(node, size, target):
-            votes[columns] += 1 if isinstance(node.op, Broadcast) else 2
+            votes[columns] += 1 if node.op.broadcasts else 2
         for columns in _window_wishes(node, size, windows):
             votes[columns] += 2
     return votes
@@ -65,7 +62,7 @@ def _window_wishes(node: Node, size: int, windows: Windows) -> list[int]:
     """The numbers of columns that windows and positions of a size, which a node reads, ask for."""
     whole = [c for c in node.inputs if c.type.size == size]
     asked = [windows[c].columns for c in whole if c in windows]
-    asked += [columns_of_positions(c.op) for c in whole if isinstance(c.op, Positions)]
+    asked += [columns_of_positions(c.op) for c in whole if c.op.origin is Origin.POSITION]
     return [columns for columns in asked if columns is not None]
 
 
@@ -80,7 +77,7 @@ def _wishes(node: Node, size: int, target: Target) -> Iterator[int]:
         return
     elif asked := _asked(node, target):
         yield asked
-    elif isinstance(node.op, Broadcast) and node.inputs[0].type.size > 1:
+    elif node.op.broadcasts and node.inputs[0].type.size > 1:
         yield moving_columns(node.inputs[0].type.shape, node.type.shape)
 
 
@@ -119,11 +116,11 @@ def _can_start(node: Node, native: bool, target: Target) -> bool:
         return False
     computed = is_pointwise(node, target) or is_reduction(node, target)
     computed |= is_gather(node, target) or is_scan(node, target)
-    return computed or _is_readable_move(node)
+    return computed or _is_readable_view(node)
 
 
-def _is_readable_move(node: Node) -> bool:
-    return isinstance(node.op, Broadcast) and node.inputs[0].op.origin is not Origin.NUMBER
+def _is_readable_view(node: Node) -> bool:
+    return bool(node.op.broadcasts) and node.inputs[0].op.origin is not Origin.NUMBER
 
 
 def plan(
@@ -241,36 +238,36 @@ class _Planner:
     def _close(self, group: Group, inside: list[Node]) -> None:
         members = set(inside)
         wanted = [n for n in inside if self._is_stored(n, members)]
-        kernel = [n for n in wanted if not is_move(n) or self._computed(group, n)]
-        moves = [n for n in wanted if n not in set(kernel)]
-        # Another moved value that is wanted outside is numpy's view of the stored one.
-        bases = [self._base(group, n, members) for n in moves]
+        kernel = [n for n in wanted if not n.op.is_view or self._computed(group, n)]
+        views = [n for n in wanted if n not in set(kernel)]
+        # Another view that is wanted outside is numpy's view of the stored value.
+        bases = [self._base(group, n, members) for n in views]
         stored = list(dict.fromkeys([*kernel, *(b for b in bases if b in members)]))
         if stored:
             self.steps.append(close(group, stored, self.relaxed))
-        self.steps.extend(LibraryStep(n) for n in self._chain(group, moves, members))
+        self.steps.extend(LibraryStep(n) for n in self._chain(group, views, members))
 
     def _is_stored(self, node: Node, members: set[Node]) -> bool:
         return node in self.outputs or any(r not in members for r in self.readers[node])
 
     def _computed(self, group: Group, node: Node) -> bool:
         """Whether a broadcast value is one of the kernel's full values."""
-        return isinstance(node.op, Broadcast) and group.kind(node) == FULL
+        return bool(node.op.broadcasts) and group.kind(node) == FULL
 
-    def _moves(self, group: Group, node: Node, members: set[Node]) -> bool:
-        return node in members and is_move(node) and not self._computed(group, node)
+    def _is_view(self, group: Group, node: Node, members: set[Node]) -> bool:
+        return node in members and node.op.is_view and not self._computed(group, node)
 
     def _base(self, group: Group, node: Node, members: set[Node]) -> Node:
-        while self._moves(group, node, members):
+        while self._is_view(group, node, members):
             node = node.inputs[0]
         return node
 
-    def _chain(self, group: Group, moves: list[Node], members: set[Node]) -> list[Node]:
-        """The moves between stored values and wanted ones, in order."""
+    def _chain(self, group: Group, views: list[Node], members: set[Node]) -> list[Node]:
+        """The views between stored values and wanted ones, in order."""
         needed: dict[Node, None] = {}
-        for node in moves:
+        for node in views:
             path = []
-            while self._moves(group, node, members) and node not in needed:
+            while self._is_view(group, node, members) and node not in needed:
                 path.append(node)
                 node = node.inputs[0]
             needed.update(dict.fromkeys(reversed(path)))

@@ -7,14 +7,15 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 
-from tiga.ops.base import Op, Pointwise
-from tiga.ops.feature import Broadcast, Movement, broadcast
-from tiga.ops.leaf import Constant, constant
+from tiga.ops.base import Op
+from tiga.ops.feature import broadcast
+from tiga.ops.leaf import constant
 from tiga.ops.pointwise import ge, logical_and, lt, where
 from tiga.ops.tensor_scan import Positions
 from tiga.ops.tensor_views import Join, Slice, Unslice, unslice
 from tiga.passes.tensor_fusable import is_pointwise, is_reduction, is_scan
 from tiga.trace.node import Node, users
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 JOINED = 4
@@ -55,8 +56,7 @@ def _is_computed_with(node: Node, readers: Mapping[Node, Sequence[Node]]) -> boo
     """Whether a kernel computes something of what is joined, or what is joined: numpy joins what
     is in memory, for memory, as fast."""
     return any(
-        isinstance(n.op, (Movement, Join)) or is_pointwise(n) or is_reduction(n) or is_scan(n)
-        for n in readers[node]
+        n.op.moves or is_pointwise(n) or is_reduction(n) or is_scan(n) for n in readers[node]
     ) or any(_is_cheap(x) for x in node.inputs)
 
 
@@ -122,7 +122,7 @@ def _sliced(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 
 def _is_cheap(x: Node) -> bool:
-    return isinstance(x.op, Pointwise) and x.op.cost <= CHEAP
+    return bool(x.op.pointwise) and x.op.cost <= CHEAP
 
 
 def _below(
@@ -130,14 +130,14 @@ def _below(
 ) -> Node:
     """A move along an axis, which will be of `extent`, below the cheap ops that make `x`."""
     shape = (*x.type.shape[:axis], extent, *x.type.shape[axis + 1 :])
-    if isinstance(x.op, Constant):
+    if x.op.origin is Origin.NUMBER:
         return constant(x.op.value, x.type.with_shape(shape))
-    if isinstance(x.op, Broadcast):
+    if x.op.broadcasts:
         (source,) = x.inputs
         lead = len(shape) - len(source.type.shape)
         if axis < lead or source.type.shape[axis - lead] == 1:
             return broadcast(source, shape)
-    if isinstance(x.op, Pointwise) and x.op.cost <= budget:
+    if x.op.pointwise and x.op.cost <= budget:
         left = budget - max(x.op.cost, 1)
         return x.op(*(_below(c, axis, extent, move, left) for c in x.inputs), where=x.where)
     return move(x)

@@ -1,6 +1,6 @@
 """Sums of outer products of edge values whose matrix is large, part by part of the matrix."""
 
-from tiga.ops.contract import OuterSum, outer_sum
+from tiga.ops.contract import is_outer_sum, outer_sum
 from tiga.ops.feature import concat, take
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -35,7 +35,7 @@ def _pieces(x: Node, side: int) -> list[Node]:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if not isinstance(node.op, OuterSum) or inputs[0].type.space.kind != "edge":
+    if not is_outer_sum(node) or inputs[0].type.space.kind != "edge":
         return None
     sides = _sides(node.type.shape)
     if sides == tuple(map(padded, node.type.shape)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tiga.trace.autodiff import jvp, vjp
 from tiga.trace.kept_bits import kept_conditions
-from tiga.trace.node import Node, reached, rewrite, substitute, topological, users
+from tiga.trace.node import Node, reached, substitute, topological, users
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Shape, Type
@@ -102,12 +102,8 @@ def _all_that_reads(
 
 def _expanded(program: Program) -> list[Node]:
     """The nodes of a program, and those of what its derived ops stand for."""
-
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        expand = getattr(node.op, "expand", None)
-        return None if expand is None else expand(*inputs)
-
-    return topological((*program.outputs, *rewrite(program.outputs, rule)))
+    expanded = program.rewritten(lambda node, inputs: node.op.expand(*inputs))
+    return topological((*program.outputs, *expanded.outputs))
 
 
 def _reached(outputs: Sequence[Node], roots: dict[Node, frozenset[Node]]) -> list[Node]:
