@@ -2,6 +2,7 @@
 
 import copy
 
+import batches
 import edgeconv
 import forces
 import gat
@@ -140,3 +141,34 @@ def test_forces_are_minus_the_slope_of_the_energy():
         before, _ = model(*given, batch.position - moved)
         slope = (after - before).sum() / (2 * step)
         torch.testing.assert_close(-slope, force[atom, axis], rtol=1e-6, atol=1e-8)
+
+
+class PlainPotential(batches.Potential):
+    """The potential of batches in plain torch."""
+
+    def energy(self, batch, position):
+        edges, owner = batch.graph.coo(), batch.graph.membership().coo()[1]
+        atoms = plain.pair_energy(self.atoms, edges, batch.kind, position)
+        return plain.total(atoms[:, 0], owner, batch.graph.num_graphs)
+
+
+def test_training_on_batches_is_that_of_plain_torch():
+    """Losses and weights of some steps, each with a gradient of gradients of another batch."""
+    parts = batches.clusters(14)
+    model, reference = batches.Potential().double(), PlainPotential().double()
+    reference.load_state_dict(model.state_dict())
+    ours, theirs = (batches.train(one, parts, epochs=2, size=4) for one in (model, reference))
+    torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter, reference.get_parameter(name), rtol=1e-6, atol=1e-8)
+    assert not model.atoms.diagnostics
+
+
+def test_clusters_in_a_batch_are_what_they_are_alone():
+    parts, model = batches.clusters(5), batches.Potential().double()
+    batch = batches.Batch.of(parts)
+    energy, force = model(batch)
+    for place, own in enumerate(batch.graph.unbatch(force)):
+        alone, wanted = model(batches.Batch.of(parts[place : place + 1]))
+        torch.testing.assert_close(energy[place], alone[0], **TIGHT)
+        torch.testing.assert_close(own, wanted, **TIGHT)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import batches
 import forces
 import label_propagation
 import mesh
@@ -36,6 +37,11 @@ def test_filters_on_points_learn():
 def test_forces_learn():
     first, last = forces.main()
     assert last < 0.1 * first
+
+
+def test_forces_in_batches_learn():
+    first, last = batches.main()
+    assert last < 0.3 * first
 
 
 def test_conductivity_is_found():
