@@ -299,11 +299,33 @@ class MessagePassing:
         captured, and executables built for them."""
         return self._inspected().cache_info()
 
-    def reference(self, **call: Any) -> Any:
-        """The result by the numpy oracle, op by op: what the kernels are checked against."""
-        from tiga.frontends.torch.call import reference
+    def reference(
+        self, *, graph: Any = None, src: Fields | None = None, dst: Fields | None = None,
+        edge: Fields | None = None, ndata: Fields | None = None, **params: Any,
+    ) -> Any:  # fmt: skip
+        """The result of a call by the numpy oracle, op by op and without derivatives: what the
+        kernels are checked against.
 
-        return reference(self, **call)
+        Raises:
+            InvalidType: no kernel can run the call; everything else as a call does.
+
+        Example:
+            >>> import tiga as tg
+            >>> class Copy(tg.MessagePassing):
+            ...     def edge(self, src, dst, edge):
+            ...         return src.x
+            >>> graph, x = tg.Graph.from_coo([0, 1], [1, 1]), tg.tensor([1.0, 2.0])
+            >>> Copy().reference(graph=graph, ndata={"x": x}).tolist()
+            [0.0, 3.0]
+        """
+        given = (src, dst, edge, ndata)
+        if _are_native(given):
+            from tiga.frontends.tensor.oracle import reference
+
+            return reference(self, graph, given, params)
+        from tiga.frontends.torch.call import reference as reference_of_torch
+
+        return reference_of_torch(self, graph, given, params)
 
     def _inspected(self) -> Any:
         from tiga.frontends.inspection import inspected

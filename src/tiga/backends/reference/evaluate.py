@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiga.relations.csr import Csr
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
@@ -18,6 +19,12 @@ class EdgeList:
     dst: np.ndarray
     num_src: int
     num_dst: int
+
+    @staticmethod
+    def of(csr: Csr) -> "EdgeList":
+        """Both ends of every edge in CSR order."""
+        rows = np.repeat(np.arange(csr.num_dst), np.diff(csr.row_ptr))
+        return EdgeList(np.asarray(csr.col_idx), rows, csr.num_src, csr.num_dst)
 
     def end(self, side: str) -> np.ndarray:
         return self.src if side == "src" else self.dst

@@ -307,6 +307,31 @@ def prepare(
     return launch
 
 
+class Captured(NamedTuple):
+    """A call that is not made: its program, the program's inputs, the graph, and the device."""
+
+    plan: CapturedProgram
+    inputs: list[Node]
+    topology: Any
+    device: Device
+
+
+def captured(
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> Captured:
+    """What a call would run.
+
+    Raises:
+        Unfusable: no program computes it.
+    """
+    topology = _topology(graph)
+    fields, specs = _fields(graph, topology, given)
+    run = KernelCall(kernel, template_of(specs), params)
+    plan, device = run.plan(), CPU if graph.paged else _device(fields)
+    inputs = [_source(source, run, fields, topology, device) for source in plan.sources]
+    return Captured(plan, inputs, topology, device)
+
+
 def foretold(
     kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
 ) -> tuple[list[str], list[Prediction]]:

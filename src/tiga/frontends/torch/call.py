@@ -27,6 +27,7 @@ from tiga.frontends.trees import mapped
 from tiga.knobs import current
 from tiga.relations import Graph
 from tiga.relations.paged import not_fused
+from tiga.runtime.caller import user_line
 
 
 def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]) -> Any:
@@ -107,15 +108,19 @@ def _run(variant: Variant, graph: Graph, values: Sequence[Any], topology: Any, s
     return mapped(lambda i: outputs[i], variant.captured.result)
 
 
-def reference(kernel: MessagePassing, *, graph: Any, src: Any = None, dst: Any = None,
-              edge: Any = None, ndata: Any = None, **params: Any) -> Any:  # fmt: skip
+def reference(
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> Any:
     """The result of a call by the numpy oracle."""
     from tiga.frontends.torch.oracle import evaluate_program
 
-    fields = namespaces(graph, (src, dst, edge, ndata))
+    fields = namespaces(graph, given)
     variant = variant_of(kernel, graph, fields, params)
     if variant.captured is None:
-        raise InvalidType("the oracle evaluates programs, and this call runs on the bounded path.")
+        raise InvalidType(
+            "reference expected a call that is one program, got one that goes through memory "
+            f"({user_line()}): {variant.bounded.reason if variant.bounded else 'it has no program'}"
+        )
     with torch.no_grad():
         values = bind(variant.captured, graph, fields, params)
     outputs: Sequence[Any] = evaluate_program(variant.captured.program, values, graph)

@@ -10,7 +10,6 @@ from tiga.backends.reference import EdgeList, evaluate
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.gpu import device_of
 from tiga.relations import Graph
-from tiga.relations.csr import Csr
 from tiga.trace.program import Program
 from tiga.types import DType
 
@@ -33,17 +32,11 @@ def to_torch(array: np.ndarray, dtype: DType) -> torch.Tensor:
     return torch.from_numpy(array.copy()).to(torch_dtype(dtype))
 
 
-def edge_list(csr: Csr) -> EdgeList:
-    """Both ends of every edge in CSR order."""
-    rows = np.repeat(np.arange(csr.num_dst), np.diff(csr.row_ptr))
-    return EdgeList(np.asarray(csr.col_idx), rows, csr.num_src, csr.num_dst)
-
-
 def evaluate_program(program: Program, values: Sequence[Any], graph: Graph) -> list[torch.Tensor]:
     """The outputs of a program for tensors and numbers in the order of its inputs, on the device of
     the graph; computed on the host."""
     arrays = [to_numpy(v, n.type.dtype) for v, n in zip(values, program.inputs, strict=True)]
-    edges = edge_list(graph.csr())
+    edges = EdgeList.of(graph.csr())
     results = evaluate(program, arrays, dict.fromkeys(program.relations, edges))
     device = device_of(graph)
     found = [to_torch(a, n.type.dtype) for a, n in zip(results, program.outputs, strict=True)]
