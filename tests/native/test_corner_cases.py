@@ -237,3 +237,12 @@ def test_floats_that_no_integer_holds(backend: str, monkeypatch: pytest.MonkeyPa
     assert tg.astype(x, tg.int64).tolist() == [0, wide - 1, -wide, 3_000_000_000, -1, 300]
     assert tg.astype(x, tg.uint8).tolist() == [0, 255, 0, 255, 255, 44]
     assert tg.astype(tg.astype(x, tg.bfloat16), tg.int8).tolist() == [0, -1, 0, -1, -1, 44]
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "huber_loss", "binary_cross_entropy_with_logits"])
+def test_losses_have_the_type_that_both_operands_promote_to(name: str) -> None:
+    loss, x = getattr(tg, name), tg.tensor([0.5, 0.25])
+    assert loss(x, x.astype(tg.float64)).dtype == tg.float64
+    assert loss(x.astype(tg.float16), x).dtype == tg.float32
+    assert loss(tg.tensor([1, 0]), x.astype(tg.bfloat16)).dtype == tg.bfloat16
+    assert loss(x, tg.tensor(0.5), reduction="none").shape == (2,)

@@ -94,6 +94,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "negative padding": lambda: tg.pad(M, [(-1, 0), (0, 0)]),
     "padding that is no pairs": lambda: tg.pad(M, 1),
     "a split into nothing": lambda: tg.split(M, 0),
+    "a loss of all pairs": lambda: tg.mse_loss(X, tg.ones((2, 1))),
+    "a loss of all pairs of logits": lambda: tg.binary_cross_entropy_with_logits(M, tg.ones(2)),
     "a class out of range": lambda: tg.cross_entropy(M, tg.tensor([5, 0])).numpy(),
 }
 

@@ -6,9 +6,9 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
-from tiga.frontends.tensor.build import as_tensor
+from tiga.frontends.tensor.build import as_tensor, broadcast_shapes
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.dtypes import as_float
+from tiga.frontends.tensor.dtypes import as_float, promote
 from tiga.frontends.tensor.indexing import take_along_axis
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.record import recorded
@@ -22,6 +22,22 @@ def _wide(x: Any) -> tuple[Tensor, Any]:
     tensor = as_tensor(x)
     dtype = as_float(tensor.dtype)
     return s.astype(tensor, dtype.compute, copy=False), dtype
+
+
+def _wide_pair(input: Any, target: Any) -> tuple[Tensor, Tensor, Any]:
+    """Both in the type that computes their differences, and the type to round the result to.
+
+    One may broadcast to the other; (N,) beside (N, 1) would compare all pairs of elements.
+    """
+    first, second = as_tensor(input), as_tensor(target)
+    if broadcast_shapes(first.shape, second.shape) not in (first.shape, second.shape):
+        raise InvalidValue(
+            f"a loss expected input and target of one shape, got {first.shape} and {second.shape} "
+            f"({here()}), which would compare all pairs of elements; reshape one of them."
+        )
+    dtype = as_float(promote(first.dtype, second.dtype))
+    wide = [s.astype(tensor, dtype.compute, copy=False) for tensor in (first, second)]
+    return wide[0], wide[1], dtype
 
 
 def last_axes(x: Tensor, shape: Any) -> tuple[int, ...]:
@@ -79,8 +95,8 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
         >>> tg.mse_loss(tg.tensor([1.0, 2.0]), tg.tensor([1.0, 4.0])).item()
         2.0
     """
-    wide, dtype = _wide(input)
-    distance = wide - _wide(target)[0]
+    wide, wanted, dtype = _wide_pair(input, target)
+    distance = wide - wanted
     return _reduce(distance * distance, reduction, dtype)
 
 
@@ -95,8 +111,8 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     """
     if not isinstance(delta, (int, float)):
         raise InvalidType(f"delta= expected a number, got {delta!r} ({here()}).")
-    wide, dtype = _wide(input)
-    distance = wide - _wide(target)[0]
+    wide, wanted, dtype = _wide_pair(input, target)
+    distance = wide - wanted
     size = s.abs(distance)
     near = distance * distance * 0.5
     return _reduce(s.where(size <= delta, near, (size - 0.5 * delta) * delta), reduction, dtype)
@@ -111,8 +127,7 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, *, reduction: str 
         >>> tg.binary_cross_entropy_with_logits(tg.tensor([1000.0]), tg.tensor([1.0])).item()
         0.0
     """
-    wide, dtype = _wide(input)
-    wanted = _wide(target)[0]
+    wide, wanted, dtype = _wide_pair(input, target)
     return _reduce(e.softplus(wide) - wide * wanted, reduction, dtype)
 
 
