@@ -1,8 +1,9 @@
 """Locks are taken in one order, and threads that share values and budgets get the right ones."""
 
 import contextvars
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,10 +13,20 @@ import pytest
 import tiga as tg
 from tiga.errors import InvalidState
 from tiga.runtime.locks import ORDER, Ordered
+from tiga.runtime.scope import Scope
 
 PATIENCE = 60.0
 ELEMENTS = 4096
 NBYTES = 4 * ELEMENTS
+
+
+@pytest.fixture(autouse=True)
+def in_small_steps() -> Iterator[None]:
+    """Threads take turns as often as Python lets them: what may go wrong between two, soon does."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 def test_a_thread_takes_locks_in_one_direction() -> None:
@@ -89,6 +100,35 @@ def run_all(works: list[Callable[[], None]]) -> None:
     assert not any(thread.is_alive() for thread in threads), "threads wait for one another"
     if failed:
         raise failed[0]
+
+
+def test_room_that_another_thread_takes_is_made_again() -> None:
+    scope = Scope({"host": 2 * NBYTES}, lru=True)
+    idle = [np.ones(ELEMENTS, np.float32) for _ in range(2)]
+    for i in range(2):
+        scope.adopt(idle[i], "idle", lambda: idle.pop() is not None)
+
+    class Contended(Ordered):
+        """Another thread charges what was freed as soon as it may."""
+
+        depth = 0
+
+        def __enter__(self) -> None:
+            super().__enter__()
+            self.depth += 1
+
+        def __exit__(self, *raised: object) -> None:
+            super().__exit__(*raised)
+            self.depth -= 1
+            if not self.depth and scope.host.fits(NBYTES):
+                scope.host.charge(NBYTES, "another thread's")
+
+    scope._lock = Contended("scope")
+    scope.reserve(NBYTES, "mine")
+    assert (len(idle), scope.host.live) == (1, 2 * NBYTES)
+    scope.adopt(mine := np.ones(ELEMENTS, np.float32), "mine")
+    assert (len(idle), scope.host.live) == (0, 2 * NBYTES)
+    del mine
 
 
 def test_threads_share_a_scope_and_the_values_in_it(tmp_path: Any) -> None:

@@ -168,12 +168,20 @@ class Scope:
         if tier == "host" and account.budget is not None:
             # What waits in a pool takes memory too, but is never why something does not fit.
             self.let_wait(max(account.budget - account.live - account.idle - nbytes, 0))
-        if account.fits(nbytes):
+        if account.fits(nbytes) or (self.lru and self._make_room(nbytes, account)):
             return
-        if self.lru:
-            self._make_room(nbytes, account)
-        if not account.fits(nbytes):
-            raise OutOfBudget(account.refusal(nbytes, what) + self._why_none_left())
+        raise OutOfBudget(account.refusal(nbytes, what) + self._why_none_left())
+
+    def charge(self, nbytes: int, what: str) -> int:
+        """Count bytes of memory as used, with room made for them that no other thread takes
+        meanwhile; `host.release` takes the result.
+
+        Raises:
+            OutOfBudget: they do not fit, even with everything idle spilled.
+        """
+        with self._lock:
+            self.reserve(nbytes, what)
+            return self.host.charge(nbytes, what)
 
     def _why_none_left(self) -> str:
         """What kept values from leaving memory, where that is the disk's budget."""
@@ -193,8 +201,7 @@ class Scope:
             key = id(block)
             if key in self.residents and self.residents[key].block() is block:
                 return
-            self.reserve(block.nbytes, what)
-            ticket = self.host.charge(block.nbytes, what)
+            ticket = self.charge(block.nbytes, what)
             self.residents[key] = Resident(weakref.ref(block), evict or _stays)
             weakref.finalize(block, self._released, key, ticket).atexit = False
             self._note()
@@ -210,8 +217,7 @@ class Scope:
     @contextmanager
     def temporary(self, nbytes: int, what: str) -> Iterator[None]:
         """Charge bytes for the body of a `with`."""
-        self.reserve(nbytes, what)
-        ticket = self.host.charge(nbytes, what)
+        ticket = self.charge(nbytes, what)
         self._note()
         try:
             yield
@@ -258,9 +264,12 @@ class Scope:
         for account in self.accounts.values():
             account.give_back_idle()
 
-    def _make_room(self, nbytes: int, account: Account) -> None:
+    def _make_room(self, nbytes: int, account: Account) -> bool:
+        """Whether so many bytes fit once what is idle has left: as no other thread takes yet what
+        that freed."""
         with self._lock:
             self._evict_until_fits(nbytes, account)
+            return account.fits(nbytes)
 
     def _evict_until_fits(self, nbytes: int, account: Account) -> None:
         for key in list(self.residents):

@@ -56,8 +56,7 @@ class Placement:
         """Count the memory of pages; what is returned takes that back."""
         if active() is None:
             return lambda: None
-        self.scope.reserve(nbytes, "pages of a graph in a file")
-        ticket = self.scope.host.charge(nbytes, "pages of a graph in a file")
+        ticket = self.scope.charge(nbytes, "pages of a graph in a file")
         return lambda: self.scope.host.release(ticket)
 
     def output(self, node: Node, count: int) -> tuple[np.ndarray, Rows]:
