@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiga as tg
+from benchmarks import batches
 from tests.strategies import graphs
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.torch.variants import state_of
@@ -275,3 +276,16 @@ def test_inside_torchs_compiler():
     torch.testing.assert_close(found, plain(kernels, batch, r, w))
     with pytest.raises(Exception, match="make the batch outside"):
         torch.compile(lambda: tg.Graph.batch(parts), fullgraph=True, backend="eager")()
+
+
+def test_the_benchmark_compares_answers_first():
+    torch.manual_seed(0)
+    generator, pairs = torch.Generator().manual_seed(0), batches.Pairs()
+    parts = [batches.Molecule.of(4, 3, ordered, generator) for ordered in (False, True)]
+    assert batches.made_anew(parts).num_edges == batches.ways(parts)["Graph.batch"]().num_edges
+    wanted = batches.step(copy.deepcopy(batches.Plain(pairs)).double(), parts)
+    for model in (batches.Ours(pairs), batches.Plain(pairs)):
+        batches.check(model, parts, wanted)
+    pairs.energy.weight.data += 1
+    with pytest.raises(SystemExit, match="Ours: wrong"):
+        batches.check(batches.Ours(pairs), parts, wanted)
