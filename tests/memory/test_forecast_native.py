@@ -72,6 +72,10 @@ def test_nothing_is_computed_or_read_for_it(paged: Any) -> None:
     x, w = (field.detach() for field in tensors(paged))
     later, before = x * 2.0, paged.traffic.read
     text = WeightedSum().explain(graph=paged, ndata={"x": later}, edge={"w": w})
+    # Where rows end, and some of the sources: of the graph, and at the first call for it only.
+    assert paged.traffic.read - before < min(x.nbytes, w.nbytes) // 2
+    before = paged.traffic.read
+    WeightedSum().explain(graph=paged, ndata={"x": later}, edge={"w": w})
     assert paged.traffic.read == before
     assert later._array is None
     assert "forward: at most" in text

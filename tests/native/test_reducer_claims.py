@@ -120,6 +120,7 @@ def test_claims_that_hold_change_nothing(of: type) -> None:
 def test_nothing_is_tried_without_checks(of: type) -> None:
     with knobs.scope(verify=0):
         assert len(sent(of, Averages(of))) == 6
+    assert "Averages says" in refusal(of, Averages(of))  # whatever was made without
 
 
 def test_long_rows_of_associative_reducers_are_split() -> None:

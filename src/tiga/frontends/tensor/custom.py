@@ -87,8 +87,11 @@ class TracedReducer:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What tells it from others beside its values."""
-        return self.reducer.associative, _hashable(self.shape), _hashable(numbered(self.result))
+        """What tells it from others beside its values: what was made while other claims were tried,
+        or none, is no proof of these."""
+        reducer, trees = self.reducer, (self.shape, numbered(self.result))
+        claims = reducer.associative, reducer.commutative, bool(current().verify)
+        return *claims, *map(_hashable, trees)
 
     def _tree(self, states: Sequence[Tensor]) -> Any:
         return mapped(states.__getitem__, self.shape)
