@@ -246,3 +246,24 @@ def test_losses_have_the_type_that_both_operands_promote_to(name: str) -> None:
     assert loss(x.astype(tg.float16), x).dtype == tg.float32
     assert loss(tg.tensor([1, 0]), x.astype(tg.bfloat16)).dtype == tg.bfloat16
     assert loss(x, tg.tensor(0.5), reduction="none").shape == (2,)
+
+
+WRITES = {
+    "mul_": lambda x: x.mul_(0),
+    "fill_": lambda x: x.fill_(0),
+    "copy_": lambda x: x.copy_(tg.zeros_like(x)),
+    "a part": lambda x: x.__setitem__(slice(None), 0),
+    "through a view": lambda x: x[:].zero_(),
+}
+
+
+@pytest.mark.parametrize("write", sorted(WRITES))
+@pytest.mark.parametrize("readers", [1, 2])
+def test_what_reads_a_large_value_keeps_it_when_it_is_written(write: str, readers: int) -> None:
+    numbers = np.arange(1.0, 5001.0)  # more than are kept to show an expression
+    value = tg.from_numpy(numbers) * 3.0
+    waiting = [value + float(number) for number in range(readers)]
+    WRITES[write](value)
+    assert not value.numpy().any()
+    for number, reader in enumerate(waiting):
+        np.testing.assert_array_equal(reader.numpy(), numbers * 3.0 + number)

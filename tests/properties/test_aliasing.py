@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tiga as tg
 from tiga import errors
+from tiga.frontends.tensor import evaluate
 
 torch = pytest.importorskip("torch")
 
@@ -74,7 +75,10 @@ class Program:
         x, t = self.pick()
         y, u = self.pick(x.shape)
         native, other = FUNCTIONS[self.data.draw(st.sampled_from(sorted(FUNCTIONS)))]
-        self.pairs.append((native(x * y + x), other(t.clone() * u.clone() + t.clone())))
+        if self.data.draw(st.booleans()):
+            self.pairs.append((native(x), other(t.clone())))
+        else:
+            self.pairs.append((native(x * y + x), other(t.clone() * u.clone() + t.clone())))
 
     def write(self) -> None:
         x, t = self.pick()
@@ -120,9 +124,16 @@ class Program:
             )  # fmt: skip
 
 
-@given(st.data())
+@given(st.data(), st.sampled_from([0, evaluate.FEW]))
 @settings(max_examples=200, deadline=None)
-def test_aliases_agree_with_torch(data: st.DataObject) -> None:
+def test_aliases_agree_with_torch(data: st.DataObject, few: int) -> None:
+    """Also as large values are: they do not keep the expressions that they were computed from."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "FEW", few)
+        _agree(data)
+
+
+def _agree(data: st.DataObject) -> None:
     program = Program(data)
     for number in range(data.draw(st.integers(1, 3))):
         program.leaf(number)

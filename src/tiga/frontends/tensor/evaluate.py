@@ -244,8 +244,14 @@ def _compiler() -> Callable[..., Any]:
     return run_compiled
 
 
-_OWN_REFERENCES = 2
-"""References to a node that nobody else has: a variable and the count's argument."""
+def _own_references() -> int:
+    node = object()
+    return sys.getrefcount(node)
+
+
+_OWN_REFERENCES = _own_references()
+"""References to a node that nobody else has: a variable's, and what the count itself adds, which
+differs between versions of Python."""
 
 FEW = 4096
 """Elements up to which a value may keep its operands alive, so that its expression can be shown."""

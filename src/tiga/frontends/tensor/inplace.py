@@ -42,8 +42,19 @@ from tiga.types import dtype_of_numpy
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 """Kinds of dtypes: values of a higher one do not fit a lower one."""
 
-_OWN_REFERENCES = 4
-"""References to a node that only its tensor uses: the tensor's, two variables, the count's own."""
+
+def _references(node: Any) -> int:
+    return sys.getrefcount(node)
+
+
+def _own_references() -> int:
+    node = object()
+    return _references(node)
+
+
+_OWN_REFERENCES = _own_references()
+"""References to a node that only the variable of whoever counts them holds: how many the count
+itself adds differs between versions of Python."""
 
 
 def _viewers(tensor: Tensor) -> list[Tensor]:
@@ -75,13 +86,11 @@ def _check(tensor: Tensor, what: str) -> None:
         )
 
 
-def _keep_value(node: LazyNode, array: np.ndarray) -> None:
-    """Let an expression that shows memory about to be written keep its value, if it is used."""
+def _keep_value(node: LazyNode, array: np.ndarray, is_read: bool) -> None:
+    """Let an expression that shows memory about to be written keep its value, if it is read."""
     if node.cell is not None:
         node.cell.stale = True
-    if sys.getrefcount(node) <= _OWN_REFERENCES:
-        return
-    if node.cell is None or node.cell.array is array:
+    if is_read and (node.cell is None or node.cell.array is array):
         node.cell = Cell(duplicate(array))
         node.cell.stale = True
 
@@ -90,16 +99,18 @@ def _renew(tensor: Tensor) -> None:
     """Give a tensor that is about to be written a new leaf."""
     array, node = tensor._array, tensor._node
     assert array is not None
-    _keep_value(node, array)
+    _keep_value(node, array, _references(node) > _OWN_REFERENCES + 1)  # the tensor refers to it
     renew(tensor)
 
 
-def _keep_all(buffer: Buffer) -> None:
-    """Let all expressions that show the memory keep their values."""
+def _keep_all(buffer: Buffer, viewers: list[Tensor]) -> None:
+    """Let expressions that show the memory keep their values: all but those of the tensors that do,
+    which are kept when these get new ones."""
+    current = {id(viewer._node) for viewer in viewers}
     for node_reference, array_reference in buffer.nodes:
         node, array = node_reference(), array_reference()
-        if node is not None and array is not None:
-            _keep_value(node, array)
+        if node is not None and array is not None and id(node) not in current:
+            _keep_value(node, array, _references(node) > _OWN_REFERENCES)
 
 
 def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
@@ -111,7 +122,7 @@ def _write_by(tensor: Tensor, write: Callable[[], None]) -> Tensor:
     viewers = _viewers(tensor)
     buffer = tensor._buffer
     assert buffer is not None
-    _keep_all(buffer)
+    _keep_all(buffer, viewers)
     for viewer in viewers:
         _renew(viewer)
     shared = viewers if buffer.viewers else []
