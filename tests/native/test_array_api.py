@@ -224,6 +224,9 @@ def test_products() -> None:
             operands = (tg.tensor(A[:, :2]),)
         want = np.einsum(equation, *(o.numpy() for o in operands))
         np.testing.assert_allclose(tg.einsum(equation, *operands).numpy(), want, err_msg=equation)
+    for equation, many in (("k,ijk,kl->li", (v, a, m)), ("l,ijk,kl,j->i", (m[0], a, m, v[:3]))):
+        want = np.einsum(equation, *(o.numpy() for o in many))
+        np.testing.assert_allclose(tg.einsum(equation, *many).numpy(), want, err_msg=equation)
 
 
 @pytest.mark.parametrize("descending", [False, True])

@@ -41,6 +41,8 @@ def call(equation, names):
         ("...h c, ... h c -> ... c h", ["x", "w"]),
         ("...hc,...c->...h", ["x", "y"]),
         ("ehc,cd->ehd", ["x", "one"]),
+        ("cd,ehc,ec,ehf->efd", ["m", "x", "y", "w"]),
+        ("ehc,cd,ec->ed", ["x", "one", "y"]),
     ],
 )
 def test_values_and_gradients(equation, names):
@@ -54,3 +56,30 @@ def test_values_and_gradients(equation, names):
 def test_sizes_that_do_not_fit(equation):
     with pytest.raises(InvalidValue, match="does not fit"):
         call(equation, ["x", "m"])
+
+
+def test_many_terms_are_multiplied_two_at_a_time():
+    """As tensor products of equivariant networks have them: all at once they are 4608 numbers an
+    edge, in pairs 512. Second derivatives as well."""
+
+    class Product(tg.MessagePassing):
+        strict = True
+
+        def edge(self, src, dst, edge, table):
+            way = torch.tanh(src.r - dst.r)
+            return torch.einsum("ijk,efi,ej,ef->efk", table, src.h, way, edge.w)
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"table": (8, 8, 8), "h": (3, 9, 8), "r": (3, 8), "w": (5, 9)}
+    t = {n: torch.randn(s, dtype=torch.float64, generator=generator) for n, s in shapes.items()}
+    r = t["r"].requires_grad_()
+    out = Product()(graph=GRAPH, ndata={"h": t["h"], "r": r}, edge={"w": t["w"]}, table=t["table"])
+    way = torch.tanh(r[SRC] - r[DST])
+    sent = torch.einsum("ijk,efi,ej,ef->efk", t["table"], t["h"][SRC], way, t["w"])
+    want = torch.zeros(3, 9, 8, dtype=torch.float64).index_add(0, DST, sent)
+    found = []
+    for value in (out, want):
+        (slope,) = torch.autograd.grad(value.square().sum(), r, create_graph=True)
+        found.append((value, slope, *torch.autograd.grad(slope.square().sum(), r)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

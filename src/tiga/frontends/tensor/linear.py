@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.equations import cheapest_pair
 from tiga.frontends.tensor.arguments import integer, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, convert, result
 from tiga.frontends.tensor.core import Tensor, helper
@@ -97,11 +98,12 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
         _diagonal(convert(_spread(t, term, extents), dtype), term)
         for t, term in zip(known, terms, strict=True)
     ]
-    node, labels = factors[0]
-    node, labels = _drop(node, labels, output + "".join(names for _, names in factors[1:]))
-    for place, (other, other_labels) in enumerate(factors[1:], start=1):
-        later = output + "".join(names for _, names in factors[place + 1 :])
-        node, labels = _contract(node, labels, other, other_labels, later)
+    while len(factors) > 1:
+        i, j = cheapest_pair([names for _, names in factors], extents)
+        (b, lb), (a, la) = factors.pop(j), factors.pop(i)
+        later = output + "".join(names for _, names in factors)
+        factors.insert(i, _contract(a, la, b, lb, later))
+    node, labels = _drop(*factors[0], output)
     order = tuple(labels.index(label) for label in output)
     return result(permute(node, order) if order != tuple(range(len(order))) else node, *known)
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from string import ascii_letters
 
+from tiga.frontends.equations import cheapest_pair, kept_letters
 from tiga.frontends.torch.aten.arithmetic import scaled
 from tiga.frontends.torch.aten.table import (
     Call,
@@ -214,16 +215,30 @@ def einsum(call: Call, equation: str, terms: Sequence[Node]) -> Node:
     inputs, right = _parse(call, equation, terms)
     inputs, right = _without_entities(call, inputs, right, terms)
     dtype = promoted(call, *terms)
-    nodes, letters = [], []
+    nodes: list[Node] = []
+    letters: list[str] = []
     for i, (x, own) in enumerate(zip(terms, inputs, strict=True)):
         kept = set(right).union(*(s for j, s in enumerate(inputs) if j != i))
         x, own = _presummed(to_dtype(x, dtype.compute), own, kept)
         nodes.append(x)
         letters.append(own)
+    extents: dict[str, int] = {}
+    for x, own in zip(nodes, letters, strict=True):
+        for letter, extent in zip(own, x.type.shape, strict=True):
+            extents[letter] = max(extent, extents.get(letter, 1))
+    while len(nodes) > 2:
+        i, j = cheapest_pair(letters, extents)
+        pair, named = [nodes[i], nodes.pop(j)], [letters[i], letters.pop(j)]
+        others = "".join((*letters[:i], *letters[i + 1 :]))
+        letters[i] = kept_letters("".join(named), right + others)
+        nodes[i] = _multiplied(call, pair, named, letters[i])
+    return p.cast(_multiplied(call, nodes, letters, right), dtype)
+
+
+def _multiplied(call: Call, nodes: Sequence[Node], letters: Sequence[str], right: str) -> Node:
+    """One or two terms multiplied, and summed over letters that the result has not."""
     product = _as_product(nodes, letters, right)
-    if product is None:
-        product = _as_sum(call, nodes, letters, right)
-    return p.cast(product, dtype)
+    return _as_sum(call, nodes, letters, right) if product is None else product
 
 
 def _as_product(nodes: Sequence[Node], letters: Sequence[str], right: str) -> Node | None:
