@@ -96,6 +96,17 @@ def test_every_way_to_write_it(name):
     assert not kernel.diagnostics
 
 
+@pytest.mark.parametrize("pick", [torch.Tensor.__getitem__, lambda t, i: t.index_select(0, i)])
+def test_a_table_of_integers_made_in_the_message(pick):
+    class Kernel(tg.MessagePassing):
+        def edge(self, src, dst, edge):
+            return pick(torch.arange(V) * 3, edge.kind) * src.x
+
+    x = features()
+    got = Kernel()(graph=GRAPH, ndata={"x": x}, edge={"kind": KIND})
+    torch.testing.assert_close(got, summed(KIND * 3 * x[SRC]))
+
+
 def test_fields_of_nodes_and_several_indices_per_edge():
     class Kernel(tg.MessagePassing):
         table = torch.randn(V, 3, dtype=torch.float64, requires_grad=True)

@@ -229,7 +229,8 @@ class Recorder:
         if handler is None:
             self._refuse_unknown(call, args, kwargs)
         raw = name in _STATIC_INDICES
-        nodes = [_nodes(a, self, raw) for a in args]
+        # The first argument is what is indexed, even where it is a constant of integers.
+        nodes = [_nodes(a, self, raw and i > 0) for i, a in enumerate(args)]
         named = {key: _nodes(value, self, raw) for key, value in kwargs.items()}
         return self._located(handler(call, *nodes, **named))  # type: ignore[misc]
 
