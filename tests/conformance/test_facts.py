@@ -100,6 +100,26 @@ def test_moved_values_hold_elements_of_their_operands(sample: Sample) -> None:
         assert np.isin(known, made).all()
 
 
+@pytest.mark.parametrize("sample", declares("fills"), ids=names(declares("fills")))
+def test_filled_values_hold_zeros_beside_their_operand(sample: Sample) -> None:
+    (x,) = numbers(sample)
+    made = sample.op.reference(x)
+    assert np.count_nonzero(made) == x.size < made.size
+
+
+@pytest.mark.parametrize("sample", declares("divides"), ids=names(declares("divides")))
+def test_division_by_one_leaves_all_or_nothing(sample: Sample) -> None:
+    whole, _ = (np.floor(10 * x) for x in numbers(sample))
+    made = sample.op.reference(whole, np.ones_like(whole))
+    assert (made == whole).all() or not made.any()
+
+
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.op.inner_extent(*types_of(s))])
+def test_products_sum_as_many_as_their_inner_extent(sample: Sample) -> None:
+    ones = [np.ones_like(x) for x in numbers(sample)]
+    assert (sample.op.reference(*ones) == sample.op.inner_extent(*types_of(sample))).all()
+
+
 @pytest.mark.parametrize("sample", declares("is_view"), ids=names(declares("is_view")))
 def test_views_keep_elements_in_order(sample: Sample) -> None:
     (x,) = numbers(sample)

@@ -1,7 +1,9 @@
 """The closed set of scalar arithmetic that ops lower to and backends translate once."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from tiga.trace.node import Node
 from tiga.types import DType
 
 Value = Any
@@ -66,3 +68,21 @@ def round_to(b: Arithmetic, value: Value, dtype: DType) -> Value:
     if dtype == dtype.compute:
         return value
     return b.cast(b.cast(value, dtype.compute, dtype), dtype, dtype.compute)
+
+
+def lower_rounded(
+    b: Arithmetic, op: Any, dtype: DType, sources: Sequence[DType], args: Sequence[Value]
+) -> Value:
+    """A pointwise op from values of `sources` to one of `dtype`, all in registers; rounded to a
+    16-bit type where it has one."""
+    if op.converts:
+        value = b.cast(args[0], sources[0].compute, dtype)
+        return b.cast(value, dtype, dtype.compute)
+    value = op.lower(b, *args)
+    return value if op.exact else round_to(b, value, dtype)
+
+
+def lower_node(b: Arithmetic, node: Node, args: Sequence[Value]) -> Value:
+    """The value of a pointwise node in registers, rounded to its 16-bit type where it has one."""
+    sources = [child.type.dtype for child in node.inputs]
+    return lower_rounded(b, node.op, node.type.dtype, sources, args)

@@ -50,6 +50,8 @@ class Op:
     """Whether it is its operand as it is, which says something to a pass or a derivative."""
     moves: ClassVar[bool] = False
     """Whether the value holds elements of the operands, or zeros, at other places of the entity."""
+    fills: ClassVar[bool] = False
+    """Whether some of the elements of what it moves are zeros, which no operand holds."""
     renames: ClassVar[bool] = False
     """Whether it is its one operand under other axes: added, repeated, merged, split, exchanged."""
     reshapes: ClassVar[bool] = False
@@ -68,6 +70,8 @@ class Op:
     """Whether what it reduces to is one of the elements, which needs them to have an order."""
     finds: ClassVar[str | None] = None
     """Of a comparison with the extremum of many values, the kind of that: it holds for few."""
+    divides: ClassVar[bool] = False
+    """Whether it is a quotient or a remainder: of integers these are other code than of floats."""
     stands_alone: ClassVar[bool] = False
     """Whether it is a step of its own on values of nodes: what it reads serves many of them."""
     exchanges: ClassVar[bool] = False
@@ -78,6 +82,8 @@ class Op:
     """Of a sum of the operands: 1 for each that is added, -1 for each that is taken away."""
     trends: ClassVar[tuple[int, ...]] = ()
     """Of a monotone op: 1 for each operand that it never falls with, -1 where it never rises."""
+    exact: ClassVar[bool] = False
+    """Whether a pointwise op's result needs no rounding to the operands' 16-bit type."""
     packs: ClassVar[bool] = False
     """Whether the value is its operand, a condition, as bits: gradients read it instead."""
     unpacks: ClassVar[bool] = False
@@ -140,6 +146,10 @@ class Op:
         """An existing or simpler node with the same value and bits, or None."""
         return None
 
+    def inner_extent(self, *types: Type) -> int:
+        """Of a product with a matrix, how many products each element sums; 0 of other ops."""
+        return 0
+
     def expand(self, *inputs: Node) -> Node | None:
         """The same value in simpler ops, which plans are made of; None for an op that stays."""
         return None
@@ -166,12 +176,11 @@ class Op:
 class Pointwise(Op):
     """Element by element on operands of one shape, space and dtype; subclasses give `lower`.
 
-    Facts: `exact` says that the result needs no rounding to the operands' 16-bit type;
-    `of_floats` that kernels compute it on floats only; `domain` is where samples are drawn from.
+    Facts: `of_floats` says that kernels compute it on floats only; `domain` is where samples are
+    drawn from.
     """
 
     pointwise = True
-    exact: ClassVar[bool] = False
     of_floats: ClassVar[bool] = False
     domain: ClassVar[tuple[float, float]] = (-3.0, 3.0)
 

@@ -24,6 +24,9 @@ class Contract(Op, name="contract"):
         assert (x.shape[-1], x.dtype) == (matrix.shape[0], matrix.dtype), f"{x} times {matrix}"
         return x.with_shape((*x.shape[:-1], matrix.shape[1]))
 
+    def inner_extent(self, x: Type, matrix: Type) -> int:
+        return x.shape[-1]
+
     def reference(self, x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
         return x @ matrix[0]
 

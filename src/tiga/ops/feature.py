@@ -32,7 +32,6 @@ class Movement(Linear):
     """
 
     moves = True
-    fills: ClassVar[bool] = False
 
     def target(self, shape: Shape) -> Shape:
         raise NotImplementedError
@@ -289,7 +288,7 @@ class FeatureReduce(Op):
         (x,) = inputs
         return reshape(x, self.infer(x.type).shape) if x.type.shape[self.axis] == 1 else None
 
-    def _expand(self, x: Node, like: Type) -> Node:
+    def _broadcast_back(self, x: Node, like: Type) -> Node:
         return broadcast(reshape(x, with_axis(like.shape, self.axis, 1)), like.shape)
 
 
@@ -303,7 +302,7 @@ class FeatureSum(FeatureReduce, name="feature_sum"):
         return x.sum(axis=self.axis + 1) + x.dtype.type(0)
 
     def vjp(self, ct, out, x):
-        return (self._expand(ct, x.type),)
+        return (self._broadcast_back(ct, x.type),)
 
     def jvp(self, tangents, out, x):
         return [] if tangents[0] is None else [self(tangents[0])]
@@ -316,11 +315,11 @@ class FeatureExtremum(FeatureReduce):
     selects = True
 
     def _share(self, out: Node, x: Node) -> Node:
-        wins = cast(eq(x, self._expand(out, x.type)), x.type.dtype)
-        return div(wins, self._expand(feature_sum(wins, self.axis), x.type))
+        wins = cast(eq(x, self._broadcast_back(out, x.type)), x.type.dtype)
+        return div(wins, self._broadcast_back(feature_sum(wins, self.axis), x.type))
 
     def vjp(self, ct, out, x):
-        return (mul(self._expand(ct, x.type), self._share(out, x)),)
+        return (mul(self._broadcast_back(ct, x.type), self._share(out, x)),)
 
     def jvp(self, tangents, out, x):
         if tangents[0] is None:

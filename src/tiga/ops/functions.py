@@ -253,6 +253,7 @@ def quotient(a: Node, b: Node, remainder: Node, cut: Callable[[Node], Node]) -> 
 class Rem(Binary, name="rem"):
     """The remainder of a / b with the sign of a (C's fmod)."""
 
+    divides = True
     of_floats = True
     cost = 8
 

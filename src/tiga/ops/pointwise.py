@@ -1,12 +1,10 @@
 """Arithmetic element by element, comparisons, selection and casts."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tiga.ops.arithmetic import Arithmetic, Value, round_to
 from tiga.ops.base import Pointwise
 from tiga.ops.leaf import constant, is_constant, zeros_like
 from tiga.ops.truncation import truncated
@@ -98,6 +96,7 @@ class Div(Binary, name="div"):
 
     cost = 4
     of_floats = True
+    divides = True
 
     def fold(self, inputs):
         x, y = inputs
@@ -367,16 +366,6 @@ class Cast(Pointwise, name="cast"):
 
     def jvp(self, tangents, out, x):
         return [] if tangents[0] is None else [self(tangents[0])]
-
-
-def lower_rounded(b: Arithmetic, node: Node, args: Sequence[Value]) -> Value:
-    """A pointwise op on values in registers, rounded to its 16-bit type where it has one."""
-    op = node.op
-    if isinstance(op, Cast):
-        value = b.cast(args[0], node.inputs[0].type.dtype.compute, op.to)
-        return b.cast(value, op.to, op.to.compute)
-    value = op.lower(b, *args)
-    return value if op.exact else round_to(b, value, node.type.dtype)
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

@@ -265,6 +265,7 @@ class Nextafter(Scalar, name="nextafter"):
 class FloorDivide(Scalar, name="floor_divide"):
     """The largest integer not above a / b."""
 
+    divides = True
     arity = 2
     cost = 10
 
@@ -279,6 +280,7 @@ class FloorDivide(Scalar, name="floor_divide"):
 class Remainder(Scalar, name="remainder"):
     """a - b * floor(a / b): the remainder with the sign of b."""
 
+    divides = True
     arity = 2
     cost = 10
 

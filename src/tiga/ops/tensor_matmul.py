@@ -27,6 +27,9 @@ class Matmul(Dense, name="matmul"):
         assert fits, f"{a} times {b}"
         return a.with_shape((*a.shape[:-1], b.shape[-1]))
 
+    def inner_extent(self, a: Type, b: Type) -> int:
+        return a.shape[-1]
+
     def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.matmul(a, b)
 

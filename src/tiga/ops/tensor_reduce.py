@@ -9,9 +9,10 @@ from tiga.ops.base import Op
 from tiga.ops.dense import Dense, NoDerivative
 from tiga.ops.feature import broadcast, reshape
 from tiga.ops.leaf import constant
-from tiga.ops.pointwise import cast, div, eq, mul
+from tiga.ops.pointwise import cast, div, eq, logical_or, mul, ne, where
+from tiga.ops.tensor_scan import Positions, halved_product, product_of_others
 from tiga.trace.node import Node
-from tiga.types import Shape, Type, bool_, int64
+from tiga.types import Shape, Type, bool_, int8, int32, int64
 
 BLOCK = 128
 """Elements that are added in sequence before partial sums are combined by pairs."""
@@ -37,8 +38,8 @@ def runs(shape: Shape, axes: Shape) -> list[tuple[int, ...]]:
     return [tuple(run) for run in found]
 
 
-def expand(x: Node, axes: Shape, like: Type) -> Node:
-    """A reduced value given back to every element it was reduced from."""
+def broadcast_back(x: Node, axes: Shape, like: Type) -> Node:
+    """A reduced value, at every element that it was reduced from."""
     return broadcast(reshape(x, kept_shape(like.shape, axes)), like.shape)
 
 
@@ -76,7 +77,7 @@ class Sum(Reduction, name="sum_axes"):
         return pairwise(x, self.axes)
 
     def vjp(self, ct, out, x):
-        return (expand(ct, self.axes, x.type),)
+        return (broadcast_back(ct, self.axes, x.type),)
 
     def jvp(self, tangents, out, x):
         return [] if tangents[0] is None else [self(tangents[0])]
@@ -105,11 +106,11 @@ class Extremum(Reduction):
     selects = True
 
     def _share(self, out: Node, x: Node) -> Node:
-        wins = cast(eq(x, expand(out, self.axes, x.type)), x.type.dtype)
-        return div(wins, expand(sum_axes(wins, self.axes), self.axes, x.type))
+        wins = cast(eq(x, broadcast_back(out, self.axes, x.type)), x.type.dtype)
+        return div(wins, broadcast_back(sum_axes(wins, self.axes), self.axes, x.type))
 
     def vjp(self, ct, out, x):
-        return (mul(expand(ct, self.axes, x.type), self._share(out, x)),)
+        return (mul(broadcast_back(ct, self.axes, x.type), self._share(out, x)),)
 
     def jvp(self, tangents, out, x):
         if tangents[0] is None:
@@ -146,14 +147,16 @@ class Prod(Reduction, name="prod_axes"):
     def compute(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.prod(axis=self.axes, dtype=x.dtype))
 
-    def _others(self, x: Node) -> Node:
-        from tiga.ops.tensor_scan import product_of_others
+    def expand(self, x: Node) -> Node:
+        """The product as a tree of products of halves."""
+        return reshape(halved_product(x, self.axes[0]), self.infer(x.type).shape)
 
+    def _others(self, x: Node) -> Node:
         (axis,) = self.axes
         return product_of_others(x, axis)
 
     def vjp(self, ct, out, x):
-        return (mul(expand(ct, self.axes, x.type), self._others(x)),)
+        return (mul(broadcast_back(ct, self.axes, x.type), self._others(x)),)
 
     def jvp(self, tangents, out, x):
         if tangents[0] is None:
@@ -174,6 +177,19 @@ class ArgExtremum(NoDerivative):
     def fold(self, inputs):
         (x,) = inputs
         return constant(0, self.infer(x.type)) if x.type.shape[self.axis] == 1 else None
+
+    def expand(self, x: Node) -> Node:
+        """The least position whose element is the extremum, or is NaN as it is."""
+        axes = (self.axis,)
+        x = cast(x, int8) if x.type.dtype == bool_ else x
+        found = eq(x, broadcast_back(self.extremum(axes)(x), axes, x.type))
+        if x.type.dtype.is_float:
+            found = logical_or(found, ne(x, x))
+        # Half as wide where they fit: twice as many lanes.
+        extent = x.type.shape[self.axis]
+        places = cast(Positions(self.axis, x.type.shape)(), int32 if extent < 2**31 else int64)
+        nowhere = constant(extent, places.type)
+        return cast(Min(axes)(where(found, places, nowhere)), int64)
 
     def infer(self, x: Type) -> Type:
         return Type(int64, x.shape[: self.axis] + x.shape[self.axis + 1 :], x.space)
@@ -208,6 +224,9 @@ class Quantifier(NoDerivative):
     """The same of whole numbers, 1 for true."""
     axis_fields = ("axes",)
     axes: Shape
+
+    def expand(self, x: Node) -> Node:
+        return cast(self.over_numbers(self.axes)(cast(x, int8)), bool_)
 
     def infer(self, x: Type) -> Type:
         assert x.dtype == bool_, f"{self.name} of {x}"

@@ -70,6 +70,9 @@ class CumProd(AxisScan, name="cumprod"):
     def compute(self, x: np.ndarray) -> np.ndarray:
         return self._forwards(np.cumprod(self._forwards(x), axis=self.axis, dtype=x.dtype))
 
+    def expand(self, x: Node) -> Node:
+        return doubled_product(x, self.axis, self.reverse)
+
     def _before(self, out: Node) -> Node:
         """The products of what is before each element."""
         return shifted(out, self.axis, self.reverse, 1)
@@ -90,6 +93,9 @@ class Recurrence(AxisScan, name="linear_recurrence"):
     """y = a y + b along an axis, where the y on the right is the one before (0 at first)."""
 
     arity = 2
+
+    def expand(self, a: Node, b: Node) -> Node:
+        return doubled_recurrence(a, b, self.axis, self.reverse)
 
     def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         factors, terms = (np.moveaxis(self._forwards(x), self.axis, 0) for x in (a, b))

@@ -1,16 +1,16 @@
 """Reductions over any axes, as reductions over runs of neighbouring axes; scans, as scans along the
-last axis; positions of extrema, as the least position where the extremum is."""
+last axis."""
 
 import math
+from dataclasses import replace
 
-from tiga.ops.feature import Reshape, permute
-from tiga.ops.leaf import Input, constant
-from tiga.ops.pointwise import cast, eq, logical_or, ne, where
-from tiga.ops.tensor_reduce import ArgExtremum, Min, Quantifier, Reduction, expand, runs
-from tiga.ops.tensor_scan import AxisScan, Positions
+from tiga.ops.feature import permute
+from tiga.ops.tensor_reduce import ArgExtremum, runs
+from tiga.passes.tensor_fusable import CPU, expanded, is_axes_reduction
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 from tiga.trace.program import Program
-from tiga.types import Shape, bool_, int8, int32, int64
+from tiga.types import Shape
 
 
 def columns_after(shape: Shape, axes: Shape) -> int | None:
@@ -24,25 +24,18 @@ def columns_after(shape: Shape, axes: Shape) -> int | None:
 
 
 def for_kernels(program: Program) -> Program:
-    """An equal program in the form that kernels take: reductions go over one run of axes each, the
-    last run first, scans along the last axis; truth values are reduced as whole numbers."""
-    return program.rewritten(_rule)
+    """An equal program in the form that the CPU's kernels take: ops that they have no code for are
+    expanded, reductions go over one run of axes each, the last run first, scans along the last
+    axis."""
+    return expanded(program, CPU, is_position_of_all).rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     if not inputs or not inputs[0].type.size:
         return None
-    if isinstance(node.op, Quantifier):
-        kind = node.op.over_numbers
-        whole = _by_runs(kind, node.op.axes, cast(inputs[0], int8), node.where)
-        return cast(whole, bool_)
-    if isinstance(node.op, ArgExtremum):
-        return None if is_position_of_all(node) else _position(node, inputs[0])
-    if isinstance(node.op, AxisScan):
+    if node.op.carries:
         return _along_last(node, inputs)
-    if not isinstance(node.op, Reduction) or len(runs(inputs[0].type.shape, node.op.axes)) < 2:
-        return None
-    return _by_runs(type(node.op), node.op.axes, inputs[0], node.where)
+    return _by_runs(node, inputs[0]) if is_axes_reduction(node) else None
 
 
 ALL_FROM = 32768
@@ -57,31 +50,19 @@ def is_position_of_all(node: Node) -> bool:
     given = node.inputs[0]
     dtype, extent = given.type.dtype, given.type.shape[node.op.axis]
     plain = dtype.kind != "b" and dtype == dtype.compute
-    while isinstance(given.op, Reshape):
+    while given.op.reshapes:
         (given,) = given.inputs
-    return plain and given.type.size == extent >= ALL_FROM and isinstance(given.op, Input)
+    is_input = given.op.origin is Origin.ARGUMENT
+    return plain and given.type.size == extent >= ALL_FROM and is_input
 
 
-def _by_runs(kind: type[Reduction], axes: Shape, x: Node, where: str | None) -> Node:
-    for run in reversed(runs(x.type.shape, axes)):
-        x = kind(run)(x, where=where)
+def _by_runs(node: Node, x: Node) -> Node | None:
+    found = runs(x.type.shape, node.op.axes)
+    if len(found) < 2:
+        return None
+    for run in reversed(found):
+        x = replace(node.op, axes=run)(x, where=node.where)
     return x
-
-
-def _position(node: Node, x: Node) -> Node:
-    """The least position whose element is the extremum, or is NaN as it is."""
-    axis = node.op.axis
-    x = cast(x, int8) if x.type.dtype == bool_ else x
-    best = expand(node.op.extremum((axis,))(x, where=node.where), (axis,), x.type)
-    found = eq(x, best)
-    if x.type.dtype.is_float:
-        found = logical_or(found, ne(x, x))
-    # Half as wide where they fit: twice as many lanes.
-    extent = x.type.shape[axis]
-    places = cast(Positions(axis, x.type.shape)(), int32 if extent < 2**31 else int64)
-    nowhere = constant(extent, places.type)
-    first = Min((axis,))(where(found, places, nowhere), where=node.where)
-    return cast(first, int64)
 
 
 def _along_last(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -91,5 +72,5 @@ def _along_last(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         return None
     order = (*(a for a in range(rank) if a != op.axis), op.axis)
     back = tuple(order.index(axis) for axis in range(rank))
-    moved = type(op)(rank - 1, op.reverse)(*(permute(x, order) for x in inputs), where=node.where)
+    moved = replace(op, axis=rank - 1)(*(permute(x, order) for x in inputs), where=node.where)
     return permute(moved, back)

@@ -9,10 +9,7 @@ that fits the budget is taken. More budget never saves less.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiga.ops.base import Pointwise
-from tiga.ops.leaf import StopGradient
 from tiga.ops.tensor_markers import Checkpoint, CheckpointCandidate, Spill
-from tiga.ops.tensor_matmul import Matmul
 from tiga.passes.base import Pass
 from tiga.passes.tensor_dialect import TensorProgram
 from tiga.trace.mincut import INFINITE, Network
@@ -29,11 +26,12 @@ def work(node: Node) -> float:
     op, size = node.op, max(node.type.size, 1)
     if not node.inputs:
         return 0.0
-    if op.renames or isinstance(op, StopGradient | CheckpointCandidate):
+    if op.renames or op.identity:
         return 0.01 * size
-    if isinstance(op, Matmul):
-        return 0.05 * size * node.inputs[0].type.shape[-1]
-    if isinstance(op, Pointwise):
+    inner = op.inner_extent(*(child.type for child in node.inputs))
+    if inner:
+        return 0.05 * size * inner
+    if op.pointwise:
         return (0.2 + 0.05 * op.cost) * size
     return 0.5 * max(size, *(child.type.size for child in node.inputs))
 
@@ -75,8 +73,11 @@ class _Cut:
 
 def candidates_of(program: Program) -> tuple[Node, ...]:
     """The forward values that are marked as candidates, in order."""
-    marked = (node.inputs[0] for node in program.order if isinstance(node.op, CheckpointCandidate))
-    return tuple(dict.fromkeys(marked))
+    return tuple(dict.fromkeys(n.inputs[0] for n in program.order if _is_candidate(n)))
+
+
+def _is_candidate(node: Node) -> bool:
+    return isinstance(node.op, CheckpointCandidate)
 
 
 def _best(order: Sequence[Node], wanted: Sequence[Node], price: float) -> _Cut:
@@ -170,7 +171,7 @@ def apply_plan(program: TensorProgram, chosen: CheckpointPlan) -> TensorProgram:
         done[node] = kept[node](node) if node in kept else made
 
     def decide(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        return done[node.inputs[0]] if isinstance(node.op, CheckpointCandidate) else None
+        return done[node.inputs[0]] if _is_candidate(node) else None
 
     return TensorProgram(program.inputs, tuple(rewrite(program.outputs, decide)))
 

@@ -1,7 +1,7 @@
 """Which ops of whole-tensor programs compiled kernels take, and over which parts of a shape."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tiga.ops import complex_table
@@ -10,6 +10,7 @@ from tiga.ops.tensor_index import Pick
 from tiga.ops.tensor_reduce import Reduction
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
+from tiga.trace.program import Program
 from tiga.types import Shape
 
 COMPLEX_OPS = frozenset(
@@ -54,6 +55,20 @@ CPU = Target(
 )
 
 
+def expanded(program: Program, target: Target, has_call: Callable[[Node], bool]) -> Program:
+    """An equal program in which what kernels of a target do not reduce or carry by, and no library
+    call of theirs computes, is made of simpler ops, where ops say of which."""
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        op = node.op
+        stays = op.combine in target.combines or (op.carries and target.scans) or has_call(node)
+        if stays or not inputs or not inputs[0].type.size:
+            return None
+        return op.expand(*inputs)
+
+    return program.rewritten(rule)
+
+
 def is_pointwise(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this pointwise op on its operands' types."""
     op = node.op
@@ -69,10 +84,15 @@ def is_pointwise(node: Node, target: Target = CPU) -> bool:
     return op.converts or (has_code and (not op.of_floats or types[-1].is_float))
 
 
+def is_axes_reduction(node: Node) -> bool:
+    """Whether a value is the reduction of any axes of a whole tensor."""
+    return isinstance(node.op, Reduction)
+
+
 def is_reduction(node: Node, target: Target = CPU) -> bool:
     """Whether a kernel can compute this reduction."""
     dtype = node.type.dtype
-    known = isinstance(node.op, Reduction) and node.op.combine in target.combines
+    known = is_axes_reduction(node) and node.op.combine in target.combines
     ordered = not (dtype.is_complex and node.op.selects)
     return known and ordered and dtype.kind != "b"
 

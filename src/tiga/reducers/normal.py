@@ -5,16 +5,33 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
-from tiga.ops.base import Op, Pointwise
-from tiga.ops.feature import Movement
+import numpy as np
+
+from tiga.ops.base import Op
 from tiga.ops.functions import Abs, Exp, Expm1, Log, Log1p, Pow, Sigmoid, Sqrt
 from tiga.ops.message import Spread
-from tiga.ops.pointwise import Add, Cast, Div, Gt, Maximum, Minimum, Mul, Neg, Sub, Where
+from tiga.ops.pointwise import (
+    Add,
+    Compare,
+    Div,
+    Gt,
+    Logical,
+    Maximum,
+    Minimum,
+    Mul,
+    Neg,
+    Sub,
+    Where,
+)
 from tiga.ops.tensor_functions import Hypot, Logaddexp
 from tiga.reducers.algebra import ONE, Applied, Atom, Expr, exp, in_place, log, of_factor, of_number
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
+
+Comparison = Callable[..., Any]
+"""Of two numbers: the meaning of a comparison op."""
 
 INVERSE, HALF = Fraction(-1), Fraction(1, 2)
 
@@ -27,18 +44,6 @@ MEANINGS: dict[type[Op], Callable[..., Expr]] = {
 }  # fmt: skip
 """Ops whose laws the normal form knows: sums and products associate, commute and distribute, and
 exponentials turn one into the other."""
-
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-}
-
-NEVER_BELOW = (("lt", "ge"), ("gt", "le"))
-"""Comparisons with 1 that are settled for a value of at least 1, at the left and at the right."""
 
 HIDES_ONE = 37.0
 """Above it, 1 + exp(x) is exp(x) in every float type."""
@@ -97,11 +102,11 @@ class Reader:
             return self.read(x).moved(node.op.lanes(x.type.shape).ravel())
         if isinstance(node.op, Where):
             return self._where(node)
-        if isinstance(node.op, Cast) and _widens(node):
+        if node.op.converts and _widens(node):
             return self.read(node.inputs[0])
         if type(node.op) in MEANINGS and node.type.dtype.is_float:
             return MEANINGS[type(node.op)](*map(self.read, node.inputs))
-        if not isinstance(node.op, Pointwise):
+        if not node.op.pointwise:
             return of_factor(Atom(node, in_place(node.type.size)))
         return self._pointwise(node)
 
@@ -157,38 +162,36 @@ class Reader:
         """Whether a condition holds; None where that depends on the values."""
         if condition in self.decided:
             return self.decided[condition]
-        name = condition.op.name
-        if name == "constant":
-            return bool(condition.op.value)
-        if name in COMPARISONS:
-            return self._compared(name, *condition.inputs)
-        if name == "logical_not":
-            truth = self.truth(condition.inputs[0])
-            return None if truth is None else not truth
-        if name not in ("logical_and", "logical_or"):
-            return self.truth(condition.inputs[0]) if _moves(condition) else None
-        parts = [self.truth(c) for c in condition.inputs]
-        settles = name == "logical_or"
-        if settles in parts:
-            return settles
-        return None if None in parts else not settles
+        op = condition.op
+        if op.origin is Origin.NUMBER:
+            return bool(op.value)
+        if isinstance(op, Compare) and op.finds is None:
+            return self._compared(op.reference, *condition.inputs)
+        if isinstance(op, Logical):
+            return self._combined(op, [self.truth(c) for c in condition.inputs])
+        return self.truth(condition.inputs[0]) if _moves(condition) else None
 
-    def _compared(self, name: str, a: Node, b: Node) -> bool | None:
-        compare = COMPARISONS[name]
+    def _combined(self, op: Logical, parts: list[bool | None]) -> bool | None:
+        """What truth values, of which some are not known, give whatever these are."""
+        open_ = [(False, True) if part is None else (part,) for part in parts]
+        found = {bool(op.reference(*map(np.asarray, case))) for case in itertools.product(*open_)}
+        return found.pop() if len(found) == 1 else None
+
+    def _compared(self, compare: Comparison, a: Node, b: Node) -> bool | None:
         one, other = _infinity(a), _infinity(b)
         if one or other:
-            return compare(one or 0.0, other or 0.0)
+            return bool(compare(one or 0.0, other or 0.0))
         x, y = self.read(a), self.read(b)
         number = (x - y).number
         if number is not None:
-            return compare(number, 0.0)
-        low = self._bounded(name, x, y)
+            return bool(compare(number, 0.0))
+        low = self._bounded(compare, x, y)
         if low is not None:
-            return compare(*low)
+            return bool(compare(*low))
         sign = self._sign(x - y)
-        return compare(float(sign), 0.0) if sign else None
+        return bool(compare(float(sign), 0.0)) if sign else None
 
-    def _bounded(self, name: str, x: Expr, y: Expr) -> tuple[float, float] | None:
+    def _bounded(self, compare: Comparison, x: Expr, y: Expr) -> tuple[float, float] | None:
         """Numbers that compare as a value of at least 1 does with a number that it is not below."""
         for value, limit, swap in ((x, y, False), (y, x, True)):
             number = limit.number
@@ -196,9 +199,16 @@ class Reader:
             is_atom = len(names) == 1 and value == of_factor(next(value.atoms()))
             if not is_atom or not names <= self.at_least_one or number is None:
                 continue
-            if number < 1 or (number == 1 and name in NEVER_BELOW[swap]):
+            if number < 1 or (number == 1 and _is_settled(compare, swap)):
                 return (number, 1.0) if swap else (1.0, number)
         return None
+
+
+def _is_settled(compare: Comparison, swap: bool) -> bool:
+    """Whether a comparison with 1, at the right or (`swap`) at the left, is the same for all values
+    of at least 1."""
+    above = compare(1.0, 2.0) if swap else compare(2.0, 1.0)
+    return bool(above == compare(1.0, 1.0))
 
 
 def _widens(cast: Node) -> bool:
@@ -209,7 +219,7 @@ def _widens(cast: Node) -> bool:
 
 def _moves(node: Node) -> bool:
     """Whether every element of a node is one of its operand."""
-    return isinstance(node.op, Movement) and not node.op.fills
+    return bool(node.op.moves and not node.op.fills and not node.op.concatenates)
 
 
 def _infinity(node: Node) -> float | None:

@@ -16,11 +16,9 @@ from torch_mlir.dialects import arith, vector
 from tiga.backends.llvm.arithmetic import VectorArithmetic
 from tiga.backends.llvm.lanes import constant_of, integer, with_element
 from tiga.backends.llvm.memory import lanes_type, register_element, splat
-from tiga.ops.arithmetic import round_to
-from tiga.ops.base import Pointwise
-from tiga.ops.bits import WORD, PackBits, UnpackBits, words
-from tiga.ops.feature import FeatureReduce, moved_lanes
-from tiga.ops.pointwise import lower_rounded
+from tiga.ops.arithmetic import lower_node, round_to
+from tiga.ops.bits import WORD, words
+from tiga.ops.feature import moved_lanes
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import Shape, Type
@@ -65,7 +63,7 @@ class FeatureLanes:
         return constant_of(node.op.value, lanes_type(element, self.width(node.type)))
 
     def pointwise(self, node: Node, args: Sequence[ir.Value]) -> ir.Value:
-        return lower_rounded(ARITHMETIC, node, args)
+        return lower_node(ARITHMETIC, node, args)
 
     def move(self, type_: Type, lanes: np.ndarray, sources: Sequence[ir.Value]) -> ir.Value:
         if self.block:
@@ -137,9 +135,7 @@ class EdgeLanes:
         return (one,) * node.type.size
 
     def pointwise(self, node: Node, args: Sequence[tuple[ir.Value, ...]]) -> tuple[ir.Value, ...]:
-        return tuple(
-            lower_rounded(ARITHMETIC, node, element) for element in zip(*args, strict=True)
-        )
+        return tuple(lower_node(ARITHMETIC, node, element) for element in zip(*args, strict=True))
 
     def move(
         self, type_: Type, lanes: np.ndarray, sources: Sequence[tuple[ir.Value, ...]]
@@ -218,16 +214,16 @@ def evaluate_op(layout: Layout, node: Node, args: Sequence[Any]) -> Any:
     op = node.op
     if op.origin is Origin.NUMBER:
         return layout.constant(node)
-    if isinstance(op, Pointwise):
+    if op.pointwise:
         return layout.pointwise(node, args)
-    if isinstance(op, FeatureReduce):
+    if op.reduces:
         (child,) = node.inputs
         step = _rounded(getattr(ARITHMETIC, op.combine), node)
         total = layout.reduce_axis(args[0], child.type.shape, op.axis, step)
         return _from_zero(total) if op.combine == "add" else total
-    if isinstance(op, PackBits):
+    if op.packs:
         return layout.pack(args[0])
-    if isinstance(op, UnpackBits):
+    if op.unpacks:
         return layout.unpack(args[0], node.type.size)
     assert op.moves, f"{op} does not stay within an entity"
     return layout.move(node.type, moved_lanes(node), args)

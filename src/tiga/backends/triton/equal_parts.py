@@ -38,7 +38,7 @@ def part_size(node: Node) -> int:
 def by_parts(writer: Writer, block: Block, node: Node, args: Sequence[Value]) -> Value:
     """The result of a movement of parts."""
     size = part_size(node)
-    if isinstance(node.op, Concat):
+    if node.op.concatenates:
         return _joined(writer, block, args, size)
     number = node.op.positions[0] // size
     if isinstance(node.op, Take):

@@ -20,11 +20,8 @@ from tiga.backends.triton.layout import (
 )
 from tiga.backends.triton.writer import Value, Writer
 from tiga.errors import Unfusable
-from tiga.ops.arithmetic import round_to
-from tiga.ops.base import Pointwise
-from tiga.ops.bits import PackBits, UnpackBits
-from tiga.ops.feature import Broadcast, FeatureReduce, Permute, Reshape, moved_lanes
-from tiga.ops.pointwise import lower_rounded
+from tiga.ops.arithmetic import lower_node, round_to
+from tiga.ops.feature import Permute, moved_lanes
 from tiga.trace.node import Node
 from tiga.types import DType, Shape
 
@@ -75,13 +72,13 @@ class Evaluator:
 
     def op(self, block: Block, node: Node, args: Sequence[Value]) -> Value:
         """Any op that stays within an entity."""
-        if isinstance(node.op, Pointwise):
-            value = Value(lower_rounded(ARITHMETIC, node, [a.term for a in args]), _joint(args))
-        elif isinstance(node.op, FeatureReduce):
+        if node.op.pointwise:
+            value = Value(lower_node(ARITHMETIC, node, [a.term for a in args]), _joint(args))
+        elif node.op.reduces:
             value = self._reduce_axis(block, node, args[0])
-        elif isinstance(node.op, PackBits):
+        elif node.op.packs:
             value = packed(self.writer, args[0], node.inputs[0].type.size)
-        elif isinstance(node.op, UnpackBits):
+        elif node.op.unpacks:
             value = unpacked(self.writer, args[0], node.type.size)
         else:
             assert node.op.moves, f"{node!r} does not stay within an entity"
@@ -167,12 +164,12 @@ class Evaluator:
             dims = (*lead, *(features[a] for a in node.op.axes))
             order = [0, 1, *(a + 2 for a in node.op.axes)]
             return Value(Term(f"tl.permute({typed(value.term).text}, {order})", value.dtype), dims)
-        if value.term.number is not None and isinstance(node.op, Broadcast | Reshape):
+        if value.term.number is not None and node.op.is_view:
             return Value(value.term, (*lead, *(1,) * len(target)))
-        if isinstance(node.op, Broadcast):
+        if node.op.broadcasts:
             dims = (*lead, *(1,) * (len(target) - len(source)), *features)
             return self._reshaped(value, dims)
-        if not isinstance(node.op, Reshape):
+        if not node.op.reshapes:
             return None
         kept = [f for f, n in zip(features, source, strict=True) if n != 1]
         if [n for n in source if n != 1] == [n for n in target if n != 1]:

@@ -5,30 +5,30 @@ compared with one from another walk, as gradients of maxima and minima do.
 """
 
 from tiga.ops.base import Op
-from tiga.ops.feature import FeatureSum
 from tiga.ops.functions import Exp
 from tiga.ops.leaf import StopGradient
-from tiga.ops.message import Gather, Reduce
-from tiga.ops.pointwise import Cast, Eq, Sub, Where
-from tiga.ops.winners import Winner
+from tiga.ops.message import Reduce
+from tiga.ops.pointwise import Eq, Sub, Where
 from tiga.passes.rows import Plan
 from tiga.trace.node import Node, topological, users
-
-COMPARED = (Eq, Winner)
-"""Comparisons that a last bit decides."""
+from tiga.trace.origin import Origin
 
 
 def _sums_below(node: Node) -> set[Node]:
-    return {n for n in topological([node]) if isinstance(n.op, FeatureSum)}
+    return {n for n in topological([node]) if n.op.reduces and n.op.combine == "add"}
 
 
 def _selects(node: Node) -> bool:
     return isinstance(node.op, Reduce) and node.op.monoid.selects
 
 
+def _is_decided_by_a_bit(node: Node) -> bool:
+    return isinstance(node.op, Eq) or node.op.finds is not None
+
+
 def _carries_on(op: Op) -> bool:
     """Whether an op may stand between a maximum and what it shifts."""
-    return op.renames or isinstance(op, Gather | Where | Cast)
+    return op.renames or op.converts or op.origin is Origin.END or isinstance(op, Where)
 
 
 def _only_shifts(node: Node, readers: dict[Node, list[Node]]) -> bool:
@@ -58,6 +58,6 @@ def ordered_sums(plan: Plan) -> frozenset[Node]:
     for node in order:
         if _selects(node) and not _only_shifts(node, readers):
             found |= _sums_below(node.inputs[0])
-        if isinstance(node.op, COMPARED) and node.type.space.kind == "edge":
+        if _is_decided_by_a_bit(node) and node.type.space.kind == "edge":
             found |= _sums_below(node)
     return frozenset(found)

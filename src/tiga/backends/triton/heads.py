@@ -10,8 +10,7 @@ from math import gcd
 from tiga.backends.triton.layout import first_axis, keeps_places, sliced
 from tiga.backends.triton.schedule import far_reads, in_registers
 from tiga.backends.triton.schedule import products as products_of
-from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, FeatureReduce, Permute, Reshape
+from tiga.ops.feature import Permute
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -55,7 +54,7 @@ def may_slice(program: RowProgram, slices: int) -> bool:
     if slices < 2 or heads(program) % slices:
         return False
     reads = set(program.reads)
-    reshapes = (n for n in in_registers(program) if isinstance(n.op, Reshape) and n not in reads)
+    reshapes = (n for n in in_registers(program) if n.op.reshapes and n not in reads)
     return all(
         keeps_places(sliced(n.inputs[0].type.shape, slices), sliced(n.type.shape, slices))
         for n in reshapes
@@ -66,13 +65,13 @@ def _keeps_first_axis(node: Node) -> bool:
     """Whether a part of the result along its first axis needs that part of the operands alone."""
     if node.type.size == 1 and all(n.type.size == 1 for n in node.inputs):
         return True
-    if node.op.origin is not Origin.OPERANDS or isinstance(node.op, Pointwise | Reshape):
+    if node.op.origin is not Origin.OPERANDS or node.op.pointwise or node.op.reshapes:
         return True
     source, target = node.inputs[0].type.shape, node.type.shape
     axis = first_axis(source)
-    if isinstance(node.op, FeatureReduce):
-        return node.op.axis != axis
-    if isinstance(node.op, Broadcast):
+    if node.op.reduces:
+        return bool(node.op.axis != axis)
+    if node.op.broadcasts:
         # Along the first axis nothing is repeated but single numbers.
         return axis == len(source) or axis + len(target) - len(source) == first_axis(target)
     return isinstance(node.op, Permute) and node.op.axes[first_axis(target)] == axis

@@ -14,17 +14,12 @@ from tiga.backends.triton.evaluate import ARITHMETIC
 from tiga.backends.triton.loop import EdgeLoop, across, edge_steps, neutral, over_edges
 from tiga.backends.triton.scope import EdgeScope, RowScope
 from tiga.backends.triton.writer import Value, at_rank
-from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.functions import Exp
-from tiga.ops.leaf import StopGradient
-from tiga.ops.pointwise import Cast, Mul, Sub
+from tiga.ops.pointwise import Mul, Sub
 from tiga.passes.rows import Phase, RowProgram
 from tiga.trace.node import Node, topological
 from tiga.trace.origin import Origin
 from tiga.types import bool_
-
-RENAMES = (Broadcast, Reshape, Cast, StopGradient)
-"""Ops on the way from the weight to a message that the scale of a sum takes as well."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ def _weights(shifts: list[Node], sums: Phase, peak: Node) -> list[Node]:
 
 def plain(score: Node) -> Node:
     """A score without what says that no derivative goes through it."""
-    while isinstance(score.op, StopGradient):
+    while score.op.identity:
         (score,) = score.inputs
     return score
 
@@ -93,7 +88,7 @@ def _path(message: Node, weight: Node) -> tuple[Node, ...] | None:
     path: list[Node] = []
     while message is not weight:
         linear = [n for n in message.inputs if weight in topological([n])]
-        renames = isinstance(message.op, RENAMES)
+        renames = message.op.is_view or message.op.converts or message.op.identity
         if len(linear) != 1 or not (renames or isinstance(message.op, Mul)):
             return None
         if renames:
@@ -164,7 +159,7 @@ class OnlineLoop:
     def _along(self, block: Block, node: Node, scale: Value) -> Value:
         """A scale with the axes of a sum."""
         for step in self.online.sums[node]:
-            if isinstance(step.op, Broadcast | Reshape) and not self.loop.writer.tile.is_flat:
+            if step.op.is_view and not self.loop.writer.tile.is_flat:
                 renamed = self.row.kernel.evaluator.renamed(step, scale)
                 assert renamed is not None, f"{step!r} does more than rename axes"
                 scale = self.loop.writer.named(block, "scale", renamed)

@@ -37,6 +37,7 @@ KEPT_ELEMENTS = 16384
 """Elements of more matrices: 96 KiB in parts of bfloat16, beside which a second program fits."""
 
 MOVES = (Take, Permute, Reshape)
+"""Movements that kernels may read through, where what is left is a part of a matrix."""
 
 
 @dataclass(frozen=True)

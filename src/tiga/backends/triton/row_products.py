@@ -13,8 +13,6 @@ from dataclasses import replace
 from tiga.backends.triton.layout import padded
 from tiga.backends.triton.products import LARGEST_WHOLE, LEAST, MOVES, view_of
 from tiga.backends.triton.row_steps import Cuts, Rows
-from tiga.ops.base import Pointwise
-from tiga.ops.feature import Reshape
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node, reached
@@ -146,7 +144,7 @@ def _with_sources(plan: Plan) -> Plan:
     def with_sources(step: Step) -> Step:
         if not isinstance(step, RowProgram) or step.relation is None:
             return step
-        shaped = (n for n in step.stores if isinstance(n.op, Reshape) and n not in plan.outputs)
+        shaped = (n for n in step.stores if n.op.reshapes and n not in plan.outputs)
         below = (n.inputs[0] for n in shaped)
         sources = [n for n in below if n.op.origin not in (Origin.ARGUMENT, Origin.ROW)]
         return replace(step, stores=tuple(dict.fromkeys((*step.stores, *sources))))
@@ -177,7 +175,7 @@ def _is_cheap(node: Node, arrays: Collection[Node]) -> bool:
 
 
 def _moves(node: Node) -> bool:
-    cheap = isinstance(node.op, Pointwise) and node.op.cost <= CHEAP
+    cheap = node.op.pointwise and node.op.cost <= CHEAP
     return cheap or node.op.moves or node.op.origin in (Origin.GLOBAL, Origin.DEGREE)
 
 

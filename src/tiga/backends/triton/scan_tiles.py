@@ -17,7 +17,6 @@ from tiga.backends.triton.schedule import (
     warps_for,
 )
 from tiga.backends.triton.topology import KEY, DeviceWalk, longest_first, steps
-from tiga.ops.scan import Scan
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import RowProgram
 from tiga.relations.snapshot import Snapshot
@@ -53,7 +52,7 @@ def scan_tile(program: RowProgram) -> Tile:
     known = facts(program)
     ops = [scan.before.op for scan in program.scans]
     steps = [n for op in ops for region in (op.step, op.join) for n in region.order]
-    plain = [n for n in in_registers(program) if not isinstance(n.op, Scan)]
+    plain = [n for n in in_registers(program) if not n.op.carries]
     nodes = [*plain, *steps]
     widest = max(prod(map(padded, n.type.shape)) for n in nodes)
     check_size(widest, "the widest value of a reducer")

@@ -16,7 +16,6 @@ from tiga.backends.triton.loop import WIDENED, EdgeLoop
 from tiga.backends.triton.scatters import MESSAGE, messages
 from tiga.backends.triton.scope import EdgeScope, Entity, RowScope, Scope
 from tiga.backends.triton.writer import Value, at_rank
-from tiga.ops.pointwise import Where
 from tiga.passes.carries import kept_scans, only_scans, read_results, reads_carry
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.trace.node import Node
@@ -153,7 +152,7 @@ class ScanEdgeLoop(EdgeLoop):
             elif origin is Origin.END and isinstance(scope, EdgeScope):
                 if node.op.side != self.program.side:
                     self._ask(scope.other, node.inputs)
-            elif isinstance(node.op, Where) and self.scope.is_picked(node):
+            elif self.scope.is_picked(node):
                 stack.append(node.inputs[0])
             elif origin is Origin.OPERANDS:
                 stack.extend(node.inputs)

@@ -9,7 +9,6 @@ from tiga.backends.triton.evaluate import MAX_ELEMENTS, check_size
 from tiga.backends.triton.layout import WARP, Tile, padded
 from tiga.backends.triton.products import are_kept
 from tiga.errors import Unfusable
-from tiga.ops.bits import Bits
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone, evaluated, is_elementwise
 from tiga.passes.wide_sums import LARGEST
@@ -130,14 +129,14 @@ def is_window_safe(node: Node) -> bool:
 
 def words_of(nodes: Iterable[Node]) -> set[Node]:
     """Those of some nodes that hold conditions as bits."""
-    bits = [n for n in nodes if isinstance(n.op, Bits)]
+    bits = [n for n in nodes if n.op.packs or n.op.unpacks]
     return {n if n.op.packs else n.inputs[0] for n in bits}
 
 
 def flat_size(program: RowProgram, nodes: list[Node]) -> int:
     """The one size above 1 that all values share if their axes may be forgotten; 1 if all are
     single numbers; 0 where axes matter. Bits are those of whole values."""
-    made = (n for n in nodes if n not in program.reads and not isinstance(n.op, Bits))
+    made = (n for n in nodes if n not in program.reads and not (n.op.packs or n.op.unpacks))
     if program.outer_sums or not all(map(is_window_safe, made)):
         return 0
     words = words_of(nodes)

@@ -20,7 +20,6 @@ from tiga.backends.triton.tables import looked_up
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
 from tiga.ops.leaf import is_constant
 from tiga.ops.pointwise import LogicalAnd, Where
-from tiga.ops.winners import Winner
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node, users
@@ -32,7 +31,7 @@ from tiga.types import DType, Type, int64
 def is_rare(condition: Node) -> bool:
     """Whether a condition holds for few edges of a row."""
     parts = condition.inputs if isinstance(condition.op, LogicalAnd) else (condition,)
-    return any(isinstance(part.op, Winner) for part in parts)
+    return any(part.op.finds is not None for part in parts)
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,8 @@ class KernelScope(ValueScope[Value]):
         """Whether a choice takes something else than zero for few elements, from an array at the
         edges' other ends that nothing else reads. Not beside products: loads for these are started
         ahead, and none can be that waits for a product."""
+        if not isinstance(node.op, Where):
+            return False
         condition, chosen, rest = node.inputs
         filters = is_constant(rest, 0.0) and is_rare(condition)
         if not filters or chosen.op.origin is not Origin.END:
@@ -278,7 +279,7 @@ class EdgeScope(ValueScope[Value]):
             return self._position(node)
         if node in kernel.reads:
             return kernel.load(self.block, node, self.edge)
-        if isinstance(node.op, Where) and kernel.is_picked(node):
+        if kernel.is_picked(node):
             return self._picked(node)
         return within_entity(self, node)
 

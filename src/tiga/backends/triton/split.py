@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tiga.backends.triton.schedule import flat_size, in_registers, is_window_safe
-from tiga.ops.base import Pointwise
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import cone
 from tiga.passes.wide_sums import LARGEST
@@ -137,7 +136,7 @@ def _smallest(node: Node, reads: set[Node]) -> list[Node]:
 
 def _is_within(node: Node) -> bool:
     """Whether a value is made element by element, or moved, within its entity."""
-    return isinstance(node.op, Pointwise) or node.op.moves
+    return bool(node.op.pointwise or node.op.moves)
 
 
 # values of rows that mix features

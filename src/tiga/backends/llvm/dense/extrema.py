@@ -1,6 +1,7 @@
 """The position of the extremum of all elements: the extrema of blocks, by a kernel that reads each
 element once; then the one block that has it."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -38,7 +39,7 @@ def position_of_extremum(node: Node, array: np.ndarray) -> np.ndarray:
     flat = np.ascontiguousarray(array).reshape(-1)
     whole = flat.size // BLOCK * BLOCK
     (best,) = compile_blocks(node).run([flat[:whole].reshape(-1, BLOCK)])
-    along, extremum = type(node.op)(0), node.op.extremum((0,))
+    along, extremum = replace(node.op, axis=0), node.op.extremum((0,))
     if whole < flat.size:
         best = np.append(best, extremum.compute(flat[whole:]))
     start = int(along.compute(best)) * BLOCK

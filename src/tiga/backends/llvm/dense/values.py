@@ -26,7 +26,6 @@ from tiga.backends.llvm.memory import (
 from tiga.ir import llvm
 from tiga.ops.base import Op, Pointwise
 from tiga.ops.complex_table import IN_DOUBLE
-from tiga.ops.pointwise import Cast
 from tiga.ops.tensor_complex import REAL_OF
 from tiga.types import DType, complex64, complex128, int16, uint8
 
@@ -172,22 +171,22 @@ def store(
 def apply(op: Op, dtype: DType, sources: Sequence[DType], args: Sequence[Value]) -> Value:
     """A pointwise op on values of the given types, rounded to a 16-bit type where it has one."""
     if dtype.is_complex or any(d.is_complex for d in sources):
-        if isinstance(op, Cast):
+        if op.converts:
             return cast_complex(args[0], sources[0], dtype)
         if dtype == complex64 and op.name in IN_DOUBLE:
             wide = [cast_complex(arg, complex64, complex128) for arg in args]
             return cast_complex(COMPLEX[op.name](*wide), complex128, complex64)
         return COMPLEX[op.name](*args)
     plain = [arg[0] for arg in args]
-    if uint8 in sources and not isinstance(op, Cast):
+    if uint8 in sources and not op.converts:
         return _apply_signed(op, dtype, sources, args)
-    if isinstance(op, Cast):
-        value = A.cast(plain[0], sources[0].compute, op.to)
-        return (A.cast(value, op.to, op.to.compute),)
+    if op.converts:
+        value = A.cast(plain[0], sources[0].compute, dtype)
+        return (A.cast(value, dtype, dtype.compute),)
     assert isinstance(op, Pointwise), f"{op} is not pointwise"
     function = FUNCTIONS.get(op.name)
     value = op.lower(A, *plain) if function is None else function(*plain)
-    if getattr(op, "exact", False) or dtype == dtype.compute:
+    if op.exact or dtype == dtype.compute:
         return (value,)
     return (round_to(value, dtype),)
 

@@ -16,7 +16,7 @@ from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.writer import KernelSource, Parameter, pointer_type
 from tiga.ops.dense import Dense
 from tiga.ops.feature import permute
-from tiga.ops.tensor_reduce import Sum
+from tiga.passes.tensor_fusable import is_axes_reduction
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -45,7 +45,7 @@ def in_order(program: Program) -> Program:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if not isinstance(node.op, Sum) or not inputs[0].type.size:
+    if not is_axes_reduction(node) or node.op.combine != "add" or not inputs[0].type.size:
         return None
     (x,), axes = inputs, node.op.axes
     kept = [axis for axis in range(len(x.type.shape)) if axis not in axes]

@@ -5,13 +5,10 @@ from typing import Any
 
 from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, literal, typed
 from tiga.ops import complex_parts, complex_table
-from tiga.ops.arithmetic import round_to
+from tiga.ops.arithmetic import lower_rounded, round_to
 from tiga.ops.base import Op
-from tiga.ops.functions import Rem
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import Cast, Div
 from tiga.ops.tensor_complex import REAL_OF
-from tiga.ops.tensor_functions import FloorDivide, Remainder
 from tiga.passes.tensor_fusable import COMPLEX_OPS, Target
 from tiga.types import DType, bool_, complex64, complex128, int16
 
@@ -35,9 +32,6 @@ GPU = Target(
     complex_ops=COMPLEX_OPS | frozenset(complex_table.FUNCTIONS) | {"cast"},
 )
 """What these kernels compute."""
-
-_SIGNED = (Div, Rem, FloorDivide, Remainder)
-"""Ops on integers whose text is for signed ones."""
 
 _MONOIDS = {"add": "sum", "maximum": "max", "minimum": "min"}
 _LONG = 40
@@ -99,7 +93,7 @@ def apply(
     """A pointwise op on values of the given types, rounded to a 16-bit type where it has one."""
     arithmetic = Naming(keep)
     if dtype.is_complex or any(d.is_complex for d in sources):
-        if isinstance(op, Cast):
+        if op.converts:
             return _cast_complex(arithmetic, args[0], sources[0], dtype)
         if dtype == complex64 and op.name in complex_table.IN_DOUBLE:
             wide = [_cast_complex(arithmetic, arg, complex64, complex128) for arg in args]
@@ -107,17 +101,15 @@ def apply(
             return _cast_complex(arithmetic, double, complex128, complex64)
         return _COMPLEX[op.name](arithmetic, *args)
     plain = [arg[0] for arg in args]
-    if dtype.kind == "u" and isinstance(op, _SIGNED):
-        # They compare with -1, and a quotient fits twice the bits.
+    if dtype.kind == "u" and op.divides:
+        # Texts for signed integers compare with -1, and a quotient fits twice the bits.
         wide = [(arithmetic.cast(term, dtype, int16),) for term in plain]
         (value,) = apply(op, int16, [int16] * len(wide), wide, keep)
         return (arithmetic.cast(value, int16, dtype),)
-    if isinstance(op, Cast):
-        value = arithmetic.cast(plain[0], sources[0].compute, dtype)
-        return (arithmetic.cast(value, dtype, dtype.compute),)
-    value = _function(op, plain) if op.name in FUNCTIONS else op.lower(arithmetic, *plain)  # type: ignore[attr-defined]
-    exact = getattr(op, "exact", False)
-    return (value if exact else round_to(arithmetic, value, dtype),)
+    if op.name not in FUNCTIONS:
+        return (lower_rounded(arithmetic, op, dtype, sources, plain),)
+    value = _function(op, plain)
+    return (value if op.exact else round_to(arithmetic, value, dtype),)
 
 
 def _function(op: Op, args: Sequence[Term]) -> Term:
