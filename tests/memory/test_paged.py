@@ -339,13 +339,6 @@ def test_what_pages_cannot_do_says_so(stored: Any, tmp_path: Path) -> None:
         with pytest.raises(UnsupportedByBackend, match="in_memory"):
             use()
 
-    class Sorts(tg.MessagePassing):
-        def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-            return torch.linalg.matrix_exp(src.x[:, :4].reshape(-1, 2, 2)).flatten(1)
-
-    with pytest.raises(UnsupportedByBackend, match="fused programs only"):
-        Sorts()(graph=paged, src=paged.fields["src"])
-
 
 def test_bad_fields_are_refused(tmp_path: Path) -> None:
     graph = tg.Graph.from_coo([0, 1], [1, 0])

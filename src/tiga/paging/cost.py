@@ -188,7 +188,7 @@ class Prices:
         picked += _scratch(size, span.edges, word) + crew_bytes(self.widest, picked)
         if windowed <= WASTE * picked or self.stage.program.scatters:
             return True, windowed, (hull + 1) * costs.read_others, 0
-        found, seeks = _reading(reach.core, size, span.edges, costs.read_others)
+        found, seeks = reading(reach.core, size, span.edges, costs.read_others)
         return False, picked, found + rows * costs.read_others * bool(costs.shared), seeks
 
     @staticmethod
@@ -206,7 +206,7 @@ class Prices:
         own = edges * word
         if windowed <= WASTE * picked:
             return True, windowed + own, size * costs.read_numbered, 0
-        found, seeks = _reading(reach.numbers_core, size, edges, costs.read_numbered)
+        found, seeks = reading(reach.numbers_core, size, edges, costs.read_numbered)
         return False, picked + own, found, seeks
 
 
@@ -217,7 +217,7 @@ def _hull(a: tuple[int, int], b: "tuple[int, int] | list[int]") -> tuple[int, in
     return (b[0], b[1]) if a[0] >= a[1] else (min(a[0], b[0]), max(a[1], b[1]))
 
 
-def _reading(core: Core, window: int, edges: int, row_bytes: int) -> tuple[int, int]:
+def reading(core: Core, window: int, edges: int, row_bytes: int) -> tuple[int, int]:
     """Bytes that picking rows reads, and runs that are read alone."""
     inside, near = picking(distinct(core.size, edges - core.outside), core.size, row_bytes)
     others, far = picking(min(core.outside, window), window, row_bytes)

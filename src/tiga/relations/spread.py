@@ -61,12 +61,13 @@ def core_of(
     count = edges[1] - edges[0]
     if high - low <= SPARSE * count or not count:
         return Core(low, high, 0)
-    sample = np.sort(np.concatenate(list(_sampled(numbers, dtype, edges))))
+    sample = np.sort(np.concatenate(list(sampled(numbers, dtype, edges))))
     found = [_share(sample, share, count, low, high) for share in SHARES]
     return min(found, key=lambda core: distinct(core.size, count - core.outside) + core.outside)
 
 
-def _sampled(numbers: FileRows, dtype: np.dtype, edges: tuple[int, int]) -> Iterator[np.ndarray]:
+def sampled(numbers: FileRows, dtype: np.dtype, edges: tuple[int, int]) -> Iterator[np.ndarray]:
+    """Numbers at a few places of a range of edge positions that is not empty."""
     start, end = edges
     firsts = [start + (end - start) * place // PLACES for place in range(PLACES)]
     numbers.expect((first, min(first + EACH, end)) for first in firsts)

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,119 +15,37 @@ from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.sent import Addressed, address
 from tiga.frontends.signature import line_of, user_function
 from tiga.frontends.torch.autograd import run
+from tiga.frontends.torch.block_fields import BlockFields, EdgeRange, RowBlock, RowView
 from tiga.frontends.torch.capture import RELATION
 from tiga.frontends.torch.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
-from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.messages import EdgeOrder, aggregate
-from tiga.frontends.torch.orders import orders_of
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.unit import unit_of
 from tiga.frontends.torch.where import located, user_line
 from tiga.frontends.trees import leaves_of, mapped, numbered
-from tiga.frontends.views import View
 from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph
 from tiga.trace.node import topological
 from tiga.trace.program import Program
 from tiga.types import Type
 
+ROOM = 3
+"""Bytes that blocks have for each that user code allocates: gradients are made of them too."""
 
-@dataclass(frozen=True)
-class EdgeRange:
-    """Edges `first` to `last` in CSR order."""
-
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class RowBlock:
-    """Destinations `low` to `high` and their edges, which `edge` sees at most `most` at a time."""
-
-    low: int
-    high: int
-    first: int
-    last: int
-    most: int
-
-    def parts(self) -> list[EdgeRange]:
-        """The edges, cut; one part, without edges, for rows without edges."""
-        starts = range(self.first, max(self.last, self.first + 1), self.most)
-        return [EdgeRange(lo, min(lo + self.most, self.last)) for lo in starts]
-
-
-Read = tuple[str, str, torch.Tensor]
-"""Namespace and name of a field, and the rows of it that were read."""
-
-
-class BlockFields:
-    """The fields of a call, and the ends of its edges. With `reads`, gathered rows become leaves
-    of a graph of their own, kept there with the place they come from."""
-
-    def __init__(self, graph: Graph, fields: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
-        csr = graph.snapshot().topology
-        self.fields = fields
-        self.device = device_of(graph)
-        self.src = torch.as_tensor(csr.col_idx, device=self.device)
-        self.row_ptr = torch.as_tensor(csr.row_ptr, device=self.device)
-        self.order = orders_of(graph).to_rows.long() if graph.permutes_edges else None
-        self.reads: list[tuple[Read, torch.Tensor]] | None = None
-
-    def rows(self, end: str, part: EdgeRange) -> torch.Tensor:
-        """Which rows of the fields of an end the edges of a part read."""
-        if end == "src":
-            return self.src[part.first : part.last].long()
-        positions = torch.arange(part.first, part.last, device=self.device)
-        if end == "edge":
-            return positions if self.order is None else self.order[part.first : part.last].long()
-        return torch.searchsorted(self.row_ptr, positions, right=True) - 1
-
-    def view(self, end: str, rows: torch.Tensor) -> "RowView":
-        """The fields of an end at some rows."""
-        namespace = end if end in self.fields else "ndata"
-        if end == "edge":
-            namespace = "edge"
-        return RowView(self, namespace, end, rows)
-
-    def place(self, block: RowBlock, on_edges: bool) -> "slice | torch.Tensor":
-        """Where the rows of a block, or its edges, are among those of the user."""
-        if not on_edges:
-            return slice(block.low, block.high)
-        return (
-            slice(block.first, block.last)
-            if self.order is None
-            else self.rows("edge", EdgeRange(block.first, block.last))
-        )
-
-    def read(self, namespace: str, name: str, rows: torch.Tensor) -> torch.Tensor:
-        """Rows of a field; a leaf of autograd where gradients are being computed."""
-        value = self.fields[namespace][name].detach().index_select(0, rows)
-        if self.reads is not None and self.fields[namespace][name].requires_grad:
-            value.requires_grad_(True)
-            self.reads.append(((namespace, name, rows), value))
-        return value
-
-
-class RowView(View):
-    """The fields of one end, or of the edges, at some rows."""
-
-    def __init__(self, fields: BlockFields, namespace: str, end: str, rows: torch.Tensor) -> None:
-        super().__init__(end, fields.fields.get(namespace, {}), user_line)
-        self.__dict__.update(_fields=fields, _namespace=namespace, _rows=rows, _known={})
-
-    def _made(self, name: str) -> torch.Tensor:
-        if name not in self._known:
-            self._known[name] = self._fields.read(self._namespace, name, self._rows)
-        known: torch.Tensor = self._known[name]
-        return known
+INDEX_BYTES = 80
+"""What numbers of both ends take for each edge; they may be sorted, and numbered anew."""
 
 
 def send(kernel: MessagePassing, fields: BlockFields, part: EdgeRange, params: Any) -> Any:
     """What `edge` sends along the edges of a part."""
-    ends = (fields.view(end, fields.rows(end, part)) for end in ("src", "dst", "edge"))
-    return kernel.edge(*ends, **params)
+    return kernel.edge(*views(fields, part), **params)
+
+
+def views(fields: BlockFields, part: EdgeRange) -> Iterator[RowView]:
+    """What `edge` is called with for the edges of a part."""
+    return (fields.view(end, fields.numbers(end, part)) for end in ("src", "dst", "edge"))
 
 
 def tensors_of(sent: Any, count: int) -> list[torch.Tensor]:
@@ -172,15 +90,14 @@ class Reduction:
 
     reducer: Any
     tensors: dict[int, tuple[str, Any]]
-    graph: Graph
     fields: BlockFields
     block: RowBlock
 
     @property
     def row_ptr(self) -> torch.Tensor:
-        """The first edge of each row, counted from the block's first."""
-        block = self.block
-        return self.fields.row_ptr[block.low : block.high + 1] - block.first
+        """The first edge of each row, counted from the block's first; a block may end within a
+        row."""
+        return self.fields.pointers_of(self.block).clamp(max=self.block.edges)
 
     def run(self, sent: Any, messages: list[torch.Tensor]) -> Any:
         """The row values, by compiled programs whose inputs are the messages."""
@@ -206,7 +123,7 @@ class Reduction:
         needed = set(topological(outputs))
         inputs = {n: s for n, s in recorder.inputs.items() if n in needed}
         unit = unit_of(Program(tuple(inputs), outputs))
-        edges = self.block.last - self.block.first
+        edges = self.block.edges
         column = torch.zeros(edges, dtype=torch.int32, device=self.fields.device)
         inner = Graph.from_csr(self.row_ptr, column, num_src=1, validate="none")
         values = [self._value(source, messages) for source in inputs.values()]
@@ -222,9 +139,10 @@ class Reduction:
         if isinstance(source, int):
             return messages[source]
         if isinstance(source, EdgeOrder):
-            return self.fields.rows("edge", EdgeRange(self.block.first, self.block.last))
+            part = EdgeRange(self.block.first, self.block.last)
+            return self.fields.numbers("edge", part).index
         if isinstance(source, NodeOrder):
-            return torch.arange(self.block.low, self.block.high, device=self.fields.device)
+            return self.fields.numbers_of_rows(self.block).index
         value = source if isinstance(source, torch.Tensor) else source.get()
         return value.contiguous() if isinstance(value, torch.Tensor) else value
 
@@ -236,7 +154,7 @@ class Reduction:
         sent: Any = Bound(one.reducer, one.messages)
         for keep in one.keeps:
             sent = Masked(sent, keep)
-        return self._compiled(sent, tensors_of(sent, self.block.last - self.block.first))
+        return self._compiled(sent, tensors_of(sent, self.block.edges))
 
 
 def finish(
@@ -245,12 +163,11 @@ def finish(
     """What `node` makes of the rows of a block."""
     if type(kernel).node is MessagePassing.node and "node" not in vars(kernel):
         return rows
-    rows_of_block = torch.arange(block.low, block.high, device=fields.device)
-    view = fields.view("dst", rows_of_block)
+    view = fields.view("dst", fields.numbers_of_rows(block))
     return kernel.node(view, rows, **params)
 
 
-class _Allocations(TorchDispatchMode):
+class Allocations(TorchDispatchMode):
     """Counts the bytes of all results but views, which may be of whole fields."""
 
     @classmethod
@@ -273,7 +190,7 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-class _RefuseTraining(TorchFunctionMode):
+class RefuseTraining(TorchFunctionMode):
     """Refuses what would take statistics over the edges of each part."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -292,9 +209,9 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
     Raises:
         InvalidValue: they do.
     """
-    state = torch.get_rng_state()
-    with torch.no_grad(), _RefuseTraining(), _Allocations() as allocations:
-        whole = send(kernel, fields, EdgeRange(0, count), params)
+    state, ends = torch.get_rng_state(), list(views(fields, EdgeRange(0, count)))
+    with torch.no_grad(), RefuseTraining(), Allocations() as allocations:
+        whole = kernel.edge(*ends, **params)
     draws = not torch.equal(state, torch.get_rng_state())
     if count > 1 and not draws:
         with torch.no_grad():
@@ -305,7 +222,7 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
         with located(lambda: line_of(user_function(kernel, "edge"))):
             _require_independent(tensors_of(whole, count), halves)
     torch.set_rng_state(state)
-    return math.ceil(3 * allocations.total / count)
+    return INDEX_BYTES + math.ceil(ROOM * allocations.total / count)
 
 
 def _require_independent(whole: list[torch.Tensor], halves: list[list[torch.Tensor]]) -> None:

@@ -10,7 +10,6 @@ from tiga.frontends.message_passing import Fields, FieldSets, MessagePassing
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.binding import bind, in_given_order, source_value
 from tiga.frontends.torch.bounded import Bounded
-from tiga.frontends.torch.capture import discover
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.repeat import NO_FIELDS, Repeat
@@ -26,7 +25,6 @@ from tiga.frontends.torch.variants import (
 from tiga.frontends.trees import mapped
 from tiga.knobs import current
 from tiga.relations import Graph
-from tiga.relations.paged import not_fused
 from tiga.runtime.caller import user_line
 
 
@@ -60,9 +58,8 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
             values = values_of(state, variant, graph, fields, params)
         return _run(variant, graph, values, topology, state)
     except Unfusable as reason:
-        if variant.fallback is None:
-            variant.fallback = Bounded(reason, discover(kernel))
-    return _run_bounded(variant.fallback, kernel, graph, fields or _by_namespace(given), params)
+        fallback = variant.refuse(reason, kernel)
+    return _run_bounded(fallback, kernel, graph, fields or _by_namespace(given), params)
 
 
 def _by_namespace(given: FieldSets) -> dict[str, Fields]:
@@ -82,8 +79,6 @@ def _run_bounded(
 ) -> Any:
     if kernel.strict or current().strict:
         raise refusal(bounded.reason)
-    if graph.paged:
-        raise not_fused(bounded.reason)
     return bounded.run(kernel, graph, fields, params)
 
 

@@ -25,16 +25,18 @@ def predict(
     """The forward run, and the gradients of the inputs `wanted` when all outputs have one.
 
     Raises:
-        OutOfBudget: as the run would.
+        OutOfBudget, Unfusable: as the run would.
     """
     inputs = [_place(v, n, graph) for v, n in zip(values, unit.program.inputs, strict=True)]
     if not wanted:
         yield Prediction("forward", _planned(unit.plain(), graph, inputs, {}))
         return
-    trained = unit.training(wanted, device_of(graph))
+    device, count = device_of(graph), len(unit.program.outputs)
+    trained = unit.training(wanted, device)
+    trained.require_pages(device, count)
     forward = _planned(trained.runnable, graph, inputs, {})
     yield Prediction("forward, saving for gradients", forward)
-    backward = _backward(trained, len(unit.program.outputs), graph, inputs, forward)
+    backward = _backward(trained, count, graph, inputs, forward)
     yield Prediction("gradients", backward)
 
 

@@ -10,9 +10,11 @@ from tiga.frontends.inspection import Captured, CompiledPart, Known
 from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.torch.autograd import requires_grad
 from tiga.frontends.torch.binding import bind
+from tiga.frontends.torch.block_forecast import BlockForecast, predictions, wanted_of
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.forecast import Prediction, predict
-from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.gpu import device_of, on_gpu
+from tiga.frontends.torch.paged_blocks import PagedBlockFields
 from tiga.frontends.torch.unit import Runnable
 from tiga.frontends.torch.variants import Variant, state_of, variant_of
 
@@ -32,8 +34,10 @@ def known_of(kernel: Any) -> Known:
 
 
 def _captured(variant: Variant) -> Captured:
-    refusals = [str(b.reason) for b in (variant.bounded, variant.fallback) if b is not None]
+    bounded = [b for b in (variant.bounded, variant.fallback) if b is not None]
+    refusals = [str(one.reason) for one in bounded]
     notes = [] if variant.captured is None else list(variant.captured.notes)
+    notes += [line for one in bounded if one.pages is not None for line in one.pages.told()]
     runnables = [] if variant.unit is None else variant.unit.runnables()
     return Captured(refusals, notes, [_part(what, runnable) for what, runnable in runnables])
 
@@ -55,7 +59,7 @@ def foretold(
     fields = namespaces(graph, given)
     variant = variant_of(kernel, graph, fields, params)
     if variant.captured is None or variant.unit is None:
-        return ["a call would not be fused"], []
+        return ["a call would not be fused"], _in_blocks(variant, kernel, graph, fields, params)
     with torch.no_grad():
         values = bind(variant.captured, graph, fields, params)
     grad = torch.is_grad_enabled()
@@ -69,8 +73,25 @@ def foretold(
         else:
             variant.unit.plain().compile(device)
     except Unfusable as reason:
-        return [f"a call would not be fused: {reason}"], []
+        variant.refuse(reason, kernel)
+        told = [f"a call would not be fused: {reason}"]
+        return told, _in_blocks(variant, kernel, graph, fields, params)
     return [], []
+
+
+def _in_blocks(
+    variant: Variant, kernel: Any, graph: Any, fields: Any, params: Mapping[str, Any]
+) -> list[Prediction]:
+    """What a call takes that runs through torch, where the graph is in a file."""
+    bounded = variant.bounded or variant.fallback
+    if not graph.paged or bounded is None or on_gpu(device_of(graph)):
+        return []
+    job, values = bounded.job(kernel, graph, fields, params)
+    assert bounded.sizes is not None
+    found = job.fields(values)
+    assert isinstance(found, PagedBlockFields)
+    forecast = BlockForecast(found, job.blocks, bounded.sizes)
+    return list(predictions(forecast, wanted_of(job.names, values)))
 
 
 def told(

@@ -60,6 +60,12 @@ class Variant:
                 return False
         return self.guards.hold() and self._tensors_fit()
 
+    def refuse(self, reason: Unfusable, kernel: MessagePassing) -> Bounded:
+        """What runs calls that no kernel can, for the first such reason."""
+        if self.fallback is None:
+            self.fallback = Bounded(reason, discover(kernel))
+        return self.fallback
+
     def _tensors_fit(self) -> bool:
         if self.captured is None:
             return True
