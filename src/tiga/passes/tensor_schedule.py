@@ -48,7 +48,10 @@ def block_of(spec: Spec) -> int:
     if spec.flat or spec.stashed or scans or TOTAL in kinds:
         return 1
     if COLUMN in kinds:
-        return 2 if full > SHARING_VALUES else BLOCK_ROWS
+        # Rows that come again in a later phase are in a cache by then; many that are read once
+        # are more runs of memory than hardware follows.
+        again = ROW in kinds
+        return BLOCK_ROWS if again or full <= SHARING_VALUES else 2
     stored = any(spec.instructions[i].kind == FULL for i in spec.stores)
     shared = ROW in kinds and not stored and spec.common and full <= SHARING_VALUES
     return BLOCK_ROWS if shared else 1

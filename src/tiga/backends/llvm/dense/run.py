@@ -42,6 +42,10 @@ takes up to a third longer to compile."""
 SERIAL_BELOW = 32768
 """Elements of a domain below which one thread is faster."""
 
+CACHED_SHARE = 0.75
+"""Part of the last cache that a kernel may fill for its results to be there when they are read:
+the cache also has to hold what runs in between. The rule of memcpy in the GNU C library."""
+
 
 @dataclass(frozen=True)
 class Code:
@@ -243,7 +247,7 @@ _BYTE = np.dtype(np.uint8)
 
 def template(step: KernelStep) -> Template:
     """The template of a step; compiles its code if need be."""
-    if step.spec.streaming and (not _pooled(step) or _traffic(step) <= last_cache_bytes()):
+    if step.spec.streaming and (not _pooled(step) or _fits_cache(step)):
         step = _cached(step)
     code = compile_spec(step.spec)
     cut = decompose(step.spec, step.rows, step.columns, step.group)
@@ -281,10 +285,11 @@ def _pooled(step: KernelStep) -> bool:
     return all(value.row_bytes >= POOLED_FROM for value in full)
 
 
-def _traffic(step: KernelStep) -> int:
-    """Bytes that the kernel reads and writes, each once."""
+def _fits_cache(step: KernelStep) -> bool:
+    """Whether what the kernel reads and writes is in the last cache afterwards."""
     read = {load.node: load.node.type.row_bytes for load in step.loads}
-    return sum(read.values()) + sum(node.type.row_bytes for node in step.outputs)
+    written = sum(node.type.row_bytes for node in step.outputs)
+    return sum(read.values()) + written <= CACHED_SHARE * last_cache_bytes()
 
 
 def _cached(step: KernelStep) -> KernelStep:
