@@ -12,13 +12,10 @@ from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
 from tiga.frontends.tensor.views import moveaxis
-from tiga.ops.base import Pointwise
-from tiga.ops.feature import Broadcast, Permute, Reshape, broadcast, permute, reshape
+from tiga.ops.feature import Permute, broadcast, permute, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, lt, mul, where
 from tiga.ops.tensor_index import IndexAdd, IndexTake
-from tiga.ops.tensor_markers import Marker
-from tiga.ops.tensor_matmul import Matmul
 from tiga.ops.tensor_views import join, slice_
 from tiga.trace.node import Node, topological
 
@@ -130,14 +127,14 @@ def _rule(node: Node, batch: Batch) -> Node:
     if op.defers:
         return _one_by_one(node, batch)
     inputs = [batch.whole(child) for child in node.inputs]
-    if isinstance(op, (Pointwise, Matmul, Marker)):
+    if op.batches:
         return op(*inputs)
-    if isinstance(op, Broadcast):
+    if op.broadcasts:
         lead = len(op.to) - len(node.inputs[0].type.shape)
         (x,) = inputs
         wide = reshape(x, (batch.count, *(1,) * lead, *x.type.shape[1:]))
         return broadcast(wide, (batch.count, *op.to))
-    if isinstance(op, Reshape):
+    if op.reshapes:
         return reshape(inputs[0], (batch.count, *op.to))
     if isinstance(op, Permute):
         return permute(inputs[0], (0, *(a + 1 for a in op.axes)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiga.backends.reference import EdgeList, evaluate
 from tiga.ops.leaf import Input, constant
-from tiga.ops.pointwise import Cast, cast
+from tiga.ops.pointwise import cast
 from tiga.reducers import Fold, Messages
 from tiga.reducers.recognise import Form, Forms, Lifted, recognise
 from tiga.reducers.rows import RowStates
@@ -84,7 +84,7 @@ def in_float64(nodes: Sequence[Node]) -> list[Node]:
             return constant(node.op.value, _wide(node.type))
         if node.op.origin is Origin.ARGUMENT:
             return Input(node.op.label, _wide(node.type))()
-        return cast(inputs[0], float64) if isinstance(node.op, Cast) else None
+        return cast(inputs[0], float64) if node.op.converts else None
 
     return rewrite(nodes, widen)
 

@@ -24,7 +24,6 @@ from tiga.interop._edge_sets import (
 )
 from tiga.interop._indices import EdgeMask, EndIndex, EndIndices, NodeIndex
 from tiga.ops.align import align, expand_to
-from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import cast, logical_and, logical_not, logical_or, where
@@ -215,7 +214,7 @@ def _is_plain(node: Node) -> bool:
 
 def _without_shape(node: Node) -> Node:
     """What was given to every feature of a value."""
-    while isinstance(node.op, Broadcast | Reshape):
+    while node.op.is_view:
         (node,) = node.inputs
     return node
 

@@ -21,7 +21,8 @@ from tiga.interop._indices import EndIndex, EndIndices
 from tiga.interop._pyg_call import CallLayout, end_of
 from tiga.interop._pyg_plan import ABSENT, ENDS, EXTENTS, INDICES, Argument
 from tiga.interop._scatter import KnownRows, ScatterMode, global_message, row_message
-from tiga.ops.message import Gather, gather
+from tiga.ops.message import gather
+from tiga.trace.origin import Origin
 
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What may run at every call of a module. Programs are made once."""
@@ -143,7 +144,7 @@ class LayerTrace:
         read = self.views[kind][key]
         if kind in ("edge", "param"):
             return read
-        assert isinstance(read.node.op, Gather)
+        assert read.node.op.origin is Origin.END
         return self.recorder.wrap(read.node.inputs[0], read.storage)
 
     def _side(self, row: int) -> str:

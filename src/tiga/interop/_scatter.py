@@ -23,7 +23,7 @@ from tiga.interop._edge_sets import ADDED
 from tiga.interop._indices import EdgeMask, EndIndex, EndIndices, NodeIndex
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import constant, is_constant
-from tiga.ops.message import Gather, Spread, degree, gather, spread, sum_to
+from tiga.ops.message import degree, gather, spread, sum_to
 from tiga.ops.pointwise import add, cast, mul, sub
 from tiga.reducers import Max, Messages, Min, Prod, Reducer, Sum
 from tiga.trace.node import Node
@@ -44,9 +44,9 @@ class KnownRows(Reducer):
         space = messages.relation.end(messages.side)
         if read.op.origin is Origin.NUMBER:
             return constant(read.op.value, read.type.with_space(space))
-        if isinstance(read.op, Spread):
+        if read.op.origin is Origin.GLOBAL:
             return read.inputs[0]
-        assert isinstance(read.op, Gather), "made by `row_message`"
+        assert read.op.origin is Origin.END, "made by `row_message`"
         return read.inputs[0]
 
 

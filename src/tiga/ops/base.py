@@ -44,6 +44,8 @@ class Op:
     """The fields that number axes of the operands."""
     pointwise: ClassVar[bool] = False
     """Whether each element is made of the same element of every operand."""
+    batches: ClassVar[bool] = False
+    """Of whole tensors: whether a further leading axis of all operands is one of the value."""
     converts: ClassVar[bool] = False
     """Whether it is its operand in another dtype: what makes it needs to know both."""
     identity: ClassVar[bool] = False
@@ -181,6 +183,7 @@ class Pointwise(Op):
     """
 
     pointwise = True
+    batches = True
     of_floats: ClassVar[bool] = False
     domain: ClassVar[tuple[float, float]] = (-3.0, 3.0)
 

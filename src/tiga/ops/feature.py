@@ -362,6 +362,11 @@ def permute(x: Node, axes: Shape) -> Node:
     return Permute(tuple(axes))(x)
 
 
+def is_transpose(node: Node) -> bool:
+    """Whether a value is a matrix with its axes exchanged."""
+    return isinstance(node.op, Permute) and node.op.axes == (1, 0)
+
+
 def take(x: Node, axis: int, positions: Shape) -> Node:
     """The given positions of `x` along a feature axis."""
     return Take(axis, tuple(positions))(x)

@@ -27,6 +27,7 @@ class Marker(Dense):
 
     arity = 1
     identity = True
+    batches = True
 
     def infer(self, x: Type) -> Type:
         return x

@@ -21,6 +21,7 @@ class Matmul(Dense, name="matmul"):
     """a [..., N, K] times b [..., K, M], with the same leading axes."""
 
     arity = 2
+    batches = True
 
     def infer(self, a: Type, b: Type) -> Type:
         fits = a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2] and a.dtype == b.dtype

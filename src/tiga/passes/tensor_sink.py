@@ -14,7 +14,7 @@ from tiga.ops.pointwise import ge, logical_and, lt, where
 from tiga.ops.tensor_scan import Positions
 from tiga.ops.tensor_views import Join, Slice, Unslice, unslice
 from tiga.passes.tensor_fusable import is_pointwise, is_reduction, is_scan
-from tiga.trace.node import Node, users
+from tiga.trace.node import Node, Rule, users
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
@@ -38,16 +38,20 @@ def sink_moves(program: Program, native: bool) -> Program:
     """An equal program with joins of a few parts as choices, and moves below cheap values."""
     readers = users(program.order)
     outputs = set(program.outputs)
+    rules: dict[type[Op], Rule] = {
+        Join: lambda node, inputs: (
+            _choice(node, inputs) if _is_computed_with(node, readers) else None
+        ),
+        Slice: lambda node, inputs: (
+            _sliced(node, inputs) if _only_sliced(node.inputs[0], readers, outputs) else None
+        ),
+        Unslice: _padding,
+    }
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        maker = _MAKERS.get(type(node.op))
-        if maker is None or not node.type.size or not (native or node.type.size >= MOVED_FROM):
-            return None
-        if isinstance(node.op, Slice) and not _only_sliced(node.inputs[0], readers, outputs):
-            return None
-        if isinstance(node.op, Join) and not _is_computed_with(node, readers):
-            return None
-        return maker(node, inputs)
+        moved = rules.get(type(node.op))
+        worth_it = node.type.size and (native or node.type.size >= MOVED_FROM)
+        return moved(node, inputs) if moved is not None and worth_it else None
 
     return program.rewritten(rule)
 
@@ -141,8 +145,3 @@ def _below(
         left = budget - max(x.op.cost, 1)
         return x.op(*(_below(c, axis, extent, move, left) for c in x.inputs), where=x.where)
     return move(x)
-
-
-_MAKERS: dict[type[Op], Callable[[Node, tuple[Node, ...]], Node | None]] = {
-    Join: _choice, Unslice: _padding, Slice: _sliced,
-}  # fmt: skip

@@ -15,7 +15,7 @@ from tiga.backends.triton.evaluate import ARITHMETIC, Evaluator, stored
 from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.writer import Value, Writer
 from tiga.ops.arithmetic import round_to
-from tiga.ops.feature import Permute, Reshape, Take
+from tiga.ops.feature import Permute, Reshape, Take, is_transpose
 from tiga.trace.node import Node
 from tiga.types import DType, Shape, float32, float64
 
@@ -251,11 +251,6 @@ def _is_turned(matrix: Node, matrices: Collection[Node]) -> bool:
     """Whether a matrix is read as the transpose of another of them."""
     known = is_transpose(matrix) and matrix.inputs[0] in matrices
     return known and min(matrix.type.shape) >= LEAST
-
-
-def is_transpose(matrix: Node) -> bool:
-    """Whether a matrix is another with its axes exchanged."""
-    return isinstance(matrix.op, Permute) and matrix.op.axes == (1, 0)
 
 
 def _sum_of_products(writer: Writer, block: Block, left: Value, view: View, matrix: Node) -> str:

@@ -8,7 +8,6 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tiga.errors import InvalidIndex
-from tiga.ops.pointwise import Cast
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 
@@ -42,7 +41,7 @@ def bounds_of(
 def _only_moves(index: Node) -> bool:
     """Whether a value is another of the same numbers, in another place, shape or type."""
     moved = index.op.origin in (Origin.END, Origin.GLOBAL)
-    return moved or index.op.renames or isinstance(index.op, Cast)
+    return moved or index.op.renames or index.op.converts
 
 
 class Checked:

@@ -25,8 +25,8 @@ from tiga.frontends.torch.tracer import Recorder
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.ops.align import expand_to
-from tiga.ops.contract import Contract
-from tiga.ops.feature import Broadcast, feature_sum, reshape
+from tiga.ops.contract import is_contract
+from tiga.ops.feature import feature_sum, reshape
 from tiga.ops.leaf import constant, ones_like
 from tiga.ops.pointwise import Div, cast, div, mul
 from tiga.reducers import CustomReducer, Fold, Messages
@@ -189,7 +189,7 @@ def _state_type(message: Type, start: Node) -> Type:
 def _reciprocals(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     """Divisions by a value of fewer elements as products with its reciprocal: edges recompute the
     derivative of a product from what rows keep already, that of a quotient would be kept."""
-    if not isinstance(node.op, Div) or not isinstance(inputs[1].op, Broadcast):
+    if not isinstance(node.op, Div) or not inputs[1].op.broadcasts:
         return None
     (narrow,) = inputs[1].inputs
     if narrow.type.size == node.type.size or not node.type.dtype.is_float:
@@ -200,7 +200,7 @@ def _reciprocals(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 def _products(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     """Products with a matrix, element by element: a scan has no other."""
-    if not isinstance(node.op, Contract):
+    if not is_contract(node):
         return None
     x, matrix = inputs
     shape = (*x.type.shape, matrix.type.shape[1])
