@@ -4,6 +4,7 @@ For derivatives they are made again, as many at a time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +25,16 @@ from tiga.frontends.trees import leaves_of, mapped
 from tiga.knobs import current
 from tiga.ops.tensor_index import IndexTake
 from tiga.ops.tensor_views import slice_
+from tiga.paging.numbers import bounds_of
 from tiga.reducers import Bound, Multi
 from tiga.reducers.selection import ArgExtremum
 from tiga.relations import Graph
+from tiga.relations.paged import PagedGraph
+from tiga.relations.row_blocks import PagedPointers, Pointers, PointersInMemory, Rows, cut_rows
+from tiga.runtime.scope import active
+
+SHARE = 8
+"""Blocks may take one part in so many of what a budget leaves."""
 
 Fields = Mapping[tuple[str, str], Tensor]
 
@@ -83,20 +91,20 @@ def run_bounded(
     """The result of a call whose `edge` cannot be fused, for `reason`.
 
     Raises:
-        Unfusable: with `strict` (or TIGA_STRICT), for graphs in files, and for reducers that
-            return the positions of edges.
+        Unfusable: with `strict` (or TIGA_STRICT), and for reducers that return the positions of
+            edges.
+        OutOfBudget: over a graph in a file, the numbers of edges that derivatives take do not fit.
     """
     for value in fields.values():
         value.realize()  # what a field is made of is no part of any block
         if value._node.cell is None:
             value._node.cell = Cell(value._array)  # type: ignore[arg-type]
     named = isinstance(kernel.reducer, (ArgExtremum, Multi))
-    if kernel.strict or current().strict or isinstance(topology, Graph) or named:
+    if kernel.strict or current().strict or named:
         raise reason
-    blocks = [
-        _block(kernel, topology, fields, params, low, high)
-        for low, high in _blocks(topology, fields)
-    ]
+    with topology.reading() if isinstance(topology, PagedGraph) else nullcontext():
+        blocks = [_block(kernel, topology, fields, params, rows)
+                  for rows in _blocks(topology, fields)]  # fmt: skip
     on_edges = blocks[0][1]
     device = next((value.device for value in fields.values()), CPU)
     columns = zip(*(leaves_of(made) for made, _ in blocks), strict=True)
@@ -108,37 +116,38 @@ def run_bounded(
     return mapped(lambda _: next(results), blocks[0][0])
 
 
-def _blocks(topology: Any, fields: Fields) -> Iterator[tuple[int, int]]:
-    """Ranges of destinations whose edges' fields, twice, stay below the bound."""
-    pointers = topology.csr.row_ptr
+def _blocks(topology: Any, fields: Fields) -> Iterator[Rows]:
+    """Ranges of destinations whose edges' fields, twice, stay below the bound, and below a part of
+    what a budget leaves."""
     width = sum(t._node.type.row_bytes // max(t.shape[0], 1) for t in fields.values())
-    most = max(1, current().memory_bound // max(2 * width, 1))
-    low = 0
-    while low < topology.num_dst or low == 0:
-        high = int(np.searchsorted(pointers, pointers[low] + most, side="right")) - 1
-        high = min(max(high, low + 1), topology.num_dst)
-        yield low, high
-        if high >= topology.num_dst:
-            return
-        low = high
+    bound, scope = current().memory_bound, active()
+    if scope is not None and scope.host.budget is not None and isinstance(topology, PagedGraph):
+        bound = min(bound, (scope.host.budget - scope.host.live) // SHARE)
+    most = max(1, bound // max(2 * width, 1))
+    pointers: Pointers = (
+        PagedPointers(topology.walks["dst"])
+        if isinstance(topology, PagedGraph)
+        else PointersInMemory(topology.csr.row_ptr)
+    )
+    return cut_rows(pointers, most, most)
 
 
 def _block(
-    kernel: MessagePassing, topology: Any, fields: Fields, params: Mapping[str, Any],
-    low: int, high: int,
-) -> tuple[Any, list[bool]]:  # fmt: skip
-    """The result at destinations [low, high), and which of its parts are on their edges."""
-    picks, pointers = _picks(topology, low, high), topology.csr.row_ptr[low : high + 1]
+    kernel: MessagePassing, topology: Any, fields: Fields, params: Mapping[str, Any], block: Rows
+) -> tuple[Any, list[bool]]:
+    """The result at the destinations of a block, and which of its parts are on their edges."""
+    pointers, picks = _picks(topology, block)
     positions = {end: indices(pick) for end, pick in picks.items()}
+    _charge(topology, positions)
     views = [_view(end, index, fields) for end, index in positions.items()]
     sent = StoredMessages(len(picks["edge"]))
     tree = mapped(sent.stored, kernel.edge(*views, **taken(kernel, "edge", params)))
     inner = Stored(kernel, tree)
     graph = Graph.from_csr(
-        pointers - pointers[0], picks["src"], num_src=topology.num_src, validate="none"
+        pointers - block.first, picks["src"], num_src=topology.num_src, validate="none"
     )
     named = {str(i): value for i, value in enumerate(sent.values)}
-    rows = {name: _rows(value, low, high) for (end, name), value in fields.items()
+    rows = {name: _rows(value, block.low, block.high) for (end, name), value in fields.items()
             if end in ("dst", "ndata")}  # fmt: skip
     made = inner(graph=graph, dst=rows, edge=named)
     moving = [x for x in leaves_of(made) if x._grad]
@@ -147,16 +156,36 @@ def _block(
     return values, inner.on_edges
 
 
-def _picks(topology: Any, low: int, high: int) -> dict[str, np.ndarray]:
-    """The numbers, by namespace, of what each edge of destinations [low, high) reads."""
-    csr = topology.csr
-    first, last = int(csr.row_ptr[low]), int(csr.row_ptr[high])
-    order: Any = edge_order(topology)
-    return {
-        "src": np.asarray(csr.col_idx[first:last], np.int64),
-        "dst": np.repeat(np.arange(low, high), np.diff(csr.row_ptr[low : high + 1])),
-        "edge": np.arange(first, last) if order is None else order.cell.array[first:last],
-    }
+def _charge(topology: Any, positions: Mapping[str, LazyNode]) -> None:
+    """Count the numbers of edges of a graph in a file as used, as long as derivatives may be asked
+    of them."""
+    scope = active()
+    if scope is None or not isinstance(topology, PagedGraph):
+        return
+    for node in positions.values():
+        assert node.cell is not None
+        scope.adopt(node.cell.array, "numbers of edges of a call in blocks")
+
+
+def _picks(topology: Any, block: Rows) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The row pointers of a block, and the numbers, by namespace, of what each edge reads."""
+    low, high, first, last = block
+    if isinstance(topology, PagedGraph):
+        walk = topology.walks["dst"]
+        pointers = PagedPointers(walk).between(low, high)
+        src = np.empty((last - first, 1), walk.dtype)
+        walk.index.read_into(first, src.view(np.uint8))
+        bounds_of(src, topology.num_src)
+        order, sources = None, src.reshape(-1)
+    else:
+        pointers, sources = topology.csr.row_ptr[low : high + 1], topology.csr.col_idx[first:last]
+        order = edge_order(topology)
+    numbers = np.arange(first, last)
+    if order is not None:
+        assert order.cell is not None
+        numbers = order.cell.array[first:last]
+    rows = np.repeat(np.arange(low, high), np.diff(pointers))
+    return pointers, {"src": np.asarray(sources, np.int64), "dst": rows, "edge": numbers}
 
 
 def _again(

@@ -255,7 +255,7 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
     try:
         plan = run.plan()
     except Unfusable as reason:
-        if graph.paged:
+        if graph.paged and graph.device != "cpu":
             raise not_fused(reason) from None
         from tiga.frontends.tensor.bounded import run_bounded
 

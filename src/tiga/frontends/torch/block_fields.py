@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from tiga.frontends.torch.orders import orders_of
 from tiga.frontends.torch.where import user_line
 from tiga.frontends.views import View
 from tiga.relations import Graph
+from tiga.relations.row_blocks import Pointers, PointersInMemory
 
 
 @dataclass(frozen=True)
@@ -57,37 +58,6 @@ class Numbers:
     """Numbers of rows that are read: one for each edge, say."""
 
     index: torch.Tensor
-
-
-class Pointers(Protocol):
-    """Where the edges of each destination begin."""
-
-    @property
-    def num_rows(self) -> int:
-        """Destinations."""
-
-    def start(self, row: int) -> int:
-        """The position of a row's first edge."""
-
-    def row_at(self, position: int) -> int:
-        """The last row that begins at a position or before; the number of rows at the end."""
-
-
-@dataclass(frozen=True)
-class PointersInMemory:
-    """The pointers of a graph in memory, int64 `[num_rows + 1]`."""
-
-    row_ptr: np.ndarray
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.row_ptr) - 1
-
-    def start(self, row: int) -> int:
-        return int(self.row_ptr[row])
-
-    def row_at(self, position: int) -> int:
-        return int(np.searchsorted(self.row_ptr, position, side="right")) - 1
 
 
 Place: TypeAlias = "slice | torch.Tensor"

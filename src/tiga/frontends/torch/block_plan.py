@@ -1,7 +1,6 @@
 """How large blocks of destinations are: what an edge and a row take, measured on a few of them."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +8,11 @@ import torch
 
 from tiga.errors import OutOfBudget
 from tiga.frontends.message_passing import PerEdge
-from tiga.frontends.torch.block_fields import BlockFields, Pointers, RowBlock
+from tiga.frontends.torch.block_fields import BlockFields, RowBlock
 from tiga.frontends.torch.blocks import ROOM, Allocations, RefuseTraining, measure
 from tiga.frontends.trees import leaves_of
 from tiga.knobs import current
+from tiga.relations.row_blocks import Pointers, cut_rows
 from tiga.runtime.tiers import size_text
 
 PILOT = 64
@@ -92,7 +92,8 @@ def planned(fields: BlockFields, sizes: Sizes, reason: Exception) -> Blocks:
         most = min(most, _most(left // SHARE, edge_bytes))
         most_rows = min(most_rows, _most(left // SHARE, row_bytes))
     blocks, largest = [], 0
-    for block in cut(fields.pointers, most, most_rows):
+    for rows in cut_rows(fields.pointers, most, most_rows):
+        block = RowBlock(*rows, most)
         nbytes = min(block.edges, most) * edge_bytes + block.rows * row_bytes
         nbytes += block.in_parts * ROOM * block.edges * sizes.message
         if left is not None and nbytes > left:
@@ -104,18 +105,6 @@ def planned(fields: BlockFields, sizes: Sizes, reason: Exception) -> Blocks:
 
 def _most(nbytes: int, each: int) -> int:
     return max(1, nbytes // max(each, 1))
-
-
-def cut(pointers: Pointers, most: int, most_rows: int) -> Iterator[RowBlock]:
-    """Blocks of rows with at most `most` edges, or of one row that has more."""
-    rows, low, first = pointers.num_rows, 0, 0
-    while True:
-        high = min(max(pointers.row_at(first + most), low + 1), low + most_rows, rows)
-        last = pointers.start(high)
-        yield RowBlock(low, high, first, last, most)
-        if high == rows:
-            return
-        low, first = high, last
 
 
 def _refusal(block: RowBlock, nbytes: int, left: int, reason: Exception) -> str:

@@ -16,7 +16,6 @@ from tiga.frontends.torch.block_fields import (
     EdgeRange,
     Numbers,
     Place,
-    Pointers,
     RowBlock,
     Total,
     Whole,
@@ -26,8 +25,9 @@ from tiga.frontends.torch.paged import rows_of
 from tiga.paging.blocks import DENSE
 from tiga.paging.numbers import bounds_of
 from tiga.paging.results import spilled_array
-from tiga.relations.paged import PagedGraph, PagedWalk
-from tiga.runtime.pages import Damaged, Rows, scratch_bytes
+from tiga.relations.paged import PagedGraph
+from tiga.relations.row_blocks import PagedPointers
+from tiga.runtime.pages import Rows, scratch_bytes
 from tiga.runtime.scope import Scope, active, fallback
 
 POINTER_BYTES = 32
@@ -101,45 +101,6 @@ def bytes_of(block: torch.Tensor) -> np.ndarray:
     return block.detach().reshape(len(block), -1).view(torch.uint8).numpy()
 
 
-class PagedPointers:
-    """The row pointers of a graph in a file, of which the first of each task is known; those of
-    the task that was last looked at are kept."""
-
-    def __init__(self, walk: PagedWalk) -> None:
-        self.walk = walk
-        self._task, self._kept = -1, np.empty(0, np.int64)
-
-    @property
-    def num_rows(self) -> int:
-        return self.walk.num_rows
-
-    def start(self, row: int) -> int:
-        return int(self.walk.pointers(np.array([row]))[0])
-
-    def row_at(self, position: int) -> int:
-        task = int(np.searchsorted(self.walk.task_edges, position, side="right")) - 1
-        if task >= self.walk.num_tasks:
-            return self.num_rows
-        first, end = self.walk.tasks[task : task + 2, 0].tolist()
-        if task != self._task:
-            self._task, self._kept = task, pointers_between(self.walk, first, end)
-        return first + int(np.searchsorted(self._kept, position, side="right")) - 1
-
-
-def pointers_between(walk: PagedWalk, low: int, high: int) -> np.ndarray:
-    """The row pointers of rows [low, high), and the end of the last, int64.
-
-    Raises:
-        Damaged: they fall.
-    """
-    pointers = np.empty((high - low + 1, 1), np.int64)
-    walk.row_ptr.read_into(low, pointers.view(np.uint8))
-    flat = pointers.reshape(-1)
-    if not 0 <= flat[0] <= flat[-1] <= walk.num_edges or (np.diff(flat) < 0).any():
-        raise Damaged("the row pointers in the file do not cut its edges into rows")
-    return flat
-
-
 @dataclass(frozen=True)
 class WholeInFile(Whole):
     """A value made block by block, mapped from its file."""
@@ -209,7 +170,7 @@ class PagedBlockFields(BlockFields):
         return None if host.budget is None else max(0, host.budget - host.live)
 
     @cached_property
-    def pointers(self) -> Pointers:
+    def pointers(self) -> PagedPointers:
         return PagedPointers(self.walk)
 
     def holding(self, nbytes: int, what: str) -> AbstractContextManager[None]:
@@ -219,7 +180,7 @@ class PagedBlockFields(BlockFields):
         return self.graph.reading()
 
     def pointers_of(self, block: RowBlock) -> torch.Tensor:
-        return torch.from_numpy(pointers_between(self.walk, block.low, block.high)) - block.first
+        return torch.from_numpy(self.pointers.between(block.low, block.high)) - block.first
 
     def numbers(self, end: str, part: EdgeRange) -> Numbers:
         first, last = part.first, part.last
@@ -231,7 +192,7 @@ class PagedBlockFields(BlockFields):
             low, high = bounds_of(block, self.graph.num_src)
             return NumbersInFile(torch.from_numpy(block.reshape(-1)).long(), low, high)
         low, high = self.pointers.row_at(first), self.pointers.row_at(last - 1) + 1
-        pointers = torch.from_numpy(pointers_between(self.walk, low, high)).clamp_(first, last)
+        pointers = torch.from_numpy(self.pointers.between(low, high)).clamp_(first, last)
         rows = torch.arange(low, high).repeat_interleave(pointers.diff())
         return NumbersInFile(rows, low, high)
 
