@@ -11,6 +11,12 @@ from tiga.trace.node import Node
 BLOCK_ROWS = 1024
 """Rows per partial sum of outer products: a fixed order whatever the GPU."""
 
+MOST_TABLES = 512
+"""Tables that rows are added to side by side."""
+
+ROWS_PER_ENTRY = 16
+"""The fewest rows, in the mean, that a row of one of several tables is made of."""
+
 
 def call_library(node: Node, inputs: list[Any], out: Any) -> None:
     """Compute a library node into its tensor. Tensors are contiguous, entity axis first."""
@@ -50,18 +56,31 @@ def _outer_sum(node: Node, inputs: list[Any], out: Any) -> None:
 
 
 def _index_sum(node: Node, inputs: list[Any], out: Any) -> None:
-    """Rows added to those of a table, in their order: torch sorts them by index first, which is
-    the same in every run. One more row takes what names none."""
+    """Rows added to those of a table: a table per block of rows, then the tables' sum.
+
+    torch sorts rows by index and adds those of one index in their order, one after another: many
+    rows to few indices would take long. One more row of each table takes what names none.
+    """
     import torch
 
     index, y = inputs
-    extent = node.op.extent
+    extent, size = node.op.extent, node.type.size // max(node.op.extent, 1)
     known = (index >= 0) & (index < extent)
     place = torch.where(known, index, extent).reshape(-1)
-    size = node.type.size // max(extent, 1)
-    padded = y.new_zeros(extent + 1, size)
-    padded.index_put_((place,), y.reshape(len(place), size), accumulate=True)
-    out.view(extent, size).copy_(padded[:extent])
+    count = len(place)
+    blocks = table_blocks(count, extent)
+    if blocks > 1:
+        number = torch.arange(count, device=place.device)
+        place = place + (number * blocks).div_(count, rounding_mode="floor") * (extent + 1)
+    tables = y.new_zeros(blocks * (extent + 1), size)
+    tables.index_put_((place,), y.reshape(count, size), accumulate=True)
+    out.view(extent, size).copy_(tables.view(blocks, extent + 1, size)[:, :extent].sum(0))
+
+
+def table_blocks(rows: int, extent: int) -> int:
+    """Into how many blocks so many rows are cut that are added to a table of `extent` rows: by
+    their numbers alone, and so that the tables take little beside the rows."""
+    return max(1, min(MOST_TABLES, rows // (ROWS_PER_ENTRY * (extent + 1))))
 
 
 def _rearrange(node: Node, inputs: list[Any], out: Any) -> None:
