@@ -68,8 +68,6 @@ class Op:
     """Whether it is left by a loop that carries a value from edge to edge, or along an axis."""
     combine: ClassVar[str | None] = None
     """What reduces two elements, or carries on by one, if it is no more than a pointwise op."""
-    selects: ClassVar[bool] = False
-    """Whether what it reduces to is one of the elements, which needs them to have an order."""
     finds: ClassVar[str | None] = None
     """Of a comparison with the extremum of many values, the kind of that: it holds for few."""
     divides: ClassVar[bool] = False
@@ -109,6 +107,11 @@ class Op:
     def is_view(self) -> bool:
         """Whether kernels read the operand under another shape, and move nothing."""
         return self.reshapes or self.broadcasts
+
+    @property
+    def selects(self) -> bool:
+        """Whether what it reduces to is one of the elements, which have an order then."""
+        return False
 
     @property
     def collects(self) -> bool:

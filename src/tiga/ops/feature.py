@@ -11,6 +11,7 @@ import numpy as np
 
 from tiga.ops.base import Linear, Op
 from tiga.ops.leaf import constant, is_constant, zeros_like
+from tiga.ops.monoid import COMBINED_BY
 from tiga.ops.pointwise import add, cast, div, eq, mul
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -281,6 +282,10 @@ class FeatureReduce(Op):
     arity = 1
     combine: ClassVar[str]
 
+    @property
+    def selects(self) -> bool:
+        return COMBINED_BY[self.combine].selects
+
     def infer(self, x: Type) -> Type:
         return x.with_shape(x.shape[: self.axis] + x.shape[self.axis + 1 :])
 
@@ -311,8 +316,6 @@ class FeatureSum(FeatureReduce, name="feature_sum"):
 @dataclass(frozen=True)
 class FeatureExtremum(FeatureReduce):
     """Largest or smallest element; ties share the derivative evenly."""
-
-    selects = True
 
     def _share(self, out: Node, x: Node) -> Node:
         wins = cast(eq(x, self._broadcast_back(out, x.type)), x.type.dtype)

@@ -65,6 +65,10 @@ class Reduce(Op, name="reduce"):
     def monoid(self) -> Monoid:
         return MONOIDS[self.kind]
 
+    @property
+    def selects(self) -> bool:
+        return self.monoid.selects
+
     def infer(self, m: Type) -> Type:
         assert m.space == self.relation.edge, f"reduce of {m}"
         assert self.monoid.selects or m.dtype == m.dtype.compute, f"{self.kind} of {m}"

@@ -1,6 +1,5 @@
 """The commutative monoids that rows reduce with: facts that derivatives and backends read."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +10,18 @@ from tiga.types import DType
 
 @dataclass(frozen=True)
 class Monoid:
-    """`identity` and `combine` of a reduction. `selects` says that a result is one of the
-    operands (so it is exact in any dtype); otherwise it accumulates in the compute dtype."""
+    """`identity` and `combine` of a reduction: `op` is the pointwise op that combines. `selects`
+    says that a result is one of the operands (so it is exact in any dtype); otherwise it
+    accumulates in the compute dtype."""
 
     name: str
+    op: str
     identity_value: float
-    combine: Callable[[Arithmetic, Value, Value], Value]
     ufunc: np.ufunc
     selects: bool
+
+    def combine(self, b: Arithmetic, x: Value, y: Value) -> Value:
+        return getattr(b, self.op)(x, y)
 
     def identity(self, dtype: DType) -> float | int:
         """The identity as a number of `dtype` (integers use the ends of their range)."""
@@ -31,9 +34,13 @@ class Monoid:
 MONOIDS = {
     m.name: m
     for m in (
-        Monoid("sum", 0.0, lambda b, x, y: b.add(x, y), np.add, False),
-        Monoid("prod", 1.0, lambda b, x, y: b.mul(x, y), np.multiply, False),
-        Monoid("max", float("-inf"), lambda b, x, y: b.maximum(x, y), np.maximum, True),
-        Monoid("min", float("inf"), lambda b, x, y: b.minimum(x, y), np.minimum, True),
+        Monoid("sum", "add", 0.0, np.add, selects=False),
+        Monoid("prod", "mul", 1.0, np.multiply, selects=False),
+        Monoid("max", "maximum", float("-inf"), np.maximum, selects=True),
+        Monoid("min", "minimum", float("inf"), np.minimum, selects=True),
     )
 }
+"""By the kind of a reduction over edges."""
+
+COMBINED_BY = {m.op: m for m in MONOIDS.values()}
+"""By what combines: as reductions along axes name them."""

@@ -9,6 +9,7 @@ from tiga.ops.base import Op
 from tiga.ops.dense import Dense, NoDerivative
 from tiga.ops.feature import broadcast, reshape
 from tiga.ops.leaf import constant
+from tiga.ops.monoid import COMBINED_BY
 from tiga.ops.pointwise import cast, div, eq, logical_or, mul, ne, where
 from tiga.ops.tensor_scan import Positions, halved_product, product_of_others
 from tiga.trace.node import Node
@@ -52,6 +53,10 @@ class Reduction(Dense):
     axis_fields = ("axes",)
     axes: Shape
     combine: ClassVar[str]
+
+    @property
+    def selects(self) -> bool:
+        return self.combine in COMBINED_BY and COMBINED_BY[self.combine].selects
 
     def infer(self, x: Type) -> Type:
         assert self.axes == tuple(sorted(set(self.axes))), f"axes {self.axes}"
@@ -102,8 +107,6 @@ def pairwise(x: np.ndarray, axes: Shape) -> np.ndarray:
 @dataclass(frozen=True)
 class Extremum(Reduction):
     """The largest or smallest element, NaN if there is one; ties share the derivative evenly."""
-
-    selects = True
 
     def _share(self, out: Node, x: Node) -> Node:
         wins = cast(eq(x, broadcast_back(out, self.axes, x.type)), x.type.dtype)

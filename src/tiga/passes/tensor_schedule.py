@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiga.ops.monoid import COMBINED_BY
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
 from tiga.trace.node import Node
 
@@ -22,10 +23,6 @@ MANY_VALUES = 12
 
 DEAR = 20
 """The cost of an op whose lanes fill the machine by themselves."""
-
-EXTREMA = ("maximum", "minimum")
-"""Reductions that take several steps per element, each of which waits for the one before: more
-lanes go side by side."""
 
 CACHE_LINE = 64
 """Bytes that are stored past the caches together."""
@@ -97,7 +94,8 @@ def _lanes(group: "Group") -> int:
     full = [i for i in made if i.kind == FULL]
     wide = any(i.dtype.itemsize >= 8 and i.opcode != "position" for i in full)
     few = len(full) <= MANY_VALUES
-    if few and any(i.opcode == "reduce" and i.text in EXTREMA for i in made):
+    if few and any(i.opcode == "reduce" and COMBINED_BY[i.text].selects for i in made):
+        # Extrema take several steps per element, each of which waits for the one before.
         lanes = 32 if wide else 64
     elif few and not any(i.op is not None and i.op.cost >= DEAR for i in made):
         lanes = 16 if wide else 32

@@ -42,7 +42,7 @@ from tiga.trace.origin import Origin
 from tiga.types import Space
 
 LEFT, RIGHT, OUT = "left", "right", "out"
-EXTREMA = {"maximum": "max", "minimum": "min"}
+EXTREMA = {monoid.op: kind for kind, monoid in MONOIDS.items() if monoid.selects}
 BEYOND = (TooLong, RecursionError)
 """What says that an expression is too long or too deep to be read."""
 

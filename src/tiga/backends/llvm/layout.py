@@ -239,6 +239,6 @@ def _from_zero(total: Any) -> Any:
 def _rounded(combine: Combine, node: Node) -> Combine:
     """`combine`, rounded after each step where values are 16-bit floats and it is not exact."""
     dtype = node.type.dtype
-    if dtype == dtype.compute or node.op.combine != "add":
+    if dtype == dtype.compute or node.op.selects:
         return combine
     return lambda a, b: round_to(ARITHMETIC, combine(a, b), dtype)

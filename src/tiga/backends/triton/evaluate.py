@@ -22,6 +22,7 @@ from tiga.backends.triton.writer import Value, Writer
 from tiga.errors import Unfusable
 from tiga.ops.arithmetic import lower_node, round_to
 from tiga.ops.feature import Permute, moved_lanes
+from tiga.ops.monoid import COMBINED_BY
 from tiga.trace.node import Node
 from tiga.types import DType, Shape
 
@@ -113,11 +114,7 @@ class Evaluator:
         return Value(round_to(ARITHMETIC, Term(text, value.dtype), node.type.dtype), result)
 
     def _fill_padding(self, node: Node, value: Value, axis: int, rank: int, n: int) -> Value:
-        fills = {"add": 0, "maximum": -np.inf, "minimum": np.inf}
-        fill = fills[node.op.combine]
-        if not value.dtype.is_float and fill:
-            limits = np.iinfo(value.dtype.numpy)
-            fill = limits.min if fill < 0 else limits.max
+        fill = COMBINED_BY[node.op.combine].identity(value.dtype)
         position = self.writer.axis(axis, rank, value.dims[axis + 2])
         inside = Term(f"({position} < {n})", value.dtype)
         return replace(
@@ -288,9 +285,15 @@ def _reduced(combine: str, value: Value, axis: int) -> str:
         total = f"tl.sum({text}, {axis})"
         narrow = not value.dtype.is_float and value.dtype.itemsize < 4
         return f"{total}.to({dtype_text(value.dtype)})" if narrow else total
-    if value.dtype.is_float:
-        return f"tl.reduce({text}, {axis}, {combine})"
-    return f"tl.reduce({text}, {axis}, int_{combine}).to({dtype_text(value.dtype)})"
+    total = f"tl.reduce({text}, {axis}, {reducing(combine, value.dtype)})"
+    return total if value.dtype.is_float else f"{total}.to({dtype_text(value.dtype)})"
+
+
+def reducing(combine: str, dtype: DType) -> str:
+    """The function of kernels that reduces by a pointwise op."""
+    if combine == "mul":
+        return "multiply"
+    return combine if dtype.is_float else f"int_{combine}"
 
 
 def check_size(elements: int, what: str, most: int = MAX_ELEMENTS) -> None:

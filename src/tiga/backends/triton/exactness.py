@@ -7,7 +7,6 @@ compared with one from another walk, as gradients of maxima and minima do.
 from tiga.ops.base import Op
 from tiga.ops.functions import Exp
 from tiga.ops.leaf import StopGradient
-from tiga.ops.message import Reduce
 from tiga.ops.pointwise import Eq, Sub, Where
 from tiga.passes.rows import Plan
 from tiga.trace.node import Node, topological, users
@@ -16,10 +15,6 @@ from tiga.trace.origin import Origin
 
 def _sums_below(node: Node) -> set[Node]:
     return {n for n in topological([node]) if n.op.reduces and n.op.combine == "add"}
-
-
-def _selects(node: Node) -> bool:
-    return isinstance(node.op, Reduce) and node.op.monoid.selects
 
 
 def _is_decided_by_a_bit(node: Node) -> bool:
@@ -56,7 +51,7 @@ def ordered_sums(plan: Plan) -> frozenset[Node]:
     readers = users(order)
     found: set[Node] = set()
     for node in order:
-        if _selects(node) and not _only_shifts(node, readers):
+        if node.op.origin is Origin.ROW and node.op.selects and not _only_shifts(node, readers):
             found |= _sums_below(node.inputs[0])
         if _is_decided_by_a_bit(node) and node.type.space.kind == "edge":
             found |= _sums_below(node)

@@ -89,8 +89,8 @@ def _rearrange(node: Node, inputs: list[Any], out: Any) -> None:
     if not node.op.moves:
         (x,) = inputs
         source = x.reshape(node.inputs[0].type.shape)
-        reduce = {"add": torch.sum, "maximum": torch.amax, "minimum": torch.amin}[node.op.combine]
-        out.view(node.type.shape).copy_(reduce(source, node.op.axis))
+        kinds = {"add": torch.sum, "mul": torch.prod, "maximum": torch.amax, "minimum": torch.amin}
+        out.view(node.type.shape).copy_(kinds[node.op.combine](source, node.op.axis))
         return
     flat = torch.cat([*(x.reshape(-1) for x in inputs), inputs[0].new_zeros(1)])
     torch.index_select(flat, 0, _chosen(node, flat.device), out=out.view(-1))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from tiga.backends.triton import products
 from tiga.backends.triton.arithmetic import Term, dtype_text, literal, typed
 from tiga.backends.triton.block import Block
-from tiga.backends.triton.evaluate import ARITHMETIC
+from tiga.backends.triton.evaluate import ARITHMETIC, reducing
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.scope import EdgeScope, Entity, KernelScope, RowScope
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
@@ -65,13 +65,11 @@ def across(writer: Writer, block: Block, node: Node, state: Value) -> Value:
     if state.dims[1] == 1:
         return state
     dims = (state.dims[0], 1, *state.dims[2:])
-    kind, dtype = node.op.kind, state.dtype
-    if kind == "sum":
+    combine, dtype = node.op.monoid.op, state.dtype
+    if combine == "add":
         text = f"tl.sum({state.text}, 1, keep_dims=True)"
     else:
-        function = {"prod": "multiply", "max": "maximum", "min": "minimum"}[kind]
-        function = function if dtype.is_float or kind == "prod" else f"int_{function}"
-        text = f"tl.reduce({state.text}, 1, {function}, keep_dims=True)"
+        text = f"tl.reduce({state.text}, 1, {reducing(combine, dtype)}, keep_dims=True)"
     if not dtype.is_float and dtype.itemsize < 4:
         text = f"{text}.to({dtype_text(dtype)})"
     return writer.named(block, f"{state.text}_all", Value(Term(text, dtype), dims))

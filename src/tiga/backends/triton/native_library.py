@@ -14,12 +14,12 @@ from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
 from tiga.ops.feature import moved_lanes
 from tiga.ops.leaf import Input
-from tiga.ops.tensor_reduce import Max, Min, Sum
+from tiga.ops.tensor_reduce import Max, Min, Prod, Sum
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
-REDUCTIONS = {"add": Sum, "maximum": Max, "minimum": Min}
+REDUCTIONS = {kind.combine: kind for kind in (Sum, Prod, Max, Min)}
 
 
 def call_library(node: Node, inputs: list[DeviceArray], out: DeviceArray) -> None:

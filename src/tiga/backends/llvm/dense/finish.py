@@ -17,7 +17,7 @@ from tiga.backends.llvm.loops import rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64
 from tiga.backends.llvm.task_function import task_function
 from tiga.ir import llvm
-from tiga.ops.monoid import MONOIDS
+from tiga.ops.monoid import COMBINED_BY
 from tiga.passes.tensor_spec import COLUMN, TOTAL, Spec
 from tiga.types import DType, complex64, complex128, float32, float64
 
@@ -27,15 +27,12 @@ TOTAL_LANES = 8
 COLUMN_LANES = 16
 """Neighbouring columns that are combined at once."""
 
-MONOID = {"add": "sum", "maximum": "max", "minimum": "min", "mul": "prod"}
-"""The monoid of what combines a reduction's values."""
-
 _WIDE = {float32: float64, complex64: complex128}
 
 
 def identity(name: str, dtype: DType, lanes: int) -> Value:
     """The value that a reduction starts from."""
-    monoid = MONOIDS[MONOID[name]]
+    monoid = COMBINED_BY[name]
     number = monoid.identity_value if dtype.is_complex else monoid.identity(dtype)
     return dv.filled(number, dtype, lanes)
 

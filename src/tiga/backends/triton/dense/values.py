@@ -7,7 +7,7 @@ from tiga.backends.triton.arithmetic import Term, TritonArithmetic, dtype_text, 
 from tiga.ops import complex_parts, complex_table
 from tiga.ops.arithmetic import lower_rounded, round_to
 from tiga.ops.base import Op
-from tiga.ops.monoid import MONOIDS
+from tiga.ops.monoid import COMBINED_BY
 from tiga.ops.tensor_complex import REAL_OF
 from tiga.passes.tensor_fusable import COMPLEX_OPS, Target
 from tiga.types import DType, bool_, complex64, complex128, int16
@@ -33,7 +33,6 @@ GPU = Target(
 )
 """What these kernels compute."""
 
-_MONOIDS = {"add": "sum", "maximum": "max", "minimum": "min"}
 _LONG = 40
 """Characters of an expression from which it gets a name of its own."""
 
@@ -77,7 +76,7 @@ def identity(name: str, dtype: DType) -> Value:
     """What combining with changes nothing."""
     if dtype.is_complex:
         return (literal(0.0, part_dtype(dtype)),) * 2
-    plain = MONOIDS[_MONOIDS[name]].identity(dtype)
+    plain = COMBINED_BY[name].identity(dtype)
     return (literal(float(plain) if dtype.is_float else int(plain), dtype.compute),)
 
 
