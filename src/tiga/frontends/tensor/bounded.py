@@ -152,8 +152,15 @@ def _block(
     made = inner(graph=graph, dst=rows, edge=named)
     moving = [x for x in leaves_of(made) if x._grad]
     again = dict(zip(map(id, moving), _again(moving, positions, fields), strict=True))
-    values = mapped(lambda x: again.get(id(x), x) if x._grad else x.realize(), made)
+    values = mapped(lambda x: again.get(id(x), x) if x._grad else _alone(x), made)
     return values, inner.on_edges
+
+
+def _alone(x: Tensor) -> Tensor:
+    """A value without what it was made of: small ones keep that, to be shown."""
+    x.realize()
+    x._expression = None
+    return x
 
 
 def _charge(topology: Any, positions: Mapping[str, LazyNode]) -> None:
