@@ -52,11 +52,10 @@ class Reduction(Dense):
     reduces = True
     axis_fields = ("axes",)
     axes: Shape
-    combine: ClassVar[str]
 
     @property
     def selects(self) -> bool:
-        return self.combine in COMBINED_BY and COMBINED_BY[self.combine].selects
+        return self.combine is not None and COMBINED_BY[self.combine].selects
 
     def infer(self, x: Type) -> Type:
         assert self.axes == tuple(sorted(set(self.axes))), f"axes {self.axes}"

@@ -58,7 +58,7 @@ def is_position_of_all(node: Node) -> bool:
 
 def _by_runs(node: Node, x: Node) -> Node | None:
     found = runs(x.type.shape, node.op.axes)
-    if len(found) < 2:
+    if len(found) < 2 or node.op.combine is None:
         return None
     for run in reversed(found):
         x = replace(node.op, axes=run)(x, where=node.where)
