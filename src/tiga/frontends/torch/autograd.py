@@ -26,6 +26,7 @@ from tiga.frontends.torch.batching import (
 )
 from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.unit import Trained, Unit
+from tiga.frontends.torch.untraced import untraced
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.scope import Scope, active, within
@@ -93,6 +94,7 @@ def _keep_forward(ctx: Any, values: Sequence[Any]) -> None:
     ctx.plain = {i: v for i, v in enumerate(values) if not isinstance(v, torch.Tensor)}
 
 
+@untraced
 def _backward(ctx: Any, *cotangents: Any) -> Any:
     """Gradients of the inputs: None for each that no cotangent reaches."""
     if any(is_batched(c) for c in cotangents if c is not None):
@@ -149,6 +151,7 @@ def _laid_out(cotangent: Any, graph: Graph) -> Any:
     return cotangent if graph.paged else cotangent.contiguous()
 
 
+@untraced
 def _jvp(ctx: Any, _: None, *tangents: Any) -> Any:
     """Tangents of the outputs, zero for each that none of the inputs' tangents reaches."""
     job: Job = ctx.job

@@ -24,6 +24,7 @@ from tiga.frontends.torch.block_plan import Blocks, Sizes, measured, planned
 from tiga.frontends.torch.blocks import Reduction, finish, send, tensors_of
 from tiga.frontends.torch.discover import Discovery
 from tiga.frontends.torch.gpu import device_of, on_gpu
+from tiga.frontends.torch.untraced import untraced
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.paging.span import PagePlan
 from tiga.relations import Graph
@@ -180,6 +181,7 @@ class InBlocks(torch.autograd.Function):
         return tensors
 
     @staticmethod
+    @untraced
     def backward(ctx: Any, *cotangents: Any) -> Any:
         with torch.no_grad():
             _, *found = InBlocks._gradients(ctx, cotangents)
@@ -210,6 +212,7 @@ class _Refused(torch.autograd.Function):
         return tuple(v.clone() for v in values[:count])
 
     @staticmethod
+    @untraced
     def backward(ctx: Any, *cotangents: Any) -> Any:
         raise UnsupportedByBackend(
             "a call that runs through torch in destination blocks has no second derivative; "

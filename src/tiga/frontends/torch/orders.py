@@ -10,6 +10,7 @@ import torch
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.gpu import device_of
 from tiga.frontends.torch.rows import rows_at
+from tiga.frontends.torch.untraced import untraced
 from tiga.relations import Graph
 from tiga.relations.csr import Csr
 from tiga.relations.snapshot import Snapshot
@@ -63,6 +64,7 @@ class _Permuted(torch.autograd.Function):
         return rows_at(x, orders.to_user if back else orders.to_rows)
 
     @staticmethod
+    @untraced
     def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
         return _permuted(cotangent, ctx.orders, not ctx.back), None, None
 
