@@ -1,5 +1,7 @@
 """Small programs that random ones were cut down to."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -267,3 +269,36 @@ def test_what_reads_a_large_value_keeps_it_when_it_is_written(write: str, reader
     assert not value.numpy().any()
     for number, reader in enumerate(waiting):
         np.testing.assert_array_equal(reader.numpy(), numbers * 3.0 + number)
+
+
+def _derivatives(function: Any, at: float, order: int) -> list[float]:
+    x = tg.tensor(at, dtype=tg.float64, requires_grad=True)
+    value, found = function(x), []
+    for _ in range(order):
+        value = ag.grad(value, x)
+        found.append(value.item())
+    return found
+
+
+def test_powers_at_zero_have_derivatives_of_every_order() -> None:
+    def power(exponent: float) -> Any:
+        return lambda x: x ** tg.tensor(exponent, dtype=tg.float64)
+
+    assert _derivatives(power(0.0), 0.0, 3) == [0, 0, 0]
+    assert _derivatives(power(1.0), 0.0, 3) == [1, 0, 0]
+    assert _derivatives(power(2.0), 0.0, 4) == [0, 2, 0, 0]
+    assert _derivatives(lambda x: x**0, 0.0, 3) == [0, 0, 0]
+    assert _derivatives(lambda x: tg.copysign(x, -1.0), np.inf, 1) == [-1]
+    base, exponent = (tg.tensor(v, dtype=tg.float64, requires_grad=True) for v in (4.0, 0.0))
+    by_base, by_exponent = ag.grad(base**exponent, [base, exponent])
+    assert ag.grad(by_base, exponent).item() == ag.grad(by_exponent, base).item() == 0.25
+    base, exponent = (tg.tensor(v, dtype=tg.float64, requires_grad=True) for v in (0.0, 2.0))
+    (by_exponent,) = ag.grad(base**exponent, [exponent])
+    assert ag.grad(by_exponent, base).item() == 0.0
+
+
+def test_sums_over_many_rows_without_elements() -> None:
+    for shape in ((200, 0), (0, 300), (129, 0, 2)):
+        for axis in range(len(shape)):
+            got = tg.sum(tg.zeros(shape), axis=axis).numpy()
+            np.testing.assert_array_equal(got, np.zeros(shape).sum(axis))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiga.ops import series
 from tiga.ops.base import Pointwise
-from tiga.ops.leaf import constant, ones_like, zeros_like
+from tiga.ops.leaf import constant, ones_like, stop_gradient, zeros_like
 from tiga.ops.pointwise import Binary, add, div, eq, ge, mul, neg, sub, where
 from tiga.trace.node import Node
 
@@ -286,8 +286,12 @@ class Pow(Binary, name="pow"):
 
     def vjp(self, ct, out, a, b):
         zero, one = zeros_like(ct), ones_like(ct)
-        slope = where(eq(b, zero), zero, mul(b, pow_(a, sub(b, one))))
-        log_a = where(eq(a, zero), where(ge(b, zero), zero, log(a)), log(a))
+        constant_at, at_origin = eq(b, zero), eq(a, zero)
+        # Both parts are finite where the other is taken: derivatives pass through either of them.
+        inverse = div(one, where(at_origin, one, where(constant_at, a, one)))
+        falling = mul(b, pow_(a, sub(where(constant_at, one, b), one)))
+        slope = where(constant_at, mul(b, stop_gradient(inverse)), falling)
+        log_a = log(where(at_origin, where(ge(b, zero), one, a), a))
         return mul(ct, slope), mul(ct, mul(out, log_a))
 
 
@@ -305,9 +309,7 @@ class Copysign(Binary, name="copysign"):
         return b.copysign(x, y)
 
     def vjp(self, ct, out, a, b):
-        zero = zeros_like(a)
-        ratio = where(eq(a, zero), zero, div(out, a))
-        return mul(ct, ratio), None
+        return mul(ct, mul(sign(a), copysign(ones_like(a), b))), None
 
 
 abs_, sign, floor, ceil, trunc, roundeven = (

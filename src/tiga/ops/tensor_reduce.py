@@ -97,7 +97,7 @@ def pairwise(x: np.ndarray, axes: Shape) -> np.ndarray:
     parts = moved.reshape(count, *(x.shape[axis] for axis in kept))
     while len(parts) > BLOCK:
         whole = len(parts) // BLOCK * BLOCK
-        blocks = parts[:whole].reshape(-1, BLOCK, *parts.shape[1:]).sum(axis=1)
+        blocks = parts[:whole].reshape(whole // BLOCK, BLOCK, *parts.shape[1:]).sum(axis=1)
         rest = parts[whole:].sum(axis=0, keepdims=True)
         parts = np.concatenate([blocks, rest]) if whole < len(parts) else blocks
     return parts.sum(axis=0)
