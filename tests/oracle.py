@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 
-from tiga.backends.reference import evaluate
-from tiga.frontends.torch.oracle import edge_list
+from tiga.backends.reference import EdgeList, evaluate
 from tiga.types import GLOBAL
 
 
@@ -30,7 +29,7 @@ class OracleExecutable:
         for relation, graph in zip(self.program.relations, graphs, strict=True):
             sizes[relation.src], sizes[relation.dst] = graph.num_src, graph.num_dst
             sizes[relation.edge] = graph.num_edges
-            topologies[relation] = edge_list(graph.csr)
+            topologies[relation] = EdgeList.of(graph.csr)
 
         def bound(node, address):
             lead = () if node.type.space == GLOBAL else (sizes[node.type.space],)
