@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -14,13 +15,13 @@ from tiga.frontends.signature import check_parameters, line_of, taken, user_func
 from tiga.frontends.torch.bounds import IndexRange, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
-from tiga.frontends.torch.guards import AttributeSlot, Guards, Place
+from tiga.frontends.torch.guards import AttributeSlot, Guards, Place, metadata
 from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import aggregate, to_entities
 from tiga.frontends.torch.numbers import Operand, is_plain_number, kept_value, number_type
 from tiga.frontends.torch.numbers import operand as make_operand
 from tiga.frontends.torch.rebuild import Rebuilder
-from tiga.frontends.torch.recording import recording_clone
+from tiga.frontends.torch.recording import DRAWS_UNSEEN, random_states, recording_clone
 from tiga.frontends.torch.tracer import Recorder, Storage, Traced
 from tiga.frontends.torch.where import located, user_line
 from tiga.frontends.trees import leaves_of, mapped, numbered
@@ -209,14 +210,16 @@ class Attempt:
         kernel = self.request.kernel
         clone, reads = recording_clone(kernel)
         self._equip(clone)
-        before = dict(vars(clone))
+        before, drawn = dict(vars(clone)), random_states(self.discovery.names)
         with recording(self.recorder):
             result = self._trace(clone)
         self._check_unchanged(before, vars(clone))
-        guards = self._guards(reads)
+        if random_states(self.discovery.names) != drawn:
+            raise InvalidValue(f"{self._line()}: {DRAWS_UNSEEN}")
         outputs = tuple(leaves_of(result))
         used = set(topological(outputs))
         inputs = {n: s for n, s in self.recorder.inputs.items() if n in used}
+        guards = self._guards(reads, [s for n, s in self.recorder.inputs.items() if n not in used])
         program = Program(tuple(inputs), outputs)
         numbers = frozenset(o.trace for o in self.operands.values())
         return Captured(
@@ -277,15 +280,25 @@ class Attempt:
             if isinstance(method, FunctionType) and name not in state:
                 state[name] = MethodType(self.rebuilder.function(method), clone)
 
+    def _line(self) -> str:
+        return line_of(user_function(self.request.kernel, "edge"))
+
     def _check_unchanged(self, before: dict[str, Any], after: dict[str, Any]) -> None:
         written = [k for k in after if k not in before or after[k] is not before[k]]
         if written:
             raise InvalidValue(
-                f"`edge` or `node` assigns `self.{written[0]}`. They run once per program, not "
-                f"once per call: return the value instead, or keep state outside of them."
+                f"{self._line()}: `edge` or `node` assigns `self.{written[0]}`. They run once per "
+                f"program, not once per call: return the value, or keep state outside of them."
+            )
+        name = self.rebuilder.written()
+        if name is not None:
+            raise InvalidValue(
+                f"{self._line()}: `edge` or `node` assigns `{name}`, a variable outside of them. "
+                f"They run once per program, not once per call: return the value instead."
             )
 
-    def _guards(self, reads: set[str]) -> Guards:
+    def _guards(self, reads: set[str], unused: list[Any]) -> Guards:
+        """What must hold for another call; `unused` are inputs of which no data are read."""
         discovery = self.discovery
         for name in sorted(reads):
             discovery.attribute(self.request.kernel, name, "self", required=True)
@@ -293,6 +306,9 @@ class Attempt:
         guards = discovery.guards
         for place in self.specialised.values():
             guards.values.append((place, place.get()))
+        described = [discovery.tensors[key][1] for key in sorted(self.recorder.described)]
+        for place in (*described, *(source for source in unused if isinstance(source, Place))):
+            guards.fact(partial(metadata, place))
         return guards
 
 

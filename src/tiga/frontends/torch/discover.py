@@ -4,13 +4,23 @@ The walk follows names that the code mentions. It fills guards, and the tables o
 numbers it meets, each with the place from which every later call fetches it again.
 """
 
-import dis
+import array
 import functools
-import inspect
-import sys
+import os
+import weakref
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -23,19 +33,15 @@ from tiga.frontends.torch.guards import (
     Guards,
     Place,
     Slot,
+    bytes_of,
     items_of,
 )
 from tiga.frontends.torch.numbers import is_plain_number
+from tiga.frontends.torch.reading import implicit_methods, imported, is_library, mentions
 from tiga.reducers import CustomReducer, Multi, Reducer
 
 PlaceKey = tuple[int, Any]
 
-_PROGRAMS = "tiga._cli"
-"""The demonstration's kernels are written as a user's are, and may change as theirs may."""
-
-_LIBRARIES = frozenset(
-    {"torch", "numpy", "tiga", "scipy", "ml_dtypes", "torch_mlir"} | set(sys.stdlib_module_names)
-) - {"__main__"}
 # Parts of a module's dict that have no say in its forward pass.
 _IGNORED = frozenset(
     [
@@ -45,15 +51,10 @@ _IGNORED = frozenset(
         "_forward_pre_hooks_with_kwargs",
     ]
 )  # fmt: skip
-_READS_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
+_CONTAINERS = (
+    dict, list, tuple, set, frozenset, deque, MappingProxyType, ChainMap, UserDict, UserList
+)  # fmt: skip
 _ATOMS = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.device, np.generic)
-
-
-def is_library(value: Any) -> bool:
-    """Whether a function, class or module belongs to Python, torch or numpy, and is trusted."""
-    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    name = name or "builtins"
-    return name.partition(".")[0] in _LIBRARIES and not name.startswith(_PROGRAMS)
 
 
 def place_key(place: Place) -> PlaceKey:
@@ -61,19 +62,20 @@ def place_key(place: Place) -> PlaceKey:
     return id(place.holder), place.key
 
 
-@functools.lru_cache(maxsize=1024)
-def names_in(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Global names that code reads, and all names and strings that may name an attribute."""
-    reads = {i.argval for i in dis.get_instructions(code) if i.opname in _READS_GLOBAL}
-    mentioned = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            inner_reads, inner = names_in(constant)
-            reads |= inner_reads
-            mentioned |= inner
-        elif isinstance(constant, str) and constant.isidentifier():
-            mentioned.add(constant)
-    return frozenset(reads), frozenset(mentioned)
+_REFLECTION = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
+"""What reads attributes that no name in the code may tell of."""
+
+_LOOKS_UP_NAMES = frozenset({"eval", "exec", "globals"})
+"""What reads globals whose names are strings in the code."""
+
+_NAMESPACES = frozenset({"types", "argparse"})
+"""Modules of Python's whose objects hold nothing but what users put there."""
+
+_ENVIRONMENT = frozenset({"environ", "getenv"})
+
+_HOOKS_OF_ALL = (
+    torch.nn.modules.module._global_forward_pre_hooks, torch.nn.modules.module._global_forward_hooks
+)  # fmt: skip
 
 
 @dataclass
@@ -107,9 +109,13 @@ class Discovery:
         before = -1
         while before != len(self.names) + len(self.pending):
             before = len(self.names) + len(self.pending)
+            reflects = self.names & _REFLECTION
             for owner, label in list(self.pending):
-                for name in sorted(self.names):
+                own = _instance_names(owner) if reflects else ()
+                for name in sorted(self.names.union(own)):
                     self.attribute(owner, name, label)
+        if self.names & _ENVIRONMENT and self.first_time(os.environ):
+            self.guards.fact(lambda: dict(os.environ))
 
     # places
 
@@ -120,12 +126,20 @@ class Discovery:
             self.numbers.setdefault(place_key(slot), (label, slot))
             self.guards.kinds.append((slot, type(value)))
         elif isinstance(value, torch.Tensor):
-            self.tensors.setdefault(id(value), (label, slot))
-            self.keep.append(value)
+            self.tensor(slot, value, label)
             self.guards.kinds.append((slot, torch.Tensor))
         else:
             self._guard(slot, value)
             self.value(value, label, operand)
+
+    def tensor(self, slot: Place, value: torch.Tensor, label: str) -> None:
+        """A tensor found: calls fetch it from its first place, the others must hold the same."""
+        _, first = self.tensors.setdefault(id(value), (label, slot))
+        if place_key(first) != place_key(slot):
+            self.guards.fact(lambda: first.get() is slot.get())
+        elif self.first_time(value) and vars(value):
+            self.pending.append((value, label))
+        self.keep.append(value)
 
     def _guard(self, slot: Place, value: Any) -> None:
         if isinstance(slot, Slot) and isinstance(slot.holder, Mapping):
@@ -151,13 +165,9 @@ class Discovery:
         if is_library(function) or not self.first_time(function, operand):
             return
         self.guards.attributes.append((function, "__code__", function.__code__))
-        reads, mentioned = names_in(function.__code__)
-        self.names |= mentioned
-        for name in sorted(reads):
-            if name in function.__globals__:
-                self.slot(Slot(function.__globals__, name), name, operand)
-            else:
-                self.guards.items.append((function.__globals__, name, MISSING))
+        if vars(function):
+            self.pending.append((function, label))
+        self._globals(function, operand)
         free = function.__code__.co_freevars
         for name, cell in zip(free, function.__closure__ or (), strict=True):
             if name != "__class__":
@@ -168,6 +178,17 @@ class Discovery:
             self.slot(DefaultSlot(function, i), f"{label}.{name}", operand)
         for name in function.__kwdefaults__ or {}:
             self.slot(Slot(function.__kwdefaults__, name), f"{label}.{name}", operand)
+
+    def _globals(self, function: FunctionType, operand: bool) -> None:
+        reads, names, _ = mentions(function.__code__)
+        self.names |= names
+        for module in imported(function):
+            self.value(module, module.__name__)
+        for name in sorted(reads | names if reads & _LOOKS_UP_NAMES else reads):
+            if name in function.__globals__:
+                self.slot(Slot(function.__globals__, name), name, operand and name in reads)
+            elif name in reads:
+                self.guards.items.append((function.__globals__, name, MISSING))
 
     def method(self, method: MethodType, label: str, operand: bool) -> None:
         self.value(method.__func__, label, operand)
@@ -181,11 +202,13 @@ class Discovery:
     def container(self, value: Any, label: str, operand: bool) -> None:
         if not self.first_time(value):
             return
+        if not is_library(type(value)):
+            self._holder(value, label)
         if isinstance(value, (dict, list, set)) and not value:
             self.guards.empty.append(value)
         elif not isinstance(value, (tuple, frozenset)):
             self.guards.sequences.append((value, items_of(value)))
-        keys = value.keys() if isinstance(value, dict) else range(len(value))
+        keys = value.keys() if isinstance(value, Mapping) else range(len(value))
         if isinstance(value, (set, frozenset)):
             return
         for key in keys:
@@ -208,9 +231,17 @@ class Discovery:
             self.attribute(value, name, label, required=True)
         self.pending.append((value, label))
 
-    def array(self, value: np.ndarray, label: str, operand: bool) -> None:
+    def buffer(self, value: Any, label: str, operand: bool) -> None:
         if self.first_time(value):
-            self.guards.arrays.append((value, value.tobytes()))
+            self.guards.arrays.append((value, bytes_of(value)))
+
+    def reference(self, value: "weakref.ref[Any]", label: str, operand: bool) -> None:
+        self.value(value(), label)
+
+    def variable(self, value: ContextVar[Any], label: str, operand: bool) -> None:
+        if self.first_time(value):
+            self.guards.fact(lambda: value.get(MISSING))
+            self.value(value.get(MISSING), label)
 
     def namespace(self, value: Any, label: str, operand: bool) -> None:
         """A user's module or class: the attributes that code mentions."""
@@ -221,12 +252,22 @@ class Discovery:
         """Any other object: the attributes that code mentions, and how it is called."""
         if is_library(type(value)) and not hasattr(value, "__dict__"):
             return
-        if not self.first_time(value):
-            return
+        if self.first_time(value):
+            self._holder(value, label)
+
+    def _holder(self, value: Any, label: str) -> None:
         self.pending.append((value, label))
-        call = inspect.getattr_static(type(value), "__call__", None)
-        if isinstance(call, FunctionType):
-            self.function(call, f"{label}.__call__", False)
+        own = getattr(value, "__dict__", None)
+        if own is not None:
+            self.value(own.get("__wrapped__"), label)
+        if is_library(type(value)) and type(value).__module__ not in _NAMESPACES:
+            return
+        self.guards.attributes.append((value, "__class__", type(value)))
+        if own is not None:
+            self.guards.fact(functools.partial(tuple, own))  # an attribute may be asked for
+        for cls in type(value).__mro__:
+            for name in () if is_library(cls) else implicit_methods(cls):
+                self.attribute(cls, name, label)
 
     # attributes
 
@@ -241,6 +282,9 @@ class Discovery:
         for mapping in _namespaces(owner, name):
             if name in mapping:
                 self.attributes.add((id(owner), name))
+                if isinstance(mapping[name], MemberDescriptorType) and not isinstance(owner, type):
+                    self._slotted(owner, name, place)
+                    return
                 if operand and is_plain_number(mapping[name]):
                     self.slot(AttributeSlot(owner, name), place, operand)
                     return
@@ -263,7 +307,9 @@ class Discovery:
 
     def _slotted(self, owner: Any, name: str, place: str) -> None:
         value = getattr(owner, name, MISSING)
-        if value is not MISSING:
+        if isinstance(value, torch.Tensor):
+            self.slot(AttributeSlot(owner, name), place, False)
+        elif value is not MISSING:
             self.guards.attributes.append((owner, name, value))
             self.value(value, place)
 
@@ -274,6 +320,8 @@ class Discovery:
         if not self.first_time(module):
             return
         self.guards.attributes.append((module, "__class__", type(module)))
+        for hooks in _HOOKS_OF_ALL:
+            self.value(hooks, "torch.nn.Module")
         self.value(type(module).forward, f"{label}.forward")
         state = vars(module)
         if "forward" not in state:
@@ -301,8 +349,7 @@ class Discovery:
         for name, value in table.items():
             place = f"{label}.{name}"
             if isinstance(value, torch.Tensor):
-                self.tensors.setdefault(id(value), (place, Slot(table, name)))
-                self.keep.append(value)
+                self.tensor(Slot(table, name), value, place)
             elif value is not None:
                 self.value(value, place)
 
@@ -311,7 +358,8 @@ def _namespaces(owner: Any, name: str) -> Iterator[Mapping[str, Any]]:
     """Where Python looks for an attribute of an object, in order."""
     instance: dict[str, Any] | None = getattr(owner, "__dict__", None)
     if isinstance(owner, type):
-        yield from (vars(c) for c in owner.__mro__ if not is_library(c))
+        classes: list[type] = [*owner.__mro__, *type.mro(type(owner))]
+        yield from (vars(c) for c in classes if not is_library(c))
         return
     if instance is not None:
         yield instance
@@ -322,6 +370,13 @@ def _namespaces(owner: Any, name: str) -> Iterator[Mapping[str, Any]]:
                 yield vars(owner)[table]
 
 
+def _instance_names(owner: Any) -> set[str]:
+    """The attributes of an object of a user's class."""
+    if isinstance(owner, (type, ModuleType)) or is_library(type(owner)):
+        return set()
+    return {name for name in getattr(owner, "__dict__", ()) if isinstance(name, str)}
+
+
 _VISITS: tuple[tuple[Any, Any], ...] = (
     (FunctionType, Discovery.function),
     (MethodType, Discovery.method),
@@ -330,6 +385,8 @@ _VISITS: tuple[tuple[Any, Any], ...] = (
     (torch.nn.Module, Discovery.module),
     (Reducer, Discovery.reducer),
     ((ModuleType, type), Discovery.namespace),
-    ((dict, list, tuple, set, frozenset), Discovery.container),
-    (np.ndarray, Discovery.array),
+    (_CONTAINERS, Discovery.container),
+    ((np.ndarray, array.array, bytearray, memoryview), Discovery.buffer),
+    (weakref.ref, Discovery.reference),
+    (ContextVar, Discovery.variable),
 )

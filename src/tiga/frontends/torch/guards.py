@@ -1,6 +1,7 @@
 """Guards: what a capture read, and whether it is still the same."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import CellType
@@ -26,6 +27,8 @@ def same(value: Any, expected: Any) -> bool:
         return True
     if type(value) is not type(expected) or not isinstance(value, _BY_VALUE):
         return False
+    if type(value) is float and value == 0.0 == expected:
+        return math.copysign(1.0, value) == math.copysign(1.0, expected)
     return bool(value == expected) or bool(value != value and expected != expected)
 
 
@@ -89,7 +92,7 @@ class Guards:
     `items`: mapping, key, value that must be the same. `kinds`: slot and the type of a number, or
     torch.Tensor. `cells`: closure cell and value. `attributes`: object, name, value. `sequences`:
     mutable list or dict and its items as they were. `empty`: containers that were. `arrays`:
-    numpy array and its bytes.
+    buffer and its bytes. `values`: place and value. `facts`: a function and what it told.
     """
 
     items: list[tuple[Mapping[Any, Any], Any, Any]] = field(default_factory=list)
@@ -98,8 +101,13 @@ class Guards:
     attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
     sequences: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
     empty: list[Any] = field(default_factory=list)
-    arrays: list[tuple[np.ndarray, bytes]] = field(default_factory=list)
+    arrays: list[tuple[Any, bytes]] = field(default_factory=list)
     values: list[tuple[Place, Any]] = field(default_factory=list)
+    facts: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)
+
+    def fact(self, tell: Callable[[], Any]) -> None:
+        """Ask that a function tells what it tells now."""
+        self.facts.append((tell, tell()))
 
     def hold(self) -> bool:
         """Whether everything read at capture is as it was."""
@@ -110,7 +118,10 @@ class Guards:
         for slot, kind in self.kinds:
             if not _is_kind(slot.get(), kind):
                 return False
-        return not any(self.empty) and self._rest_holds()
+        return not any(self.empty) and self._rest_holds() and self._told_again()
+
+    def _told_again(self) -> bool:
+        return all(tell() == told for tell, told in self.facts)
 
     def _rest_holds(self) -> bool:
         for cell, expected in self.cells:
@@ -127,7 +138,7 @@ class Guards:
         for slot, expected in self.values:
             if not same(slot.get(), expected):
                 return False
-        return all(array.tobytes() == data for array, data in self.arrays)
+        return all(bytes_of(array) == data for array, data in self.arrays)
 
     def changed(self) -> str:
         """What differs now, for `explain`; empty if nothing does."""
@@ -139,7 +150,7 @@ class Guards:
                 return str(getattr(slot, "key", ""))
         return (
             ""
-            if self._rest_holds() and not any(self.empty)
+            if self._rest_holds() and self._told_again() and not any(self.empty)
             else "a closure, attribute or container"
         )
 
@@ -148,9 +159,22 @@ def _is_kind(value: Any, kind: type) -> bool:
     return isinstance(value, torch.Tensor) if kind is torch.Tensor else type(value) is kind
 
 
+def bytes_of(buffer: Any) -> bytes:
+    """The bytes of an array or another buffer."""
+    return buffer.tobytes() if hasattr(buffer, "tobytes") else bytes(buffer)
+
+
+def metadata(place: Place) -> Any:
+    """All of a tensor but its data; the type of anything else."""
+    value = place.get()
+    if not isinstance(value, torch.Tensor):
+        return type(value)
+    return value.dtype, value.shape, value.stride(), value.requires_grad, value.device
+
+
 def items_of(container: Any) -> tuple[Any, ...]:
     """The items of a mutable container, flat: keys and values of a dict."""
-    if isinstance(container, dict):
+    if isinstance(container, Mapping):
         return (*container.keys(), *container.values())
     return tuple(container)
 

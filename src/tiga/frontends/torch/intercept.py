@@ -77,6 +77,11 @@ def _refuse_autograd(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> A
     raise Unfusable(f"{func.__name__} inside `edge` needs torch's own autograd ({recorder.where})")
 
 
+def _layout(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """How a tensor lies in memory: its stand-in would lie in another way."""
+    return func(*args, **kwargs)
+
+
 def _describe(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     (x, *_) = args
     if not isinstance(x, Traced):
@@ -93,6 +98,7 @@ METADATA: dict[Any, Handler] = {
     T.shape.__get__: _shape,
     T.size: _size,
     T.data.__get__: _data,
+    **dict.fromkeys((T.stride, T.is_contiguous, T.storage_offset), _layout),
     T.__repr__: _describe,
     T.__format__: _describe,
     T.__iter__: _refuse_iteration,
@@ -303,8 +309,10 @@ def intercept(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """Call a torch function on behalf of `edge`, or refuse it."""
     special = METADATA.get(func)
     if special is not None:
+        recorder.describe(args)
         return special(recorder, func, args, kwargs)
     if getattr(func, "__name__", "") == "__get__" and func not in _TURNS:
+        recorder.describe(args)
         return func(*args, **kwargs)
     args, kwargs = _lift(recorder, args), _lift(recorder, kwargs)
     handler = FUNCTIONS.get(func)

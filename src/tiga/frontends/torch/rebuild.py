@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType
 from typing import Any
 
-from tiga.frontends.torch.discover import is_library, names_in
 from tiga.frontends.torch.guards import MISSING, DefaultSlot, Place, Slot, cell_value
+from tiga.frontends.torch.reading import is_library, mentions
 
 Replace = Callable[[Place, Any], Any]
 """From the place and value of a number to what stands for it; any other value stays itself."""
@@ -20,6 +20,13 @@ class Rebuilder:
     functions: dict[int, FunctionType] = field(default_factory=dict)
     globals: dict[int, dict[str, Any]] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
+    filled: list[tuple[str, Slot, Any]] = field(default_factory=list)
+    """Names of functions' variables, where a copy has them, and what was put there."""
+
+    def written(self) -> str | None:
+        """A global, or a variable of an enclosing function, that a copy has assigned."""
+        names = (name for name, place, value in self.filled if place.get() is not value)
+        return next(names, None)
 
     def function(self, function: FunctionType) -> FunctionType:
         """The copy of a function; library functions are returned as they are."""
@@ -54,10 +61,12 @@ class Rebuilder:
         return self.replace(place, value)
 
     def _fill(self, function: FunctionType, cells: tuple[CellType, ...]) -> None:
-        for own, cell in zip(function.__closure__ or (), cells, strict=True):
+        names = function.__code__.co_freevars
+        for name, own, cell in zip(names, function.__closure__ or (), cells, strict=True):
             value = cell_value(own)
             if value is not MISSING:
-                cell.cell_contents = self._value(Slot(own), value)
+                cell.cell_contents = value = self._value(Slot(own), value)
+                self.filled.append((name, Slot(cell), value))
 
     def _defaults(self, function: FunctionType) -> tuple[Any, ...] | None:
         defaults = function.__defaults__
@@ -75,6 +84,7 @@ class Rebuilder:
 
     def _fill_globals(self, function: FunctionType) -> None:
         own, copy = function.__globals__, self._globals(function)
-        for name in names_in(function.__code__)[0]:
+        for name in mentions(function.__code__).reads:
             if name in own:
                 copy[name] = self._value(Slot(own, name), own[name])
+                self.filled.append((name, Slot(copy, name), copy[name]))

@@ -1,7 +1,17 @@
 """A stand-in for `self` while `edge` is traced: it notes which attributes are read."""
 
+import random
+from collections.abc import Set
 from typing import Any
 from weakref import WeakKeyDictionary
+
+import numpy as np
+
+DRAWS_UNSEEN = (
+    "`edge` or `node` draws numbers from Python's or numpy's generator. They run once per program, "
+    "so that every call would get the same ones: draw with torch, say torch.rand_like, or pass "
+    "what was drawn as a parameter of the call."
+)
 
 _READS = "_tiga_reads"
 _classes: "WeakKeyDictionary[type, type]" = WeakKeyDictionary()
@@ -36,3 +46,12 @@ def recording_clone(kernel: Any) -> tuple[Any, set[str]]:
     state.update(vars(kernel))
     state[_READS] = reads
     return clone, reads
+
+
+def random_states(names: Set[str]) -> tuple[Any, ...]:
+    """The states of the generators that no tensor tells of, if code that mentions these names may
+    draw from them."""
+    if "random" not in names:
+        return ()
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    return random.getstate(), kind, bytes(np.asarray(keys)), *rest

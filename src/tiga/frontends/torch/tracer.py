@@ -112,6 +112,8 @@ class Recorder:
     notes: list[str] = field(default_factory=list)
     values: dict[Node, Any] = field(default_factory=dict)
     specialise: Any = None
+    described: set[int] = field(default_factory=set)
+    """The identities of tensors of which more than their data was read."""
 
     def __post_init__(self) -> None:
         spaces = [self.edge_space, self.node_space]
@@ -186,6 +188,10 @@ class Recorder:
             )
         self.lifted[id(tensor)] = traced
         return traced
+
+    def describe(self, args: Any) -> None:
+        """Note that code reads the shape, or other metadata, of tensors that it can name."""
+        self.described |= {id(t) for t in tensors_in(args)} & self.tensors.keys()
 
     def _constant(self, tensor: torch.Tensor) -> Node:
         of = Type(dtype_of(tensor.dtype), tuple(tensor.shape), GLOBAL)
