@@ -47,6 +47,9 @@ class View:
         """The names of the fields."""
         return self._values.keys()
 
+    def __repr__(self) -> str:
+        return f"<fields of {self._label}: {', '.join(map(str, self._values)) or 'none'}>"
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise InvalidValue(
             f"{self._where()}: fields cannot be assigned; use a variable instead of "

@@ -69,6 +69,18 @@ class Bound:
     reducer: "Reducer"
     messages: tuple[Any, ...]
 
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        name = type(self.reducer).__name__
+        raise InvalidType(
+            f"{name}: what a reducer gives is known when all edges of a row are, so `edge` can "
+            f"return it, not compute with it; `node` is given it. To sum values by the weights of "
+            f"a softmax, return `tg.softmax()(score, value)`."
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __rpow__ = _refuse
+    __neg__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = _refuse
+
 
 _TAKES = {"numbers": "an integer or floating-point type", "floats": "a floating-point type"}
 EMPTY_POLICIES = ("default", "identity")

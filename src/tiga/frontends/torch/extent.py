@@ -54,6 +54,10 @@ class Shape(tuple[Any, ...]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        known = ("entities" if isinstance(extent, Extent) else str(extent) for extent in self)
+        return f"[{', '.join(known)}]"
+
     def numel(self) -> int:
         """Number of elements, which counts entities unless the value is global."""
         total = 1

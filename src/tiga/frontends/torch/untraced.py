@@ -10,7 +10,7 @@ import torch
 
 F = TypeVar("F", bound=Any)
 
-_eval_frame = getattr(torch._C, "_dynamo", None) and torch._C._dynamo.eval_frame
+_eval_frame: Any = getattr(torch._C, "_dynamo", None) and torch._C._dynamo.eval_frame
 
 
 def untraced(function: F) -> F:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tiga.errors import InvalidIndex, InvalidType
+from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.torch.aten.lookup import rows_of
 from tiga.frontends.torch.aten.table import (
     Call,
@@ -221,8 +221,14 @@ def _joined(call: Call, parts: Sequence[Node]) -> list[Node]:
     """Parts of one dtype and space; a global part is given to every entity."""
     out = promoted(call, *parts)
     space = next((x.type.space for x in parts if x.type.space != GLOBAL), GLOBAL)
-    ranks = {rank(x) for x in parts}
-    if len(ranks) > 1 or (space != GLOBAL and any(x.type.space != space for x in parts)):
+    if len({rank(x) for x in parts}) > 1:
+        shapes = ", ".join(map(torch_shape, parts))
+        raise InvalidValue(
+            f"{call.where}: aten.{call.name} cannot join shapes {shapes}, whose axes differ in "
+            f"number: give a per-entity scalar its feature axis with `x.unsqueeze(-1)` or "
+            f"`x[:, None]`."
+        )
+    if space != GLOBAL and any(x.type.space != space for x in parts):
         shapes = ", ".join(map(torch_shape, parts))
         raise call.refuse_axis(f"aten.{call.name} of {shapes} needs the extent of")
     return [to_dtype(x, out) for x in parts]
