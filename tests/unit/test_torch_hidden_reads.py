@@ -287,6 +287,18 @@ def test_a_module_that_a_message_imports(how, monkeypatch):
     made.check()
 
 
+@pytest.mark.parametrize("kind", [float, torch.tensor])
+def test_globals_of_one_name_in_two_modules(kind, monkeypatch):
+    module = types.ModuleType("hidden_gain")
+    exec("def scale(x): return x * GAIN", vars(module))
+    module.GAIN = kind(7.0)
+    monkeypatch.setitem(globals(), "GAIN", kind(2.0))
+    made = kernel(lambda self, src, dst, edge: module.scale(src.x) + src.x * GAIN)
+    made.check()
+    module.GAIN = kind(5.0)
+    made.check()
+
+
 def test_a_hook_of_all_modules():
     class Layer(Base, torch.nn.Module):
         def __init__(self):

@@ -17,6 +17,7 @@ from tiga.frontends.torch import operators
 from tiga.frontends.torch.aten import TABLE, Call
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.extent import Extent
+from tiga.frontends.torch.guards import Place
 from tiga.frontends.torch.numbers import kept_value
 from tiga.frontends.torch.where import user_line
 from tiga.ops.leaf import Input, constant, stop_gradient
@@ -124,8 +125,12 @@ class Recorder:
         self.marks = {space: Extent(size, lambda: self.where) for space, size in self.sizes.items()}
 
     def input(self, label: str, of: Type, source: Any) -> Node:
-        """The input node of this label."""
+        """The input node of a source. Labels are for people: two modules may have a global of one
+        name, and another source then gets another label."""
         node = Input(label, of)()
+        while not _is_same_source(self.inputs.get(node, source), source):
+            label += "'"
+            node = Input(label, of)()
         self.inputs[node] = source
         return node
 
@@ -334,6 +339,13 @@ def _batch_norm_hint(label: str) -> str:
     if "num_batches_tracked" not in label and "running_" not in label:
         return ""
     return "; a BatchNorm in train mode takes statistics over edges: call .eval() on it"
+
+
+def _is_same_source(a: Any, b: Any) -> bool:
+    """Whether two sources of inputs are one: places by what they are in, never by its content."""
+    if isinstance(a, Place) and isinstance(b, Place):
+        return type(a) is type(b) and a.holder is b.holder and bool(a.key == b.key)
+    return a is b or (not isinstance(a, torch.Tensor) and not isinstance(a, Place) and a == b)
 
 
 def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
