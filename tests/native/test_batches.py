@@ -74,3 +74,26 @@ def test_values_of_graphs_at_their_nodes():
     spread = TOTAL(graph=batch.membership().transpose(), src={"energy": given})
     assert [piece.tolist() for piece in batch.unbatch(spread)] == [[1.0, 1.0], [10.0, 10.0, 10.0]]
     assert tg.Graph.batch([]).unbatch(tg.zeros((0, 2))) == []
+
+
+class Images(tg.MessagePassing):
+    def edge(self, src, dst, edge, cell):
+        apart = src.r + edge.shift @ cell - dst.r
+        return tg.exp(-tg.square(apart).sum(axis=-1))
+
+
+def test_near_points_of_native_tensors():
+    rng = np.random.default_rng(0)
+    r = tg.tensor(rng.uniform(0, 3, (9, 3)), requires_grad=True)
+    cell, batch = tg.tensor(3 * np.eye(3)), tg.tensor(np.arange(9) // 5)
+    near = tg.radius_graph(r, 1.5, cell=cell, periodic=(True, True, False), batch=batch)
+    wanted = tg.radius_graph(r.numpy(), 1.5, cell=cell.numpy(), periodic=(True, True, False),
+                             batch=batch.numpy())  # fmt: skip
+    np.testing.assert_array_equal(near.graph.coo(), wanted.graph.coo())
+    np.testing.assert_array_equal(near.shift.numpy(), wanted.shift)
+    assert near.shift.dtype == tg.float64
+    energy = Images()(graph=near.graph, ndata={"r": r}, edge={"shift": near.shift}, cell=cell)
+    force = ag.grad(energy.sum(), r)
+    np.testing.assert_allclose(force.numpy().sum(0), 0, atol=1e-12)
+    half = tg.radius_graph(tg.tensor(np.zeros((2, 3), np.float32)), 1.0)
+    assert half.shift.dtype == tg.float32

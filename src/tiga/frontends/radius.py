@@ -1,6 +1,7 @@
 """Graphs of points that are near one another, with periodic boundaries along any of the axes."""
 
 import itertools
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from tiga.backends.llvm.near import Binned, near_pairs
 from tiga.errors import InvalidType, InvalidValue
 from tiga.relations.csr import stable_order
 from tiga.relations.graph import Graph
-from tiga.relations.indices import as_array, is_tensor, to_kind
+from tiga.relations.indices import as_array, is_native_on_gpu, is_tensor, to_kind
 
 AXES = 3
 
@@ -46,7 +47,7 @@ def radius_graph(
     once in each direction, however many there are. Edges lie in the order of the graph's rows.
 
     Args:
-        position: `[N, 3]` floats, a torch tensor or a numpy array.
+        position: `[N, 3]` floats, a tensor of torch or `tg` or a numpy array.
         cutoff: the largest distance, in the unit of positions.
         cell: the three vectors of the cell, `[3, 3]`; with `batch`, also one for each system,
             `[B, 3, 3]`.
@@ -57,7 +58,8 @@ def radius_graph(
 
     Returns:
         The graph, and `shift` `[E, 3]`, whole numbers in the type of the positions. Both are of the
-        kind of `position`; of tensors on a GPU the search is done on the host.
+        kind of `position` (beside native tensors on the CPU, indices are numpy's); of tensors on a
+        GPU the search is done on the host.
 
     Raises:
         InvalidValue: a shape is wrong; a position is not finite; the cutoff is not positive; axes
@@ -81,15 +83,34 @@ def radius_graph(
     distance = min(MARGIN * float(cutoff), np.finfo(np.float64).max)
     binned = _Search(points, system, cells, axes, distance).binned()
     row_ptr, src, shift = near_pairs(binned, float(cutoff))
-    template = position.detach().new_empty(0) if is_tensor(position) else None
+    template = _template(position)
     ends = [to_kind(array, template) for array in (row_ptr, src)]
     graph = Graph.from_csr(*ends, num_src=len(points), validate="none")
     return RadiusGraph(graph, _like(shift, position, template))
 
 
+def _is_native(value: Any) -> bool:
+    core = sys.modules.get("tiga.frontends.tensor.core")
+    return core is not None and isinstance(value, core.Tensor)
+
+
+def _on_host(value: Any) -> Any:
+    """What numpy can read, of what a user gives."""
+    if is_tensor(value):
+        return value.detach().cpu()
+    return value.detach().cpu().numpy() if _is_native(value) else value
+
+
+def _template(position: Any) -> Any:
+    """In whose kind index arrays go back to the user; see `to_kind`."""
+    if is_native_on_gpu(position):
+        return position._index_template()
+    return position.detach().new_empty(0) if is_tensor(position) else None
+
+
 def _points(position: Any) -> np.ndarray:
-    given = position.detach().cpu().double().numpy() if is_tensor(position) else position
-    array = as_array("position", given)
+    given = _on_host(position)
+    array = as_array("position", given.double().numpy() if is_tensor(given) else given)
     if array.dtype.kind != "f":
         raise InvalidType(f"radius_graph: `position` must hold floats, got {array.dtype}.")
     if array.ndim != 2 or array.shape[1] != AXES:
@@ -108,7 +129,7 @@ def _systems(batch: Any, count: int) -> np.ndarray:
     """The number of each point's system."""
     if batch is None:
         return np.zeros(count, np.int64)
-    array = as_array("batch", batch.detach().cpu().numpy() if is_tensor(batch) else batch)
+    array = as_array("batch", _on_host(batch))
     if array.dtype.kind not in "iu":
         raise InvalidType(f"radius_graph: `batch` must hold integers, got {array.dtype}.")
     if array.shape != (count,):
@@ -123,7 +144,7 @@ def _systems(batch: Any, count: int) -> np.ndarray:
 
 def _per_system(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array of this shape, or one with such an array for each system."""
-    array = np.asarray(value.detach().cpu() if is_tensor(value) else value, dtype)
+    array = np.asarray(_on_host(value), dtype)
     if array.shape == shape or (array.ndim == len(shape) + 1 and array.shape[1:] == shape):
         return array
     extents = ", ".join(map(str, shape))
@@ -176,6 +197,10 @@ def _completed(cell: np.ndarray, axes: np.ndarray) -> np.ndarray:
 
 
 def _like(shift: np.ndarray, position: Any, template: Any) -> Any:
+    if _is_native(position):
+        from tiga.frontends.tensor.creation import tensor
+
+        return tensor(shift, dtype=position.dtype, device=position.device)
     if template is None:
         return shift.astype(np.asarray(position).dtype)
     return template.new_tensor(shift.astype(np.float64)).to(template.dtype)
