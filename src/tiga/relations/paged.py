@@ -63,6 +63,15 @@ class PagedWalk:
             found.append((index, numbers))
         return found
 
+    @cached_property
+    def longest(self) -> int:
+        """The most edges of a row; reads all row pointers."""
+        most, step = 0, 2**16
+        for low in range(0, self.num_rows, step):
+            high = min(low + step, self.num_rows)
+            most = max(most, int(np.diff(self.pointers(np.arange(low, high + 1))).max()))
+        return most
+
     def joined(self, boundaries: np.ndarray) -> "PagedWalk":
         """The same walk with fewer tasks, of which `boundaries` are the first rows."""
         at = np.searchsorted(self.tasks[:, 0], boundaries)

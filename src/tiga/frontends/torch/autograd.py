@@ -297,11 +297,23 @@ def run(
     trained = unit.training(wanted, device)
     scope = None
     if graph.paged:
-        trained.require_pages(device, len(unit.program.outputs))
+        require_pages(unit, trained, graph, values, wanted)
         scope = active()
     version = None if topology is None else ref(topology)
     outputs = _apply(Job(trained, graph, token, version, scope=scope, thread=get_ident()), values)
     return outputs[: len(unit.program.outputs)]
+
+
+def require_pages(
+    unit: Unit, trained: Trained, graph: Any, values: Sequence[Any], wanted: tuple[int, ...]
+) -> None:
+    """Raise Unfusable if no pages hold the gradient."""
+    from tiga.frontends.torch.forecast import require_room_for_scans
+
+    device = device_of(graph)
+    trained.require_pages(device, len(unit.program.outputs))
+    if device.type == "cpu":
+        require_room_for_scans(unit, trained, graph, values, wanted)
 
 
 def _saves_as_is() -> bool:

@@ -7,13 +7,16 @@ from typing import Any
 import torch
 
 from tiga.backends.llvm.paged.forecast import planned_on_cpu
+from tiga.errors import OutOfBudget, Unfusable
 from tiga.frontends.spaces import extents_of
 from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.frontends.torch.paged import rows_of
 from tiga.frontends.torch.unit import Runnable, Trained, Unit
 from tiga.paging.planned import PlannedRows
 from tiga.paging.predicted import Places, Planned, Prediction, plan_gradient
+from tiga.passes.rows import PAGED
 from tiga.relations.paged import PagedGraph
+from tiga.relations.walk import HUB_DEGREE
 from tiga.runtime.parallel import thread_count
 from tiga.trace.node import Node
 from tiga.types import GLOBAL
@@ -25,19 +28,34 @@ def predict(
     """The forward run, and the gradients of the inputs `wanted` when all outputs have one.
 
     Raises:
-        OutOfBudget, Unfusable: as the run would.
+        OutOfBudget: as the run would.
     """
     inputs = [_place(v, n, graph) for v, n in zip(values, unit.program.inputs, strict=True)]
     if not wanted:
         yield Prediction("forward", _planned(unit.plain(), graph, inputs, {}))
         return
-    device, count = device_of(graph), len(unit.program.outputs)
-    trained = unit.training(wanted, device)
-    trained.require_pages(device, count)
+    trained = unit.training(wanted, device_of(graph))
     forward = _planned(trained.runnable, graph, inputs, {})
     yield Prediction("forward, saving for gradients", forward)
-    backward = _backward(trained, count, graph, inputs, forward)
+    backward = _backward(trained, len(unit.program.outputs), graph, inputs, forward)
     yield Prediction("gradients", backward)
+
+
+def require_room_for_scans(
+    unit: Unit, trained: Trained, graph: PagedGraph, values: Sequence[Any], wanted: tuple[int, ...]
+) -> None:
+    """Raise Unfusable where pages cannot hold the gradient of a scan: it adds to all sources from a
+    walk over destinations, in memory, and takes no long row apart."""
+    count = len(unit.program.outputs)
+    sides = {step.side for step in trained.gradient_walks(count) if step.scatters}
+    longest = max((graph.walks[side].longest for side in sides), default=0)
+    if longest > HUB_DEGREE:
+        raise Unfusable(f"the gradient of a scan over a row of {longest} edges {PAGED}")
+    try:
+        for _ in predict(unit, graph, values, wanted) if sides else ():
+            pass
+    except OutOfBudget as reason:
+        raise Unfusable(f"the gradient of a scan {PAGED}: {reason}") from None
 
 
 def _place(value: Any, node: Node, graph: PagedGraph) -> PlannedRows | None:

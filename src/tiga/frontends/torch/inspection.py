@@ -8,7 +8,7 @@ import torch
 from tiga.errors import Unfusable
 from tiga.frontends.inspection import Captured, CompiledPart, Known
 from tiga.frontends.message_passing import FieldSets
-from tiga.frontends.torch.autograd import requires_grad
+from tiga.frontends.torch.autograd import require_pages, requires_grad
 from tiga.frontends.torch.binding import bind
 from tiga.frontends.torch.block_forecast import BlockForecast, predictions, wanted_of
 from tiga.frontends.torch.fields import namespaces
@@ -64,14 +64,16 @@ def foretold(
         values = bind(variant.captured, graph, fields, params)
     grad = torch.is_grad_enabled()
     wanted = tuple(i for i, v in enumerate(values) if grad and requires_grad(v))
+    unit, device = variant.unit, device_of(graph)
     try:
         if graph.paged:
-            return [], list(predict(variant.unit, graph, values, wanted))
-        device = device_of(graph)
+            if wanted:
+                require_pages(unit, unit.training(wanted, device), graph, values, wanted)
+            return [], list(predict(unit, graph, values, wanted))
         if wanted:
-            variant.unit.training(wanted, device)
+            unit.training(wanted, device)
         else:
-            variant.unit.plain().compile(device)
+            unit.plain().compile(device)
     except Unfusable as reason:
         variant.refuse(reason, kernel)
         told = [f"a call would not be fused: {reason}"]

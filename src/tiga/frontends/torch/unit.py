@@ -247,15 +247,19 @@ class Trained:
     def require_pages(self, device: torch.device, count: int) -> None:
         """Raise Unfusable if no pages hold the gradient of the first `count` outputs."""
         present = tuple(i for i in self.floats if i < count)
+        if present and on_gpu(device):
+            self.derivative(present).unit.plain().gpu_runs.executable.require_pages()
+            return
+        for step in self.gradient_walks(count):
+            step.refuse_large_sums(PAGED)
+
+    def gradient_walks(self, count: int) -> list[RowProgram]:
+        """The row programs, on the CPU, of the gradient of the first `count` outputs."""
+        present = tuple(i for i in self.floats if i < count)
         if not present:
-            return
-        gradient = self.derivative(present).unit.plain()
-        if on_gpu(device):
-            gradient.gpu_runs.executable.require_pages()
-            return
-        for step in gradient.executable.scheduled.plan.steps:
-            if isinstance(step, RowProgram):
-                step.refuse_large_sums(PAGED)
+            return []
+        steps = self.derivative(present).unit.plain().executable.scheduled.plan.steps
+        return [step for step in steps if isinstance(step, RowProgram)]
 
     def _gradient(self, present: tuple[int, ...]) -> Gradient:
         program = self.runnable.program
