@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,9 @@ from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
 from tiga.frontends.torch.messages import EdgeOrder, aggregate
 from tiga.frontends.torch.tracer import Recorder, tensors_in
-from tiga.frontends.torch.unit import unit_of
+from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.frontends.torch.where import located, user_line
-from tiga.frontends.trees import leaves_of, mapped, numbered
+from tiga.frontends.trees import described, leaves_of, mapped, numbered
 from tiga.reducers import Bound, CustomReducer
 from tiga.relations import Graph
 from tiga.trace.node import topological
@@ -84,6 +84,34 @@ def replaced(sent: Any, values: Iterator[Any]) -> Any:
     return mapped(leaf, sent)
 
 
+def form_of(sent: Any) -> Any:
+    """What a program depends on of what `edge` sent, beside the types of its tensors."""
+
+    def form(leaf: Any) -> Any:
+        if isinstance(leaf, Masked):
+            return "masked", form(leaf.value)
+        if isinstance(leaf, Bound):
+            return leaf.reducer, tuple(map(form, leaf.messages))
+        return None
+
+    return described(numbered(sent)), tuple(map(form, leaves_of(sent)))
+
+
+@dataclass(frozen=True)
+class Reducing:
+    """The program of a reducer whose inputs are messages, and where each input comes from; `tree`
+    has the numbers of its outputs."""
+
+    unit: Unit
+    sources: tuple[Any, ...]
+    on_edges: tuple[bool, ...]
+    tree: Any
+
+
+Programs = dict[Any, "Reducing | Unfusable"]
+"""The programs of a call by what they depend on, or why there is none: blocks are much alike."""
+
+
 @dataclass(frozen=True)
 class Reduction:
     """The rows of a block to reduce: the reducer, the tensors it may read, where the block is."""
@@ -92,6 +120,7 @@ class Reduction:
     tensors: dict[int, tuple[str, Any]]
     fields: BlockFields
     block: RowBlock
+    programs: Programs
 
     @property
     def row_ptr(self) -> torch.Tensor:
@@ -114,26 +143,47 @@ class Reduction:
         return list(leaves_of(mapped(lambda leaf: address(self.reducer, leaf), sent)))
 
     def _compiled(self, sent: Any, messages: list[torch.Tensor]) -> Any:
-        recorder = Recorder(RELATION.edge, RELATION.dst, self.tensors, relation=RELATION)
+        program = self._program(sent, messages)
+        edges = self.block.edges
+        column = torch.zeros(edges, dtype=torch.int32, device=self.fields.device)
+        inner = Graph.from_csr(self.row_ptr, column, num_src=1, validate="none")
+        values = [self._value(source, messages) for source in program.sources]
+        results = run(program.unit, inner, inner.token(), values)
+
+        def result(i: int) -> Any:
+            return PerEdge(results[i]) if program.on_edges[i] else results[i]
+
+        return mapped(result, program.tree)
+
+    def _program(self, sent: Any, messages: list[torch.Tensor]) -> Reducing:
+        """The program of these messages, made once."""
         types = [Type(dtype_of(m.dtype), tuple(m.shape[1:]), RELATION.edge) for m in messages]
+        key = form_of(sent), tuple(types)
+        try:
+            found = self.programs.get(key)
+        except TypeError:  # a reducer of several holds what has no hash
+            return self._made(sent, types)
+        if found is None:
+            try:
+                found = self._made(sent, types)
+            except Unfusable as reason:
+                found = reason
+            self.programs[key] = found
+        if isinstance(found, Unfusable):
+            raise found
+        return found
+
+    def _made(self, sent: Any, types: Sequence[Type]) -> Reducing:
+        recorder = Recorder(RELATION.edge, RELATION.dst, self.tensors, relation=RELATION)
         nodes = [recorder.input(f"message{i}", t, i) for i, t in enumerate(types)]
         traced = replaced(sent, iter([recorder.wrap(node) for node in nodes]))
         rows = aggregate(recorder, RELATION, self.reducer, traced)
         outputs = tuple(leaves_of(rows))
         needed = set(topological(outputs))
         inputs = {n: s for n, s in recorder.inputs.items() if n in needed}
+        on_edges = tuple(node.type.space == RELATION.edge for node in outputs)
         unit = unit_of(Program(tuple(inputs), outputs))
-        edges = self.block.edges
-        column = torch.zeros(edges, dtype=torch.int32, device=self.fields.device)
-        inner = Graph.from_csr(self.row_ptr, column, num_src=1, validate="none")
-        values = [self._value(source, messages) for source in inputs.values()]
-        results = run(unit, inner, inner.token(), values)
-
-        def result(i: int) -> Any:
-            on_edges = outputs[i].type.space == RELATION.edge
-            return PerEdge(results[i]) if on_edges else results[i]
-
-        return mapped(result, numbered(rows))
+        return Reducing(unit, tuple(inputs.values()), on_edges, numbered(rows))
 
     def _value(self, source: Any, messages: list[torch.Tensor]) -> Any:
         if isinstance(source, int):

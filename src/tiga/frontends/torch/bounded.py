@@ -21,7 +21,7 @@ from tiga.frontends.signature import taken
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.block_fields import BlockFields, EdgeRange, RowBlock, wide
 from tiga.frontends.torch.block_plan import Blocks, Sizes, measured, planned
-from tiga.frontends.torch.blocks import Reduction, finish, send, tensors_of
+from tiga.frontends.torch.blocks import Programs, Reduction, finish, send, tensors_of
 from tiga.frontends.torch.discover import Discovery
 from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.frontends.torch.untraced import untraced
@@ -105,6 +105,7 @@ class Job:
     others: list[torch.Tensor]
     scope: Scope | None
     blocks: Blocks = NO_BLOCKS
+    programs: Programs = field(default_factory=dict)
     thread: int = field(default_factory=get_ident)
 
     @property
@@ -156,7 +157,8 @@ class Job:
     def rows(self, fields: BlockFields, block: RowBlock, sent: Any, messages: Any) -> Any:
         """What the destinations of a block get."""
         tensors = self.bounded.discovery.tensors
-        rows = Reduction(self.kernel.reducer, tensors, fields, block).run(sent, messages)
+        reduction = Reduction(self.kernel.reducer, tensors, fields, block, self.programs)
+        rows = reduction.run(sent, messages)
         params = taken(self.kernel, "node", self.params)
         return finish(self.kernel, fields, block, rows, params)
 
