@@ -226,6 +226,10 @@ def test_degree_statistics():
     outgoing = graph.degree_statistics("src")
     assert (outgoing.num_rows, outgoing.maximum, outgoing.minimum) == (6, 5010, 0)
     assert graph.degree_statistics() is degrees
+    assert graph.degrees().tolist() == [0, 1, 2, 3, 4, 5000]
+    assert graph.degrees("src").tolist() == [5010, 0, 0, 0, 0, 0]
+    given = Graph.from_edge_index(torch.tensor([[0, 1], [1, 1]]))
+    assert torch.equal(given.transpose().degrees("src"), torch.tensor([0, 2]))
 
 
 def test_bytes_by_part():
@@ -264,7 +268,7 @@ def test_the_constructor_itself_points_to_the_builders():
 
 def test_sides_are_named():
     graph = Graph.from_coo(SRC, DST)
-    for call in (graph.walk, graph.degree_statistics):
+    for call in (graph.walk, graph.degree_statistics, graph.degrees):
         with pytest.raises(InvalidValue, match='"dst" or "src", got \'row\''):
             call("row")
 

@@ -58,15 +58,14 @@ class GraphBatch(Graph):
             >>> batch.counts().tolist(), batch.counts("edge").tolist()
             ([3, 1], [1, 1])
         """
-        starts = self._starts_of("counts", of)
-        template = self.input.template
-        return self.derived(("counts", of), lambda _: to_kind(np.diff(starts), template))
+        return to_kind(np.diff(self._starts_of("counts", of)), self.input.template)
 
     def membership(self, of: str = "dst") -> Graph:
         """The relation from nodes, or edges, to the graphs that they belong to.
 
         A kernel over it reduces values of nodes to one for each graph, with any reducer and
         derivatives of every order; one over its transpose gives values of graphs to their nodes.
+        It is made once, and kept with the batch.
 
         Example:
             >>> import tiga as tg

@@ -276,6 +276,19 @@ class Graph(Stored, Batching):
 
         return placed(self, device)
 
+    def degrees(self, side: str = "dst") -> Any:
+        """Edges that come into each destination ("dst") or go out of each source ("src").
+
+        int64 `[num_dst]` or `[num_src]`, in the kind of the input.
+
+        Example:
+            >>> import tiga as tg
+            >>> tg.Graph.from_csr([0, 2, 2, 3], [0, 1, 1]).degrees().tolist()
+            [2, 0, 1]
+        """
+        row_ptr = ROW_POINTERS[require_side(side)](self.csr())
+        return to_kind(np.diff(row_ptr), self.input.template)
+
     def degree_statistics(self, side: str = "dst") -> DegreeStatistics:
         """Degrees of destinations ("dst", edges coming in) or sources ("src", going out).
 
