@@ -18,12 +18,13 @@ from tiga.errors import InvalidIndex, InvalidValue
 from tiga.ops.dense import Deferred
 from tiga.ops.feature import Permute, Reshape
 from tiga.ops.tensor_index import AddAt
+from tiga.passes.rows import LibraryCall
 from tiga.passes.tensor_axes import for_kernels, is_position_of_all
 from tiga.passes.tensor_fusable import KNOWN
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
 from tiga.passes.tensor_sink import sink_moves
-from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads
+from tiga.passes.tensor_spec import KernelStep, TensorStep, last_reads
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -57,7 +58,7 @@ class TensorExecutable:
     @property
     def _single(self) -> list[Node]:
         """The ops that are steps by themselves."""
-        return [step.node for step in self.steps if isinstance(step, LibraryStep)]
+        return [step.node for step in self.steps if isinstance(step, LibraryCall)]
 
     @cached_property
     def calls(self) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from tiga.backends.reference import EdgeList, evaluate
 from tiga.ops import feature, functions, message, pointwise
 from tiga.ops.contract import contract
 from tiga.passes.base import Pass
+from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.expand import Expand
 from tiga.passes.fold import Fold
-from tiga.passes.pipeline import Canonicalize, Hoist
+from tiga.passes.hoist import Hoist
 from tiga.reducers import Messages
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program

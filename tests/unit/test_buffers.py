@@ -9,7 +9,7 @@ from tiga.ops import functions, pointwise
 from tiga.ops.message import gather as gather_on
 from tiga.ops.message import reduce as reduce_on
 from tiga.passes.buffers import place
-from tiga.passes.pipeline import ScheduleRows
+from tiga.passes.schedule_rows import ScheduleRows
 from tiga.relations.walk import HUB_DEGREE
 from tiga.trace.node import Node
 from tiga.types import Relation, Space

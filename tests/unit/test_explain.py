@@ -11,7 +11,7 @@ from tiga.compiler import compile_program
 from tiga.ops import feature, functions, message, pointwise
 from tiga.ops.contract import contract, outer_sum
 from tiga.passes.explain import allocated_bytes, explain
-from tiga.passes.pipeline import ScheduleRows
+from tiga.passes.schedule_rows import ScheduleRows
 from tiga.relations import Graph
 from tiga.trace.node import Node
 from tiga.trace.program import Program

@@ -26,9 +26,9 @@ from tiga.compiler import compile_program
 from tiga.errors import Unfusable
 from tiga.ops import feature, functions, pointwise
 from tiga.ops.scan import ScanAfter, ScanBefore
-from tiga.passes.pipeline import ScheduleRows
 from tiga.passes.rows import ScanLoop
 from tiga.passes.schedule import MAX_ELEMENTS
+from tiga.passes.schedule_rows import ScheduleRows
 from tiga.relations import Graph
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.node import Node

@@ -11,8 +11,9 @@ from tiga.ops.contract import contract
 from tiga.ops.scan import ScanAfter, ScanBefore
 from tiga.passes.base import Form, ScheduledPlan
 from tiga.passes.levels import new_context
-from tiga.passes.pipeline import PIPELINE, ScheduleRows, run_pipeline
+from tiga.passes.pipeline import PIPELINE, run_pipeline
 from tiga.passes.rows import LibraryCall, Plan
+from tiga.passes.schedule_rows import ScheduleRows
 from tiga.passes.text import forms_of, module_of
 from tiga.reducers import Messages
 from tiga.trace.derivatives import gradient, training

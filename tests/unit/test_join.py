@@ -12,7 +12,7 @@ from tiga.ops import pointwise
 from tiga.ops.message import reduce_all
 from tiga.passes.buffers import place
 from tiga.passes.join import joined
-from tiga.passes.pipeline import ScheduleRows
+from tiga.passes.schedule_rows import ScheduleRows
 from tiga.trace.program import Program
 from tiga.types import bfloat16
 

@@ -14,7 +14,8 @@ from tiga.ops import functions, message, pointwise
 from tiga.passes.base import Pass, ScheduledPlan
 from tiga.passes.differentiate import Vjp
 from tiga.passes.fold import Fold
-from tiga.passes.pipeline import PASSES, PIPELINE, FormRows, run_pass, run_pipeline
+from tiga.passes.form import FormRows
+from tiga.passes.pipeline import PASSES, PIPELINE, run_pass, run_pipeline
 from tiga.passes.spelling import parse_passes
 from tiga.passes.text import form_text
 from tiga.trace.node import intern
@@ -83,6 +84,19 @@ def test_every_stage_is_dumped_and_repeats_the_next(program: Program, tmp_path: 
         again = opt.optimize(path.read_text(), [step], locations=True)
         assert _without_comments(following.read_text()) == again.strip()
     assert '"model.py":7' in stages[0].read_text()
+
+
+def test_passes_of_gpus_are_dumped_and_repeat_the_next(program: Program, tmp_path: Path) -> None:
+    from tiga.backends.triton.pipeline import PIPELINE as GPU
+    from tiga.backends.triton.pipeline import planned
+
+    with knobs.scope(dump=tmp_path):
+        plan = planned(program)
+    (folder,) = tmp_path.iterdir()
+    stages = [path.name for path in sorted(folder.iterdir())]
+    made_by = ["trace", *(step.name for step in GPU)]
+    assert stages == [f"{i:02}-{n}.mlir" for i, n in enumerate(made_by)]
+    assert plan == planned(program)
 
 
 def _without_comments(text: str) -> str:

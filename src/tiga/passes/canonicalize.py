@@ -5,11 +5,13 @@ such as that of the exclusive product at exact zeros.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from tiga.ops.contract import contract, is_contract
 from tiga.ops.message import is_edge_sum, reduce, reduce_all
 from tiga.ops.pointwise import Neg, cast, neg
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -50,7 +52,13 @@ def _sum_rows(total: Node) -> Node:
     return contract(total.op(cast(x, dtype)), cast(matrix, dtype))
 
 
-def canonicalize(program: Program) -> Program:
-    """An equal program in canonical form."""
-    rule = partial(_rule, program.edges)
-    return program.rewritten(rule)
+@dataclass(frozen=True)
+class Canonicalize(Pass, name="gf-canonicalize"):
+    """Sum over edges by rows, take signs out of sums."""
+
+    def __call__(self, form: Program) -> Program:
+        rule = partial(_rule, form.edges)
+        return form.rewritten(rule)
+
+
+canonicalize = Canonicalize()

@@ -22,17 +22,13 @@ from tiga.ops.message import gather, is_edge_sum, reduce
 from tiga.ops.monoid import MONOIDS
 from tiga.ops.pointwise import Mul, add, eq, mul, neg, sub, where
 from tiga.ops.winners import WINS
+from tiga.passes.base import Pass
 from tiga.passes.hoist import LEAST_SPLIT, hoisted
 from tiga.trace.node import Node, reached, rewrite, topological
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 OPPOSITE = {"src": "dst", "dst": "src"}
-
-
-def fewer_reads(program: Program) -> Program:
-    """An equal program whose sums over edges read fewer values at the edges' other ends."""
-    return program.rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -237,3 +233,14 @@ def _trend(x: Node, side: str) -> Trend | None:
     if not known:
         return Trend()
     return known.pop() if len(known) == 1 else None
+
+
+@dataclass(frozen=True)
+class FewerReads(Pass, name="gf-fewer-reads"):
+    """Read fewer values at the other ends of edges: GPUs are bound by them."""
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(_rule)
+
+
+fewer_reads = FewerReads()

@@ -9,8 +9,11 @@ the other end of an edge value made from a scan is scattered from there. In a pr
 end of its edges, they are rows like those of any space, and need no graph.
 """
 
+from dataclasses import dataclass
+
 from tiga.errors import Unfusable
 from tiga.ops.message import gather
+from tiga.passes.base import Pass
 from tiga.passes.collect import Collector
 from tiga.passes.draft import FREE, Draft
 from tiga.passes.rows import Plan, ScanLoop
@@ -313,6 +316,12 @@ class Former:
         return index, max(self._edge_phase(leaves, index), self.drafts[index].last_phase)
 
 
-def form(program: Program) -> Plan:
-    """The plan of a canonical program: row programs and library calls in execution order."""
-    return Former(program).form()
+@dataclass(frozen=True)
+class FormRows(Pass, name="gf-form-rows"):
+    """Decide which walk computes what: a plan of row programs and library calls."""
+
+    def __call__(self, form: Program) -> Plan:
+        return Former(form).form()
+
+
+form = FormRows()

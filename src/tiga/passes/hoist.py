@@ -1,10 +1,13 @@
 """Hoist: what depends on one end of the edges only is computed on nodes, before the gather."""
 
+from dataclasses import dataclass
+
 from tiga.ops.contract import Contract, is_contract
 from tiga.ops.feature import reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
 from tiga.ops.pointwise import add, neg, sub
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -116,6 +119,12 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     return hoisted(node.op(*inputs, where=node.where))
 
 
-def hoist(program: Program) -> Program:
-    """An equal program with one-sided work on node values."""
-    return program.rewritten(_rule)
+@dataclass(frozen=True)
+class Hoist(Pass, name="gf-hoist"):
+    """Compute on nodes what depends on one end of the edges only."""
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(_rule)
+
+
+hoist = Hoist()

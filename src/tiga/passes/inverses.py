@@ -5,9 +5,12 @@ lane that holds it; the node's inverse is found once. That rounds twice where a 
 in the same way in every walk.
 """
 
+from dataclasses import dataclass
+
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather
 from tiga.ops.pointwise import Div, div, mul
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -25,6 +28,13 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     return mul(x, gather(y.op.relation, y.op.side, inverse))
 
 
-def inverses(program: Program) -> Program:
-    """An equal program, up to rounding, without quotients by what one end of an edge has."""
-    return program.rewritten(_rule)
+@dataclass(frozen=True)
+class Inverses(Pass, name="gf-inverses"):
+    """Multiply edge values by the inverses of node values: GPUs divide slowly. Equal up to
+    rounding."""
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(_rule)
+
+
+inverses = Inverses()

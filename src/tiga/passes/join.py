@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tiga.passes.base import Pass
 from tiga.passes.roles import roles_of
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.trace.node import Node, reached
@@ -88,16 +89,6 @@ def joined(plan: Plan) -> frozenset[Step]:
     return frozenset(found)
 
 
-def split(plan: Plan) -> Plan:
-    """`plan` with walks split where the rest of them then joins the next."""
-    steps = list(plan.steps)
-    for number in reversed(range(len(plan.steps) - 1)):
-        both = pair(plan, number)
-        if both is not None:
-            steps[number : number + 1] = _split(both)
-    return replace(plan, steps=tuple(steps))
-
-
 def _split(both: Pair) -> Sequence[Step]:
     first = both.first
     if not both.across or not both.keeps_little or both.waits_in_an_output:
@@ -134,3 +125,16 @@ def _made(
     reads = tuple(n for n in known if n in found and n not in own and n not in stores)
     relation, side = (step.relation, step.side) if phases else (None, "dst")
     return RowProgram(step.space, relation, side, phases, stores, (), reads)
+
+
+@dataclass(frozen=True)
+class SplitRows(Pass, name="gf-split-rows", takes=Plan):
+    """Split walks so that their last part can run together with the next walk of the rows."""
+
+    def __call__(self, form: Plan) -> Plan:
+        steps = list(form.steps)
+        for number in reversed(range(len(form.steps) - 1)):
+            both = pair(form, number)
+            if both is not None:
+                steps[number : number + 1] = _split(both)
+        return replace(form, steps=tuple(steps))

@@ -8,6 +8,7 @@ the other; of the parts, products with a part of the matrix instead of parts of 
 Values of nodes only: those of edges are taken apart by `hoist`, where ends are told apart.
 """
 
+from dataclasses import dataclass
 from functools import reduce as fold
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from tiga.ops.feature import Take, broadcast, concat, reshape, take
 from tiga.ops.leaf import constant
 from tiga.ops.message import spread
 from tiga.ops.pointwise import Mul, add, mul
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -23,11 +25,6 @@ from tiga.types import GLOBAL
 
 LEAST_PART = 16
 """The narrowest part that gets a product of its own: matrix units take no less."""
-
-
-def part_products(program: Program) -> Program:
-    """An equal program whose products of node values take joined ones part by part."""
-    return program.rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -200,3 +197,14 @@ def _of_joined(x: Node, first: int, stop: int) -> Node:
             parts.append(sliced(part, low - start, high - start))
         start = end
     return concat(x.op.axis, *parts)
+
+
+@dataclass(frozen=True)
+class PartProducts(Pass, name="gf-part-products"):
+    """Multiply joined values of nodes part by part: GPUs then write no joined array."""
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(_rule)
+
+
+part_products = PartProducts()

@@ -1,7 +1,10 @@
 """Tables that are indexed by a value of one end of an edge: looked up, and added to, at nodes."""
 
+from dataclasses import dataclass
+
 from tiga.ops.lookup import IndexSum, Lookup, index_sum, lookup
 from tiga.ops.message import gather, reduce
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -19,6 +22,15 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     return None
 
 
-def near_tables(program: Program) -> Program:
-    """An equal program; indices that are made of one end's values are gathers of such already."""
-    return program.rewritten(_rule)
+@dataclass(frozen=True)
+class NearTables(Pass, name="gf-near-tables"):
+    """Look up tables, and add to them, at nodes where an index is a value of one end of the edges.
+
+    Indices that are made of such values alone are gathers already.
+    """
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(_rule)
+
+
+near_tables = NearTables()

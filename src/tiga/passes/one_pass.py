@@ -30,20 +30,13 @@ from tiga.ops.pointwise import (
     sub,
     where,
 )
+from tiga.passes.base import Pass
 from tiga.trace.node import Node, topological
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 
 MOST_CARRIED = 192
 """Elements of the sums that one pass may carry in place of two: with more, a GPU ran slower."""
-
-
-def one_pass(program: Program) -> Program:
-    """An equal program whose sums over edges read fewer results of other sums."""
-    made = _rewritten(program, with_rest=True)
-    if max(_carried(made), default=0) <= MOST_CARRIED:
-        return made
-    return _rewritten(program, with_rest=False)
 
 
 def _rewritten(program: Program, with_rest: bool) -> Program:
@@ -226,3 +219,17 @@ def _choice(node: Node, choice: Parts, x: Parts, y: Parts) -> Parts | None:
 _COMBINE: dict[type[Op], Callable[..., Parts | None]] = {
     Add: _joined, Sub: _joined, Neg: _negated, Mul: _product, Div: _quotient, Where: _choice,
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OnePass(Pass, name="gf-one-pass"):
+    """Take values of rows out of sums that are linear in them: GPUs then pass over edges once."""
+
+    def __call__(self, form: Program) -> Program:
+        made = _rewritten(form, with_rest=True)
+        if max(_carried(made), default=0) <= MOST_CARRIED:
+            return made
+        return _rewritten(form, with_rest=False)
+
+
+one_pass = OnePass()

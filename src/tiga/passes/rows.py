@@ -145,8 +145,9 @@ class RowProgram:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """One op that goes to a library whole: a dense product of node values and a matrix, or the
-    rearrangement of a global value; or a value without elements, which nobody computes."""
+    """One op that goes to a library whole: a dense product of node values and a matrix, the
+    rearrangement of a global value, an op of whole tensors that no kernel takes; or a value without
+    elements, which nobody computes."""
 
     node: Node
 

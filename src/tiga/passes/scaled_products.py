@@ -17,6 +17,7 @@ from operator import itemgetter
 from tiga.ops.contract import contract, is_contract, is_outer_sum, outer_sum
 from tiga.ops.feature import broadcast, concat, reshape, take
 from tiga.ops.pointwise import Add, add, mul
+from tiga.passes.base import Pass
 from tiga.passes.joined_products import (
     is_folded,
     is_of_nodes,
@@ -44,19 +45,6 @@ class JoinedTerm:
 
     def moved(self, start: int) -> "JoinedTerm":
         return JoinedTerm(self.value, self.scale, self.start + start)
-
-
-def scaled_products(program: Program) -> Program:
-    """An equal program whose products of node values take scaled copies of a value once."""
-    readers, narrow = users(program.order), _read_by_slices(program)
-
-    def gathers(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        is_operand = any(isinstance(reader.op, Add) for reader in readers[node])
-        if isinstance(node.op, Add) and is_of_nodes(node) and not is_operand:
-            return _sum_of_slices(node, inputs, narrow)
-        return None
-
-    return _without_slices(program.rewritten(gathers)).rewritten(_rule)
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -253,3 +241,22 @@ def _copies(x: Node, scales: Sequence[Node | None]) -> Node:
     """Copies of a value, scaled, joined."""
     copies = [_times(x, scale) for scale in scales]
     return copies[0] if len(copies) == 1 else concat(0, *copies)
+
+
+@dataclass(frozen=True)
+class ScaledProducts(Pass, name="gf-scaled-products"):
+    """Multiply values joined with scaled copies of themselves once: no copy is written."""
+
+    def __call__(self, form: Program) -> Program:
+        readers, narrow = users(form.order), _read_by_slices(form)
+
+        def gathers(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+            is_operand = any(isinstance(reader.op, Add) for reader in readers[node])
+            if isinstance(node.op, Add) and is_of_nodes(node) and not is_operand:
+                return _sum_of_slices(node, inputs, narrow)
+            return None
+
+        return _without_slices(form.rewritten(gathers)).rewritten(_rule)
+
+
+scaled_products = ScaledProducts()

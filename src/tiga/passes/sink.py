@@ -1,7 +1,10 @@
 """Sink: reshaped values of nodes are read as the arrays they are, and reshaped at the edges."""
 
+from dataclasses import dataclass
+
 from tiga.ops.feature import reshape
 from tiga.ops.message import gather
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
@@ -17,6 +20,12 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     return reshape(below, node.type.shape)
 
 
-def sink(program: Program) -> Program:
-    """An equal program that stores no value twice for the sake of its shape."""
-    return program.rewritten(_rule)
+@dataclass(frozen=True)
+class Sink(Pass, name="gf-sink"):
+    """Reshape values of nodes at the edges that read them, so that they are stored once."""
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(_rule)
+
+
+sink = Sink()

@@ -1,6 +1,7 @@
 """Products of edge values with a matrix that is too small for matrix units, as sums of products."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from tiga.ops.align import expand_to
@@ -8,6 +9,7 @@ from tiga.ops.contract import is_contract, is_outer_sum
 from tiga.ops.feature import feature_sum, reshape
 from tiga.ops.message import reduce_all, sum_to
 from tiga.ops.pointwise import cast, mul
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Relation, Space
@@ -48,6 +50,13 @@ def _rule(edges: Mapping[Space, Relation], node: Node, inputs: tuple[Node, ...])
     return cast(reduce_all(sum_to(relation, "dst", products)), node.type.dtype)
 
 
-def small_products(program: Program) -> Program:
-    """An equal program none of whose products of edges is with a matrix of few elements."""
-    return program.rewritten(partial(_rule, program.edges))
+@dataclass(frozen=True)
+class SmallProducts(Pass, name="gf-small-products"):
+    """Multiply edge values with small matrices as sums of products: matrix units take 16
+    at least."""
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(partial(_rule, form.edges))
+
+
+small_products = SmallProducts()

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tiga.passes.rows import LibraryCall
 from tiga.passes.tensor_axes import columns_after
 from tiga.passes.tensor_fusable import (
     CPU,
@@ -24,7 +25,7 @@ from tiga.passes.tensor_fusable import (
 from tiga.passes.tensor_group import Group
 from tiga.passes.tensor_places import columns_of, columns_of_positions
 from tiga.passes.tensor_schedule import close
-from tiga.passes.tensor_spec import FULL, LibraryStep, TensorStep
+from tiga.passes.tensor_spec import FULL, TensorStep
 from tiga.passes.tensor_windows import Window, window_of
 from tiga.trace.node import Node, users
 from tiga.trace.origin import Origin
@@ -187,7 +188,7 @@ class _Planner:
             self.store(child)
         if not unread:
             self._finish(node)
-            self.steps.append(LibraryStep(node))
+            self.steps.append(LibraryCall(node))
 
     def store(self, node: Node) -> None:
         """Make what is a window so far a value in memory."""
@@ -195,7 +196,7 @@ class _Planner:
             return
         for child in node.inputs:
             self.store(child)
-        self.steps.append(LibraryStep(node))
+        self.steps.append(LibraryCall(node))
 
     def _starts(self, node: Node) -> bool:
         if not _can_start(node, self.native, self.target):
@@ -245,7 +246,7 @@ class _Planner:
         stored = list(dict.fromkeys([*kernel, *(b for b in bases if b in members)]))
         if stored:
             self.steps.append(close(group, stored, self.relaxed))
-        self.steps.extend(LibraryStep(n) for n in self._chain(group, views, members))
+        self.steps.extend(LibraryCall(n) for n in self._chain(group, views, members))
 
     def _is_stored(self, node: Node, members: set[Node]) -> bool:
         return node in self.outputs or any(r not in members for r in self.readers[node])

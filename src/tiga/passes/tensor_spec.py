@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiga.ops.base import Op
+from tiga.passes.rows import LibraryCall
 from tiga.trace.node import Node, reached
 from tiga.types import DType
 
@@ -185,24 +186,7 @@ class KernelStep:
         return self.outputs
 
 
-@dataclass(frozen=True)
-class LibraryStep:
-    """One op that stands by itself."""
-
-    node: Node
-
-    @property
-    def reads(self) -> tuple[Node, ...]:
-        """The arrays that it reads."""
-        return self.node.inputs
-
-    @property
-    def writes(self) -> tuple[Node, ...]:
-        """The array that it makes."""
-        return (self.node,)
-
-
-TensorStep = KernelStep | LibraryStep
+TensorStep = KernelStep | LibraryCall
 
 
 def last_reads(steps: Sequence[TensorStep], kept: Collection[Node]) -> list[list[Node]]:

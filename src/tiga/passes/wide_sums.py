@@ -1,7 +1,10 @@
 """Sums of outer products of edge values whose matrix is large, part by part of the matrix."""
 
+from dataclasses import dataclass
+
 from tiga.ops.contract import is_outer_sum, outer_sum
 from tiga.ops.feature import concat, take
+from tiga.passes.base import Pass
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Shape
@@ -44,6 +47,12 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
     return concat(0, *(concat(1, *(outer_sum(row, c) for c in columns)) for row in rows))
 
 
-def wide_sums(program: Program) -> Program:
-    """An equal program none of whose sums over edges takes more than `LARGEST` elements."""
-    return program.rewritten(_rule)
+@dataclass(frozen=True)
+class WideSums(Pass, name="gf-wide-sums"):
+    """Sum outer products over edges part by part where a kernel cannot hold their matrix."""
+
+    def __call__(self, form: Program) -> Program:
+        return form.rewritten(_rule)
+
+
+wide_sums = WideSums()

@@ -13,6 +13,7 @@ from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
 from tiga.backends.triton.index_sums import index_sums_apart, sums_of_edges
 from tiga.backends.triton.launch import RowStep
+from tiga.backends.triton.pipeline import planned
 from tiga.backends.triton.preparation import Run
 from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
 from tiga.backends.triton.row_products import with_row_products
@@ -22,20 +23,7 @@ from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import Unfusable
 from tiga.knobs import read
-from tiga.passes.canonicalize import canonicalize
-from tiga.passes.drop_empty import DropEmpty
-from tiga.passes.expand import Expand
-from tiga.passes.fewer_reads import fewer_reads
-from tiga.passes.form import form
-from tiga.passes.hoist import hoist
-from tiga.passes.inverses import inverses
-from tiga.passes.joined_products import part_products
-from tiga.passes.near_tables import near_tables
-from tiga.passes.one_pass import one_pass
 from tiga.passes.rows import PAGED, LibraryCall, Plan, RowProgram, Step
-from tiga.passes.sink import sink
-from tiga.passes.small_products import small_products
-from tiga.passes.wide_sums import wide_sums
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.platform import Platform, platform_of
@@ -200,9 +188,7 @@ def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> 
 
 def compile_program(program: Program, choose: Choose = choose_by_cost) -> Executable:
     """The executable of a program on NVIDIA GPUs. Needs no MLIR bindings."""
-    normal = canonicalize(near_tables(hoist(canonicalize(Expand()(DropEmpty()(program))))))
-    normal = small_products(fewer_reads(one_pass(inverses(normal))))
-    return prepare(form(sink(part_products(wide_sums(normal)))), program.relations, choose)
+    return prepare(planned(program), program.relations, choose)
 
 
 def _step(

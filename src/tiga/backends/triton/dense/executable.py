@@ -18,9 +18,10 @@ from tiga.backends.triton.dense.values import GPU
 from tiga.backends.triton.machine import Gpu, Interpreter
 from tiga.errors import InvalidValue
 from tiga.ops.dense import Deferred
+from tiga.passes.rows import LibraryCall
 from tiga.passes.tensor_identity import semantic_hash
 from tiga.passes.tensor_plan import plan
-from tiga.passes.tensor_spec import KernelStep, LibraryStep, TensorStep, last_reads
+from tiga.passes.tensor_spec import KernelStep, TensorStep, last_reads
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, upload
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -52,7 +53,7 @@ class DenseExecutable:
     @cached_property
     def calls(self) -> tuple[str, ...]:
         """Ops that stand by themselves; views cost nothing and are left out."""
-        nodes = [step.node for step in self.steps if isinstance(step, LibraryStep)]
+        nodes = [step.node for step in self.steps if isinstance(step, LibraryCall)]
         return tuple(n.op.name for n in nodes if not isinstance(n.op, VIEWS))
 
     @cached_property
@@ -180,7 +181,7 @@ def dense_code(program: Program, stage: str) -> str:
 
 
 def _texts(step: TensorStep, stage: str) -> list[str]:
-    if isinstance(step, LibraryStep):
+    if isinstance(step, LibraryCall):
         known = hasattr(step.node.op, "gpu_code")
         return [step.node.op.gpu_code(stage)] if known else []
     sources = sources_of(step)
