@@ -1,10 +1,13 @@
 """Built-in reducers where numbers end: whole rows masked, infinite scores, NaN, constant rows."""
 
+import math
+
 import pytest
 import torch
 
 import tiga as tg
 from tests.folding import GRAPH, ROWS, draw
+from tiga.relations.walk import HUB_DEGREE
 
 INF, NAN = float("inf"), float("nan")
 
@@ -173,3 +176,41 @@ def test_identities_for_empty_rows():
         torch.testing.assert_close(y, torch.where(some, plain, value))
         torch.testing.assert_close(plain, torch.where(some, y, 0.0))
         assert torch.isfinite(torch.autograd.grad(torch.where(some, y, 0).sum(), m)[0]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_deviation_of_equal_messages_has_no_derivative(dtype):
+    """Their rounded mean differs from them: what remains is no direction. One row is in parts."""
+    counts = torch.tensor([3, 7, HUB_DEGREE + 5])
+    rows = torch.repeat_interleave(torch.arange(3), counts)
+    graph = tg.Graph.from_coo(torch.zeros_like(rows), rows, num_src=1)
+    x = torch.tensor([0.1, 0.3, 0.7]).to(dtype).requires_grad_()
+
+    class Kernel(tg.MessagePassing):
+        reducer = tg.std()
+
+        def edge(self, src, dst, edge):
+            return dst.x
+
+    got = Kernel()(graph=graph, src={}, dst={"x": x})
+    (first,) = torch.autograd.grad(got.sum(), x, create_graph=True)
+    assert got.tolist() == first.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_rows_with_no_numbers(number):
+    """They are seen: no deviation, and their position as torch tells it."""
+    m = torch.tensor([1.0, number, 3.0, 2.0, 5.0], requires_grad=True)
+    graph = tg.Graph.from_coo(torch.zeros(5).long(), torch.tensor([0, 0, 0, 1, 1]), num_src=1)
+
+    class Kernel(tg.MessagePassing):
+        reducer = tg.multi(tg.std(), tg.argmax(), tg.argmin())
+
+        def edge(self, src, dst, edge):
+            return edge.m
+
+    deviation, largest, smallest = Kernel()(graph=graph, edge={"m": m})
+    assert deviation[0].isnan()
+    assert deviation[1] == 1.5
+    assert largest.tolist() == [1, 4]
+    assert smallest.tolist() == [int(m[:3].argmin()), 3]

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from tiga.ops.extremum import RowExtremum
 from tiga.ops.functions import sqrt
 from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.ops.moments import SquaredDeviations
-from tiga.ops.pointwise import cast, div, gt, maximum, sub, where
+from tiga.ops.pointwise import cast, div, eq, maximum, sub, where
 from tiga.reducers.base import Messages, Reducer
 from tiga.trace.node import Node
 from tiga.types import DType, int64
@@ -73,11 +74,24 @@ class Var(Reducer):
 
 @dataclass(frozen=True)
 class Std(Var):
-    """The standard deviation; its derivative where the variance is 0 is 0."""
+    """The standard deviation; its derivative where the messages of a row are equal is 0."""
 
     def rows(self, messages: Messages) -> Node:
         variance = self._variance(messages)
         zero = zeros_like(variance)
-        positive = gt(variance, zero)
-        root = sqrt(where(positive, variance, ones_like(variance)))
-        return _result(where(positive, root, zero), messages.parts[0])
+        # The mean of equal messages is rounded: their variance is a rounding error, not 0.
+        variance = where(self._are_equal(messages), zero, variance)
+        is_zero = eq(variance, zero)
+        root = sqrt(where(is_zero, ones_like(variance), variance))
+        return _result(where(is_zero, zero, root), messages.parts[0])
+
+    def _are_equal(self, messages: Messages) -> Node:
+        """Per row, whether its messages are all one number; infinite ones differ, as they have no
+        deviation from their mean."""
+        (m,) = messages.parts
+        ends = (
+            RowExtremum(messages.relation, messages.side, kind, 0.0)(m, messages.mask(m))
+            for kind in ("max", "min")
+        )
+        span = sub(*ends)
+        return eq(span, zeros_like(span))

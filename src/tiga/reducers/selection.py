@@ -8,7 +8,7 @@ from tiga.ops.extremum import RowExtremum
 from tiga.ops.leaf import constant
 from tiga.ops.message import EdgeIndex, gather
 from tiga.ops.monoid import MONOIDS
-from tiga.ops.pointwise import cast, eq, where
+from tiga.ops.pointwise import cast, eq, logical_or, ne, where
 from tiga.reducers.base import Messages, Reducer
 from tiga.reducers.moments import accumulator
 from tiga.trace.node import Node
@@ -59,7 +59,9 @@ class ArgExtremum(Reducer):
         number = messages.position or EdgeIndex(messages.relation)()
         position = expand_to(number, m.type.shape, m.type.space)
         none = constant(MONOIDS["min"].identity(int64), position.type)
-        winners = messages.kept(where(eq(m, best), position, none), none.op.value)
+        # As in torch, what is no number counts as more, and as less, than any number.
+        wins = logical_or(eq(m, best), ne(m, m)) if m.type.dtype.is_float else eq(m, best)
+        winners = messages.kept(where(wins, position, none), none.op.value)
         first = messages.total("min", winners)
         absent = constant(-1, first.type)
         return where(eq(first, constant(none.op.value, first.type)), absent, first)
