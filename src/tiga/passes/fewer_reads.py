@@ -82,7 +82,7 @@ class Term:
 
 def _regrouped(message: Node, side: str) -> Node:
     """The same sum with one value of the other end for each value of the row."""
-    terms = _terms(message, side)
+    terms = _terms(message, side, {})
     groups: dict[Node | None, list[Term]] = {}
     for term in terms:
         if term.other is not None:
@@ -111,19 +111,25 @@ def _summed(parts: list[tuple[bool, Node]]) -> Node:
     return total
 
 
-def _terms(x: Node, side: str) -> list[Term]:
-    """The terms whose sum is `x`."""
+def _terms(x: Node, side: str, known: dict[Node, list[Term]]) -> list[Term]:
+    """The terms whose sum is `x`; those of values that were met before are `known`."""
+    if x not in known:
+        known[x] = _terms_of(x, side, known)
+    return known[x]
+
+
+def _terms_of(x: Node, side: str, known: dict[Node, list[Term]]) -> list[Term]:
     if _is_end(x, OPPOSITE[side]):
         return [Term(other=x)]
     if _is_end(x, side) or _is_uniform(x):
         return [Term(own=x)]
     if x.op.signs:
-        parts = ((sign, _terms(y, side)) for sign, y in zip(x.op.signs, x.inputs, strict=True))
+        parts = [(s, _terms(y, side, known)) for s, y in zip(x.op.signs, x.inputs, strict=True)]
         return [term for sign, part in parts for term in (part if sign > 0 else _negated(part))]
     if x.op.reshapes:
-        return [_reshaped(term, x.type.shape) for term in _terms(x.inputs[0], side)]
+        return [_reshaped(term, x.type.shape) for term in _terms(x.inputs[0], side, known)]
     if isinstance(x.op, Mul) and _may_split(x):
-        first, second = (_terms(y, side) for y in x.inputs)
+        first, second = (_terms(y, side, known) for y in x.inputs)
         if min(len(first), len(second)) == 1 and not any(t.mixed for t in (*first, *second)):
             return [_product(a, b) for a in first for b in second]
     return [Term(mixed=x)]
@@ -192,7 +198,7 @@ def _bounded(wins: Node, side: str) -> Node | None:
     message, best = wins.inputs
     if not _is_end(best, OPPOSITE[side]):
         return None
-    found = _trend(message, side)
+    found = _trend(message, side, {})
     if found is None or found.value is None or found.value.type.size != message.type.size:
         return None
     value = reshape(found.value, message.type.shape)
@@ -218,16 +224,23 @@ class Trend:
     grows: bool = True
 
 
-def _trend(x: Node, side: str) -> Trend | None:
+def _trend(x: Node, side: str, seen: dict[Node, Trend | None]) -> Trend | None:
     """How an edge value follows from the one value at `side` that it depends on; None if it depends
-    on several, or on more of the edge than its ends."""
+    on several, or on more of the edge than its ends. Values that were met before are `seen`."""
+    if x not in seen:
+        seen[x] = _trend_of(x, side, seen)
+    return seen[x]
+
+
+def _trend_of(x: Node, side: str, seen: dict[Node, Trend | None]) -> Trend | None:
     if _is_end(x, side):
         return Trend(x)
     if x.op.origin is Origin.END or x.op.is_uniform:
         return Trend()
     if not x.op.trends:
         return None
-    below = ((_trend(y, side), sign > 0) for y, sign in zip(x.inputs, x.op.trends, strict=True))
+    signs = zip(x.inputs, x.op.trends, strict=True)
+    below = ((_trend(y, side, seen), sign > 0) for y, sign in signs)
     found = [t and Trend(t.value, t.grows == same) for t, same in below]
     known = {t for t in found if t is None or t.value is not None}
     if not known:

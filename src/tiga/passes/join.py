@@ -104,12 +104,13 @@ def _split(both: Pair) -> Sequence[Step]:
 
 def _phases_before(step: RowProgram, node: Node) -> int:
     """How many phases of a step must have run before it knows a row value."""
-    for number, phase in enumerate(step.phases):
-        if node in phase.reductions:
-            return number + 1
-    if node in step.reads or node.type.space.kind == "edge":
-        return 0
-    return max((_phases_before(step, child) for child in node.inputs), default=0)
+    phases = reversed(list(enumerate(step.phases, 1)))
+    after = {n: number for number, phase in phases for n in phase.reductions}
+
+    def is_known(n: Node) -> bool:
+        return n in after or n in step.reads or n.type.space.kind == "edge"
+
+    return max(after.get(n, 0) for n in reached([node], is_known))
 
 
 def _made(

@@ -18,7 +18,7 @@ from tiga.ops.leaf import constant
 from tiga.ops.message import spread
 from tiga.ops.pointwise import Mul, add, mul
 from tiga.passes.base import Pass
-from tiga.trace.node import Node
+from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL
@@ -101,9 +101,9 @@ def _grouped(parts: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
 
 def _wide_values(x: Node) -> list[Node]:
     """The values of several elements that a value is made of element by element."""
-    if not (x.op.pointwise or x.op.reshapes):
-        return [x] if not x.op.broadcasts and x.type.size > 1 else []
-    return [wide for child in x.inputs for wide in _wide_values(child)]
+    ends = reached([x], lambda n: not (n.op.pointwise or n.op.reshapes))
+    return [n for n in ends if not (n.op.pointwise or n.op.reshapes or n.op.broadcasts)
+            and n.type.size > 1]  # fmt: skip
 
 
 def _outer_products(x: Node, y: Node) -> Node | None:
@@ -133,7 +133,8 @@ def _cuts(x: Node) -> set[int]:
     if is_folded(x):
         return _cuts(x.inputs[0])
     if x.op.pointwise:
-        return {cut for child in x.inputs for cut in _cuts(child)}
+        made_of = reached(x.inputs, lambda n: not n.op.pointwise)
+        return {cut for n in made_of if not n.op.pointwise for cut in _cuts(n)}
     if is_slice(x):
         first, count = x.op.positions[0], len(x.op.positions)
         return {cut - first for cut in _cuts(x.inputs[0]) if first < cut < first + count}
@@ -155,46 +156,61 @@ def is_folded(x: Node) -> bool:
 
 def _has_products(x: Node) -> bool:
     """Whether a value is made element by element of products with matrices."""
-    if is_contract(x):
-        return True
-    through = x.op.pointwise or is_folded(x) or is_slice(x)
-    return through and any(_has_products(child) for child in x.inputs)
+
+    def is_end(n: Node) -> bool:
+        return not (n.op.pointwise or is_folded(n) or is_slice(n))
+
+    return any(map(is_contract, reached([x], is_end)))
 
 
 def sliced(x: Node, first: int, stop: int) -> Node:
     """A range of the last axis of a value, made of as little as possible."""
+    return _sliced(x, first, stop, {})
+
+
+Slices = dict[tuple[Node, int, int], Node]
+
+
+def _sliced(x: Node, first: int, stop: int, known: Slices) -> Node:
+    key = (x, first, stop)
+    if key not in known:
+        known[key] = _slice_of(x, first, stop, known)
+    return known[key]
+
+
+def _slice_of(x: Node, first: int, stop: int, known: Slices) -> Node:
     shape = x.type.shape
     if (first, stop) == (0, shape[-1]):
         return x
     lead, op = shape[:-1], x.op
     if joins(x):
-        return _of_joined(x, first, stop)
+        return _of_joined(x, first, stop, known)
     if op.pointwise:
-        return op(*(sliced(child, first, stop) for child in x.inputs), where=x.where)
+        return op(*(_sliced(child, first, stop, known) for child in x.inputs), where=x.where)
     if op.origin is Origin.NUMBER:
         return constant(op.value, x.type.with_shape((*lead, stop - first)))
     if is_contract(x):
         y, matrix = x.inputs
         return contract(y, take(matrix, 1, tuple(range(first, stop))))
     if op.origin is Origin.GLOBAL:
-        return spread(sliced(x.inputs[0], first, stop), op.space)
+        return spread(_sliced(x.inputs[0], first, stop, known), op.space)
     if is_folded(x):
-        return reshape(sliced(x.inputs[0], first, stop), (*lead, stop - first))
+        return reshape(_sliced(x.inputs[0], first, stop, known), (*lead, stop - first))
     if is_slice(x):
         start = op.positions[0]
-        return sliced(x.inputs[0], start + first, start + stop)
+        return _sliced(x.inputs[0], start + first, start + stop, known)
     if op.broadcasts and x.inputs[0].type.shape[-1:] in ((), (1,)):
         return broadcast(x.inputs[0], (*lead, stop - first))
     return take(x, len(lead), tuple(range(first, stop)))
 
 
-def _of_joined(x: Node, first: int, stop: int) -> Node:
+def _of_joined(x: Node, first: int, stop: int, known: Slices) -> Node:
     parts, start = [], 0
     for part in x.inputs:
         end = start + part.type.shape[-1]
         low, high = max(first, start), min(stop, end)
         if low < high:
-            parts.append(sliced(part, low - start, high - start))
+            parts.append(_sliced(part, low - start, high - start, known))
         start = end
     return concat(x.op.axis, *parts)
 

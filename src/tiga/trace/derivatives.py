@@ -113,10 +113,8 @@ def _reached(outputs: Sequence[Node], roots: dict[Node, frozenset[Node]]) -> lis
 
 def _is_dear(node: Node, roots: dict[Node, frozenset[Node]]) -> bool:
     """Whether a value made from collected ones is worth more than making it again at each edge."""
-    if node.op.collects:
-        return False
-    below = (_is_dear(child, roots) for child in node.inputs if child in roots)
-    return node.op.cost >= RECOMPUTE_COST or any(below)
+    made = reached([node], lambda n: n.op.collects, lambda n: filter(roots.__contains__, n.inputs))
+    return any(n.op.cost >= RECOMPUTE_COST and not n.op.collects for n in made)
 
 
 def _new_input(program: Program, rules: Rules, label: str, of: Type) -> Node:

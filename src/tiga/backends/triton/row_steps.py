@@ -43,9 +43,9 @@ class Rows:
 
     def has_products(self, node: Node) -> bool:
         """Whether a value is made of products rather than of arrays alone."""
-        if node in self.arrays:
-            return False
-        return is_product(node) or any(map(self.has_products, node.inputs))
+        return any(
+            n not in self.arrays and is_product(n) for n in reached([node], below=self._below)
+        )
 
     def read_by(self, value: Node) -> frozenset[Node]:
         """The arrays of rows that a value is made of."""

@@ -8,7 +8,7 @@ do not, get steps too: then the walk may take windows.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tiga.backends.triton.schedule import flat_size, in_registers, is_window_safe
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
@@ -117,19 +117,28 @@ def _totals_apart(program: RowProgram) -> list[RowProgram]:
     if not program.totals:
         return [program]
     reads = set(program.reads)
-    values = [n for total in program.totals for n in _smallest(total.inputs[0], reads)]
+    known: dict[Node, list[Node]] = {}
+    values = [n for total in program.totals for n in _smallest(total.inputs[0], reads, known)]
     stores = tuple(dict.fromkeys((*program.stores, *values)))
     walk = _with_reads(replace(program, stores=stores, totals=()), program.reads)
     return [walk, _plain_rows(program, program.totals, program.space, values)]
 
 
-def _smallest(node: Node, reads: set[Node]) -> list[Node]:
-    """The values of rows to store so that another step knows this one, which it may make again."""
+def _smallest(node: Node, reads: set[Node], known: dict[Node, list[Node]]) -> list[Node]:
+    """The values of rows to store so that another step knows this one, which it may make again;
+    for those that were met before they are `known`."""
+    if node not in known:
+        known[node] = _smallest_of(node, reads, known)
+    return known[node]
+
+
+def _smallest_of(node: Node, reads: set[Node], known: dict[Node, list[Node]]) -> list[Node]:
     if node in reads or node.op.origin in FREE or node.type.space == GLOBAL:
         return []
     if node.op.origin is Origin.ROW or not _is_within(node):
         return [node]
-    below = list(dict.fromkeys(n for child in node.inputs for n in _smallest(child, reads)))
+    found = (n for child in node.inputs for n in _smallest(child, reads, known))
+    below = list(dict.fromkeys(found))
     smaller = sum(n.type.row_bytes for n in below) < node.type.row_bytes
     return below if smaller else [node]
 
@@ -144,10 +153,13 @@ def _is_within(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The values of nodes around a walk with features of size `whole`, told apart."""
+    """The values of nodes around a walk with features of size `whole`, told apart. What is found
+    is kept, as values are reached on many ways: as many as 2^depth in gradients of gradients."""
 
     reads: set[Node]
     whole: int
+    made_before: dict[Node, dict[Node, None]] = field(default_factory=dict)
+    borders: dict[Node, dict[Node, None]] = field(default_factory=dict)
 
     def is_plain(self, node: Node) -> bool:
         """Whether the walk may evaluate the value of a node in windows of features."""
@@ -159,6 +171,12 @@ class _Rows:
 
     def before(self, node: Node) -> dict[Node, None]:
         """The values that a step before the walk makes for this one."""
+        found = self.made_before.get(node)
+        if found is None:
+            found = self.made_before[node] = self._before(node)
+        return found
+
+    def _before(self, node: Node) -> dict[Node, None]:
         if node in self.reads or self.is_plain(node):
             return {}
         if not _needs_walk(node, self.reads):
@@ -172,6 +190,12 @@ class _Rows:
 
     def border(self, node: Node) -> dict[Node, None]:
         """The values that a step after the walk needs of it for this one."""
+        found = self.borders.get(node)
+        if found is None:
+            found = self.borders[node] = self._border(node)
+        return found
+
+    def _border(self, node: Node) -> dict[Node, None]:
         if node in self.reads or node.op.origin in FREE or node.type.space == GLOBAL:
             return {}
         if _needs_walk(node, self.reads) and self.is_plain(node):
