@@ -301,7 +301,7 @@ def test_policies_agree(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
 @pytest.mark.parametrize("backend", ["python", "native"])
 def test_budgets_in_memory_and_on_disk(
-    dtype: str, backend: str, monkeypatch: pytest.MonkeyPatch
+    dtype: str, backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
     x = tg.tensor(points(0.2, 1, (40, 8))).astype(dtype).detach().requires_grad_()
@@ -314,7 +314,7 @@ def test_budgets_in_memory_and_on_disk(
         return ag.grad(y, x, grad_output=ones)
 
     want = slope().numpy()
-    before = set(Path(tempfile.gettempdir()).glob("tiga-checkpoint-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for spill in (0, 700, 2000, 10000):
         monkeypatch.setenv("TIGA_CHECKPOINT_SPILL_BUDGET_BYTES", str(spill))
         saved = []
@@ -329,7 +329,7 @@ def test_budgets_in_memory_and_on_disk(
             assert report["planned_spilled_bytes"] <= spill
             saved.append(report["planned_saved_bytes"])
         assert spill or saved == sorted(saved)
-    assert set(Path(tempfile.gettempdir()).glob("tiga-checkpoint-*")) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_joint_plan() -> None:
