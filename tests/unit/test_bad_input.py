@@ -88,3 +88,44 @@ def test_the_bounded_path_warns_of_nothing():
     out = run(graph=GRAPH, src={"x": X}, edge={"w": w})
     sent = torch.special.i0(X) * w[:, None]
     torch.testing.assert_close(out, torch.stack([sent[2], sent[0] + sent[1], 0 * sent[0]]))
+
+
+def reducer(**methods):
+    body = {"identity": lambda self: 0.0, "combine": lambda self, left, right: left + right}
+    return type("Own", (tg.Reducer,), body | methods)()
+
+
+REDUCERS = {
+    "shape": (
+        reducer(identity=lambda self: torch.zeros(3)), THIS + r": `identity` of Own .*\[3\].*\[4\]",
+    ),
+    "self": (
+        reducer(combine=lambda left, right: left + right),
+        THIS + r": `combine` of Own cannot be called with two states.*combine\(self, left, right\)",
+    ),
+    "messages": (
+        reducer(lift=lambda self, a, b: a * b), THIS + r": `lift` of Own .*'b'.*\*messages",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_methods_of_reducers_that_do_not_fit(name):
+    own, text = REDUCERS[name]
+    run = kernel(edge=lambda self, src, dst, edge: src.x, reducer=own)
+    with pytest.raises(errors.TigaError, match=text):
+        run(graph=GRAPH, src={"x": X})
+
+
+EDGES = {
+    "a mask of nodes": (lambda s: tg.mask(s.x, torch.tensor([True, False, True])), r"\[3\].*\[4\]"),
+    "arithmetic on a mask": (lambda s: tg.mask(s.x, s.x > 0) * 2, r"compute first.*torch\.where"),
+    "a float index": (lambda s: X[s.x[:, 0]], r"integers or bools; got float32.*\.long\(\)"),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_messages_that_cannot_be(name):
+    made, text = EDGES[name]
+    with pytest.raises(errors.TigaError, match=THIS + ".*" + text):
+        kernel(edge=lambda self, src, dst, edge: made(src))(graph=GRAPH, src={"x": X})

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from tiga.errors import InvalidType
 from tiga.reducers import Reducer, Sum
+from tiga.reducers.base import Returned
 from tiga.runtime.collector import uncollected
 
 Fields = Mapping[str, Any]
@@ -21,11 +22,18 @@ TORCH_STATE, NATIVE_STATE = "_tiga_state", "_tiga_calls"
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Returned):
     """A message, and whether the edge counts: what `tg.mask` returns."""
 
     value: Any
     keep: Any
+
+    def _why(self) -> str:
+        return (
+            "what `tg.mask` gives is a message and which edges count, to return or to give to a "
+            "reducer: compute first, `return tg.mask(2 * x, keep)`. To compute with zeros where "
+            "`keep` does not hold, use torch.where(keep, x, 0)."
+        )
 
 
 def mask(value: Any, keep: Any) -> Masked:
@@ -51,7 +59,7 @@ def mask(value: Any, keep: Any) -> Masked:
     return Masked(value, keep)
 
 
-class PerEdge:
+class PerEdge(Returned):
     """Values with a row per edge, as `node` sees them: to return, not to compute with."""
 
     __slots__ = ("value",)
@@ -59,25 +67,16 @@ class PerEdge:
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    @staticmethod
-    def _refuse(*_: Any, **__: Any) -> Any:
-        raise InvalidType(
+    def _why(self) -> str:
+        return (
             "what `tg.each()` and `tg.edge_softmax()` give has a row per edge, where `node` works "
             "on rows of nodes: compute with it in `edge`, and return it from `node` as it is."
         )
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return cls._refuse()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return self._refuse()
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
-    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __rpow__ = _refuse
-    __neg__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = _refuse
 
 
 def _are_native(given: FieldSets) -> bool:

@@ -4,10 +4,22 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from tiga.errors import InvalidType
+import numpy as np
+
+from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.trees import leaves_of, numbered
 from tiga.reducers import CustomReducer
 from tiga.types import DType, Shape
+
+_GIVEN = {
+    "identity": "nothing", "lift": "the messages of an edge", "combine": "two states",
+    "finalize": "a state",
+}  # fmt: skip
+_DECLARED = {
+    "identity": "identity(self)", "lift": "lift(self, message)` with a parameter for each message "
+    "that `self.reducer(...)` is given, `lift(self, *messages)", "combine":
+    "combine(self, left, right)", "finalize": "finalize(self, state)",
+}  # fmt: skip
 
 
 def method_line(reducer: CustomReducer, name: str) -> str:
@@ -30,7 +42,15 @@ def call_method(reducer: CustomReducer, method: str, *arguments: Any) -> Any:
             f"{method}(self{takes})`. A reducer needs `identity` and `combine`; `lift` and "
             f"`finalize` are optional."
         )
-    return getattr(reducer, method)(*arguments)
+    bound = getattr(reducer, method)
+    try:
+        inspect.signature(bound).bind(*arguments)
+    except TypeError as error:
+        raise InvalidType(
+            f"{method_line(reducer, method)}: `{method}` of {type(reducer).__name__} cannot be "
+            f"called with {_GIVEN[method]}: {error}. Expected `def {_DECLARED[method]}`."
+        ) from None
+    return bound(*arguments)
 
 
 def _class_line(kind: type) -> str:
@@ -45,6 +65,18 @@ def require_states(reducer: CustomReducer, lifted: Any) -> None:
     """Refuse a `lift` that returned nothing."""
     if not leaves_of(lifted):
         raise InvalidType(f"{method_line(reducer, 'lift')}: `lift` returned no state.")
+
+
+def state_shape(reducer: CustomReducer, lifted: Shape, start: Shape) -> Shape:
+    """The shape of a component of the state, from that of an edge and the identity."""
+    try:
+        return tuple(map(int, np.broadcast_shapes(lifted, start)))
+    except ValueError:
+        raise InvalidValue(
+            f"{method_line(reducer, 'identity')}: `identity` of {type(reducer).__name__} has a "
+            f"component of shape {list(start)}, which does not broadcast to that of an edge, "
+            f"{list(lifted)}: return a number, or a tensor of the shape of one message."
+        ) from None
 
 
 def require_structure(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from tiga.errors import InvalidType
+from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.message_passing import Masked
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.ops.align import align, expand_to
@@ -113,6 +113,13 @@ def _fitted(keep: Node, shape: Shape, place: Place) -> Node:
     own = keep.type.shape
     if 0 < len(own) < len(shape) and own == shape[: len(own)]:
         return reshape(keep, (*own, *(1,) * (len(shape) - len(own))))
+    pairs = zip(reversed(own), reversed(shape), strict=False)
+    if any(a != b and 1 not in (a, b) for a, b in pairs):
+        raise InvalidValue(
+            f"tg.mask: `keep` has the feature axes {list(own)}, a message {list(shape)}{place()}: "
+            f"give it a bool per edge, or axes that broadcast to those of the message. A tensor "
+            f"that is no field has feature axes only: pass values of edges as fields."
+        )
     return keep
 
 

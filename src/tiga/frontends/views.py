@@ -29,7 +29,7 @@ class View:
         return self._values[name]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if isinstance(name, str) and name.startswith("__"):
             raise AttributeError(name)
         if name not in self._values:
             raise MissingField(f"{self._where()}: {_missing(self._label, name, self._values)}")

@@ -62,24 +62,41 @@ class Messages:
         return constant(True, of) if self.keep is None else self._fitted(self.keep, of)
 
 
+class Returned:
+    """What `edge` and `node` may return, but not compute with; `_why` says why not."""
+
+    __slots__ = ()
+
+    def _why(self) -> str:
+        raise NotImplementedError
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise InvalidType(self._why())
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operands = [*args, *(kwargs or {}).values()]
+        return next(value for value in operands if isinstance(value, cls))._refuse()
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __rpow__ = _refuse
+    __neg__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = _refuse
+
+
 @dataclass(frozen=True)
-class Bound:
+class Bound(Returned):
     """The messages of one edge, addressed to a reducer: what `self.reducer(...)` returns."""
 
     reducer: "Reducer"
     messages: tuple[Any, ...]
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def _why(self) -> str:
         name = type(self.reducer).__name__
-        raise InvalidType(
+        return (
             f"{name}: what a reducer gives is known when all edges of a row are, so `edge` can "
             f"return it, not compute with it; `node` is given it. To sum values by the weights of "
             f"a softmax, return `tg.softmax()(score, value)`."
         )
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
-    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __rpow__ = _refuse
-    __neg__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = _refuse
 
 
 _TAKES = {"numbers": "an integer or floating-point type", "floats": "a floating-point type"}

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from tiga.errors import InvalidValue, Unfusable
@@ -15,6 +14,7 @@ from tiga.frontends.reducer_methods import (
     require_states,
     require_structure,
     require_types,
+    state_shape,
 )
 from tiga.frontends.torch.claims import check_claims, shaped
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
@@ -67,7 +67,10 @@ class TracedReducer:
         wide = [cast(m, m.type.dtype.compute) for m in self.messages.parts]
         shape, lifted = self.lift(wide, self.messages.relation.edge)
         start = self.identity(shape, lifted)
-        types = [_state_type(m.type, s) for m, s in zip(lifted, start, strict=True)]
+        types = [
+            Type(s.type.dtype, state_shape(self.reducer, m.type.shape, s.type.shape), m.type.space)
+            for m, s in zip(lifted, start, strict=True)
+        ]
         rule = self.fold(shape, start, types)
         if current().verify:
             check_claims(self, wide, types, rule)
@@ -178,12 +181,6 @@ def _joined(message: DType, identity: DType) -> DType:
     """The dtype of a component whose identity is a tensor."""
     joined = torch.promote_types(torch_dtype(message), torch_dtype(identity))
     return dtype_of(joined).compute
-
-
-def _state_type(message: Type, start: Node) -> Type:
-    """The type of a component, from an edge's state and the identity."""
-    shape = np.broadcast_shapes(message.shape, start.type.shape)
-    return Type(start.type.dtype, tuple(map(int, shape)), message.space)
 
 
 def _reciprocals(node: Node, inputs: tuple[Node, ...]) -> Node | None:

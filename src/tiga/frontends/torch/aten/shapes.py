@@ -317,6 +317,11 @@ def _index(call: Call, x: Node, indices: Sequence[Any]) -> Node:
     if len(given) != 1:
         raise call.unfusable("indexing along several axes at once")
     dim, index = given[0]
+    if isinstance(index, Node) and index.type.dtype.is_float:
+        raise InvalidType(
+            f"{call.where}: an index holds integers or bools; got {index.type.dtype}: convert it, "
+            f"say with `.long()`."
+        )
     if isinstance(index, Node) and dim == 0 and index.type.dtype.kind in "iu":
         return rows_of(call, x, index, -x.type.shape[0])
     if isinstance(index, Node) or index.dtype.is_floating_point or index.dim() != 1:
