@@ -29,14 +29,16 @@ class Collector:
     def steps(self) -> tuple[Step, ...]:
         """The steps that do something, each with what it reads and stores."""
         for output in self.program.outputs:
-            given = output.op.origin is Origin.ARGUMENT
-            if not given and output.type.space not in self.program.edges:
+            if output.type.space not in self.program.edges:
                 self._need(output)
         for index in reversed(range(len(self.drafts))):
             self._collect_reads(index)
         return tuple(draft.finish() for draft in self.drafts if draft.is_live)
 
     def _need(self, node: Node) -> None:
+        """Have the step that makes a value store it; inputs are arrays as they are."""
+        if node.op.origin is Origin.ARGUMENT:
+            return
         draft = self.drafts[self.home[node]]
         if draft.library is None and node not in self.late:
             draft.stores[node] = None
@@ -51,16 +53,19 @@ class Collector:
             if node in seen:
                 continue
             seen.add(node)
-            if node.op.origin is Origin.ARGUMENT:
-                draft.reads[node] = None
-            elif self._comes_from_before(node, index):
-                if draft.library is None and self._is_cheap_again(node):
-                    stack.extend(reversed(node.inputs))
-                    continue
+            if self._is_array(node, index):
                 draft.reads[node] = None
                 self._need(node)
             elif node.op.origin is not Origin.ROW:
                 stack.extend(reversed(node.inputs))
+
+    def _is_array(self, node: Node, index: int) -> bool:
+        """Whether step `index` reads a value as an array, rather than making it."""
+        if node.op.origin is Origin.ARGUMENT:
+            return True
+        if not self._comes_from_before(node, index):
+            return False
+        return self.drafts[index].library is not None or not self._is_cheap_again(node)
 
     def _comes_from_before(self, node: Node, index: int) -> bool:
         """Whether step `index` finds a value made by an earlier step.

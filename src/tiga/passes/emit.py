@@ -11,6 +11,7 @@ from torch_mlir.dialects import func
 
 from tiga.ir.context import location
 from tiga.ir.encoding import RELATION_OP, encode_texts, encode_type
+from tiga.ir.module import new_module
 from tiga.ops import Op
 from tiga.passes.domain import HIDDEN, PART, PREFIX, YIELD, fields_of
 from tiga.trace.node import Node
@@ -108,11 +109,9 @@ def _write_program(writer: Writer, name: str, program: Program) -> None:
 
 def emit(programs: Mapping[str, Program], context: ir.Context) -> ir.Module:
     """The `gf` module of named programs, not verified yet."""
-    with context, ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            writer = Writer()
-            writer.relations(r for program in programs.values() for r in program.relations)
-            for name, program in programs.items():
-                _write_program(writer, name, program)
+    with new_module(context) as module:
+        writer = Writer()
+        writer.relations(r for program in programs.values() for r in program.relations)
+        for name, program in programs.items():
+            _write_program(writer, name, program)
     return module

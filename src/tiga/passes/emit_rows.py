@@ -11,6 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from tiga.ir.encoding import FIELD_KINDS
+from tiga.ir.module import new_module
 from tiga.passes import iteration, kernel
 from tiga.passes.emit import Writer
 from tiga.passes.iteration import EDGE, OTHER, ROW
@@ -243,12 +244,10 @@ def emit_rows(
     plans: Mapping[str, Plan], context: ir.Context, schedules: Mapping[Step, Schedule] | None = None
 ) -> ir.Module:
     """The `gf_iter` module of named plans; row programs with a schedule become launches."""
-    with context, ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            writer = Writer()
-            programs = (Program(plan.inputs, plan.outputs) for plan in plans.values())
-            writer.relations(r for program in programs for r in program.relations)
-            for name, plan in plans.items():
-                _write_plan(writer, name, plan, schedules or {})
+    with new_module(context) as module:
+        writer = Writer()
+        programs = (Program(plan.inputs, plan.outputs) for plan in plans.values())
+        writer.relations(r for program in programs for r in program.relations)
+        for name, plan in plans.items():
+            _write_plan(writer, name, plan, schedules or {})
     return module

@@ -9,7 +9,7 @@ Values of nodes only. Part by part, as `joined_products` does it for GPUs, there
 as many kernels to compile, each of which reads and writes a sum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
 from operator import itemgetter
@@ -87,17 +87,22 @@ def _outer_sum(x: Node, y: Node) -> Node | None:
         groups = _groups(joined, other.type.size)
         if groups is None or len(other.type.shape) != 1:
             continue
-        found: dict[int, Node] = {}
-        for group in groups:
-            value = reshape(group[0].value, group[0].value.type.shape[-1:])
-            factor = _copies(other, [term.scale for term in group])
-            total = outer_sum(value, factor) if side == 0 else outer_sum(factor, value)
-            for i, term in enumerate(group):
-                positions = tuple(range(i * other.type.size, (i + 1) * other.type.size))
-                whole = len(positions) == factor.type.size
-                found[term.start] = total if whole else take(total, 1 - side, positions)
-        return concat(side, *(found[start] for start in sorted(found)))
+        found = [part for group in groups for part in _outer_parts(group, other, side)]
+        return concat(side, *(part for _, part in sorted(found, key=itemgetter(0))))
     return None
+
+
+def _outer_parts(group: Sequence[JoinedTerm], other: Node, side: int) -> Iterator[tuple[int, Node]]:
+    """The sums of outer products with copies of one value, by where the copies are: one sum, in
+    which what they scale stands side by side."""
+    width, value = other.type.size, reshape(group[0].value, group[0].value.type.shape[-1:])
+    factor = _copies(other, [term.scale for term in group])
+    total = outer_sum(value, factor) if side == 0 else outer_sum(factor, value)
+    if len(group) == 1:
+        yield group[0].start, total
+        return
+    for i, term in enumerate(group):
+        yield term.start, take(total, 1 - side, tuple(range(i * width, (i + 1) * width)))
 
 
 def _sum_of_slices(node: Node, inputs: tuple[Node, ...], narrow: frozenset[Node]) -> Node | None:

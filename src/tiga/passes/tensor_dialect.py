@@ -15,6 +15,7 @@ from tiga.errors import InvalidValue
 from tiga.ir.context import location, where_of
 from tiga.ir.dialects import TENSOR, Dialect, OpSpec
 from tiga.ir.encoding import decode_type, encode_type
+from tiga.ir.module import new_module
 from tiga.ops import REGISTRY, Op
 from tiga.passes.domain import fields_of, is_encodable, read_input
 from tiga.passes.emit import LABEL
@@ -85,11 +86,9 @@ def gf_tensor() -> Dialect:
 
 def emit_tensors(programs: Mapping[str, Program], context: ir.Context) -> ir.Module:
     """The `gf_tensor` module of named programs, not verified yet."""
-    with context, ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            for name, program in programs.items():
-                _write(name, program)
+    with new_module(context) as module:
+        for name, program in programs.items():
+            _write(name, program)
     return module
 
 

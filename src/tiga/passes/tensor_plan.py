@@ -224,17 +224,19 @@ class _Planner:
     def _kernel(self, start: Node) -> None:
         group = self._group(start)
         inside: list[Node] = []
-        progress = True
-        while progress:
-            progress = False
-            for node in list(self.waiting):
-                if self._ready(node) and group.accepts(node):
-                    group.join(node)
-                    inside.append(node)
-                    self.waiting.remove(node)
-                    self.done.add(node)
-                    progress = True
+        while joined := self._joined(group):
+            inside += joined
         self._close(group, inside)
+
+    def _joined(self, group: Group) -> list[Node]:
+        """What joins a kernel in one pass over all that waits, in order."""
+        found = []
+        for node in list(self.waiting):
+            if self._ready(node) and group.accepts(node):
+                group.join(node)
+                found.append(node)
+                self._finish(node)
+        return found
 
     def _close(self, group: Group, inside: list[Node]) -> None:
         members = set(inside)

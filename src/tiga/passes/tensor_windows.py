@@ -166,17 +166,20 @@ def _matched(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
     """Runs of axes of two shapes that hold the same elements, as short as can be."""
     i = j = 0
     while i < len(old) or j < len(new):
-        left: list[int] = []
-        right: list[int] = []
-        a = b = 1
-        while True:
-            if i < len(old) and (a <= b or j == len(new)):
-                a, left, i = a * old[i], [*left, i], i + 1
-            elif j < len(new):
-                b, right, j = b * new[j], [*right, j], j + 1
-            if a == b and (left or right):
-                break
-        yield left, right
+        first, second = i, j
+        i, j = _run_ends(old, new, i, j)
+        yield [*range(first, i)], [*range(second, j)]
+
+
+def _run_ends(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
+    """Where the shortest runs of axes from i and j on end that hold as many elements."""
+    start, a, b = (i, j), 1, 1
+    while a != b or (i, j) == start:
+        if i < len(old) and (a <= b or j == len(new)):
+            a, i = a * old[i], i + 1
+        elif j < len(new):
+            b, j = b * new[j], j + 1
+    return i, j
 
 
 _RULES: dict[type, Callable[[Any, Window, Shape], Window | None]] = {

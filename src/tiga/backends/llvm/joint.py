@@ -6,16 +6,16 @@ would, edge by edge in the same order, so that the results have the same bits.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func
+from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.kernel import Kernels
-from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word, stored_element
 from tiga.backends.llvm.slots import Slots, SlotTable
-from tiga.ir import llvm
+from tiga.backends.llvm.task_function import Task, task_function
 from tiga.passes.join import BLOCK_BYTES
 from tiga.trace.node import Node
 
@@ -39,22 +39,16 @@ class JointKernels:
     def emit(self, prefix: str) -> tuple[str, ...]:
         """`void prefix_rows(ptr table, i64 lo, i64 hi)`, over tasks of the first walk's rows; the
         second's slots follow the first's."""
-        types = [llvm.PointerType.get(), integer(64), integer(64)]
-        function = func.FuncOp(f"{prefix}_rows", (types, []))
-        with ir.InsertionPoint(function.add_entry_block()):
-            table, low, high = function.arguments
-            slots = Slots(self.first.program)
-            first = SlotTable(slots, table)
-            second = SlotTable(Slots(self.second.program), table, first=slots.fixed)
-            blocks = {n: _allocate(first, n, self._block_rows) for n in self.kept}
-
-            def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-                self._task(first, second, blocks, position)
-                return carried
-
-            loop(low, high, 1, [], task)
-            func.ReturnOp([])
+        task_function(f"{prefix}_rows", self._prepared)
         return ("rows",)
+
+    def _prepared(self, table: ir.Value) -> Task:
+        """What both walks do for a task, with memory for what goes from one to the other."""
+        slots = Slots(self.first.program)
+        first = SlotTable(slots, table)
+        second = SlotTable(Slots(self.second.program), table, first=slots.fixed)
+        blocks = {n: _allocate(first, n, self._block_rows) for n in self.kept}
+        return partial(self._task, first, second, blocks)
 
     def _task(
         self, first: SlotTable, second: SlotTable, blocks: Mapping[Node, ir.Value], task: ir.Value

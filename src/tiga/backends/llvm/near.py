@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from torch_mlir import ir
 
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.launcher import launch
 from tiga.backends.llvm.near_kernels import AXES, POINTS_PER_TASK, add_kernels
 from tiga.ir.kernel_context import kernel_context
+from tiga.ir.module import new_module
 from tiga.runtime.addresses import address
 from tiga.runtime.parallel import thread_count
 
@@ -37,10 +37,8 @@ class Binned:
 
 @lru_cache(maxsize=1)
 def _library() -> Library:
-    with kernel_context(), ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            add_kernels()
+    with new_module(kernel_context()) as module:
+        add_kernels()
     return compile_module(module)
 
 

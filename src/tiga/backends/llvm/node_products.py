@@ -37,6 +37,7 @@ from tiga.backends.llvm.products import (
 from tiga.backends.llvm.task_function import task_function
 from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
+from tiga.ir.module import new_module
 from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
@@ -157,14 +158,12 @@ class ProductStep:
 
     def module(self) -> ir.Module:
         """The kernels as a module of upstream dialects."""
-        with kernel_context(), ir.Location.unknown():
-            module = ir.Module.create()
-            with ir.InsertionPoint(module.body):
-                if self.sums:
-                    _function("rows", self._outer_sum)
-                    _function("totals", self._totals)
-                else:
-                    _function("rows", self._contract)
+        with new_module(kernel_context()) as module:
+            if self.sums:
+                _function("rows", self._outer_sum)
+                _function("totals", self._totals)
+            else:
+                _function("rows", self._contract)
         return module
 
     def _contract(self, frame: _Frame, task: ir.Value) -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from torch_mlir import ir
 
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.launcher import launch
 from tiga.backends.llvm.sort_kernels import FACTS, FAULTS, GIVEN, ORDERED, add_kernels
 from tiga.ir.kernel_context import kernel_context
+from tiga.ir.module import new_module
 from tiga.relations.csr import Csr
 from tiga.relations.indices import index_dtype
 from tiga.relations.walk import MAX_TASKS, TASK_WEIGHT, Decomposition, Walk, make_walk, plan_rows
@@ -34,10 +34,8 @@ COUNTERS = 4
 @lru_cache(maxsize=8)
 def _library(ordered: bool, given: int, kept: int) -> Library:
     """The kernels for indices of so many bytes."""
-    with kernel_context(), ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            add_kernels(ORDERED if ordered else GIVEN, 8 * given, 8 * kept)
+    with new_module(kernel_context()) as module:
+        add_kernels(ORDERED if ordered else GIVEN, 8 * given, 8 * kept)
     return compile_module(module)
 
 

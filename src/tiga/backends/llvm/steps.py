@@ -17,6 +17,7 @@ from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
 from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.stages import Stages
 from tiga.ir.kernel_context import kernel_context
+from tiga.ir.module import new_module
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import Schedule
 from tiga.relations.walk import ARRAYS, HUB_DEGREE
@@ -239,10 +240,8 @@ class RowStep:
 
     def module(self, index_bits: int, hub_degree: int = 0) -> tuple[ir.Module, tuple[str, ...]]:
         """The kernels as a module of upstream dialects, in a context of its own."""
-        with kernel_context(), ir.Location.unknown():
-            module = ir.Module.create()
-            with ir.InsertionPoint(module.body):
-                names = self.kernels(index_bits, hub_degree).emit("step")
+        with new_module(kernel_context()) as module:
+            names = self.kernels(index_bits, hub_degree).emit("step")
         return module, names
 
     def kernels(self, index_bits: int, hub_degree: int) -> Kernels:
@@ -312,8 +311,6 @@ class JointStep:
     def module(self, index_bits: int) -> tuple[ir.Module, tuple[str, ...]]:
         """The kernel as a module of upstream dialects, in a context of its own."""
         kernels = [Kernels(s.program, s.schedule, index_bits) for s in (self.first, self.second)]
-        with kernel_context(), ir.Location.unknown():
-            module = ir.Module.create()
-            with ir.InsertionPoint(module.body):
-                names = JointKernels(kernels[0], kernels[1], self.kept).emit("step")
+        with new_module(kernel_context()) as module:
+            names = JointKernels(kernels[0], kernels[1], self.kept).emit("step")
         return module, names

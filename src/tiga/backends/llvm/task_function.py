@@ -1,6 +1,7 @@
 """The functions that launches call: a loop over numbered tasks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
@@ -13,16 +14,25 @@ Task = Callable[[ir.Value], None]
 Loop = Callable[[ir.Value, ir.Value, int, Sequence[ir.Value], Step], list[ir.Value]]
 
 
+@contextmanager
+def launched(name: str) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    """The arguments of `void name(ptr table, i64 lo, i64 hi)`, which is added to the module at the
+    insertion point; operations are created in its body meanwhile."""
+    types = [llvm.PointerType.get(), integer(64), integer(64)]
+    function = func.FuncOp(name, (types, []))
+    with ir.InsertionPoint(function.add_entry_block()):
+        table, low, high = function.arguments
+        yield table, low, high
+        func.ReturnOp([])
+
+
 def task_function(name: str, prepare: Callable[[ir.Value], Task], over: Loop = loop) -> None:
     """Add `void name(ptr table, i64 lo, i64 hi)` to the module at the insertion point.
 
     `prepare` is given the table, before the loop, and gives what is done for each task's number;
     `over` is the kind of loop.
     """
-    types = [llvm.PointerType.get(), integer(64), integer(64)]
-    function = func.FuncOp(name, (types, []))
-    with ir.InsertionPoint(function.add_entry_block()):
-        table, low, high = function.arguments
+    with launched(name) as (table, low, high):
         task = prepare(table)
 
         def step(number: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
@@ -30,4 +40,3 @@ def task_function(name: str, prepare: Callable[[ir.Value], Task], over: Loop = l
             return carried
 
         over(low, high, 1, [], step)
-        func.ReturnOp([])

@@ -30,6 +30,7 @@ from tiga.backends.llvm.task_function import task_function
 from tiga.errors import InvalidIndex
 from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
+from tiga.ir.module import new_module
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
 from tiga.trace.node import Node
@@ -127,23 +128,27 @@ class _Adds:
 
     def _where_owned(self, position: ir.Value, add: Callable[[], None]) -> None:
         """Add if the position is in the task's range; note one that does not exist."""
-        if self.form.owned:
-            above = arith.cmpi(arith.CmpIPredicate.sge, position, self.low)
-            below = arith.cmpi(arith.CmpIPredicate.slt, position, self.high)
-            ours = scf.IfOp(arith.andi(above, below), has_else=True)
-        else:
-            ours = scf.IfOp(self._exists(position), has_else=True)
+        owned = self._is_owned if self.form.owned else self._exists
+        ours = scf.IfOp(owned(position), has_else=True)
         with ir.InsertionPoint(ours.then_block):
             add()
             scf.yield_([])
         with ir.InsertionPoint(ours.else_block):
             if self.form.owned:
-                wrong = scf.IfOp(arith.xori(self._exists(position), constant_of(True, integer(1))))
-                with ir.InsertionPoint(wrong.then_block):
-                    self._note()
-                    scf.yield_([])
+                self._note_unless_it_exists(position)
             else:
                 self._note()
+            scf.yield_([])
+
+    def _is_owned(self, position: ir.Value) -> ir.Value:
+        above = arith.cmpi(arith.CmpIPredicate.sge, position, self.low)
+        below = arith.cmpi(arith.CmpIPredicate.slt, position, self.high)
+        return arith.andi(above, below)
+
+    def _note_unless_it_exists(self, position: ir.Value) -> None:
+        wrong = scf.IfOp(arith.xori(self._exists(position), constant_of(True, integer(1))))
+        with ir.InsertionPoint(wrong.then_block):
+            self._note()
             scf.yield_([])
 
     def _exists(self, position: ir.Value) -> ir.Value:
@@ -209,10 +214,8 @@ class _Adds:
 
 def build_adds(form: Form) -> ir.Module:
     """The module with the loop `void kernel(ptr table, i64 lo, i64 hi)`."""
-    with kernel_context(), ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            task_function("kernel", lambda table: _Adds(form, table).task)
+    with new_module(kernel_context()) as module:
+        task_function("kernel", lambda table: _Adds(form, table).task)
     return module
 
 

@@ -8,7 +8,7 @@ results of tasks are combined in their order: no result depends on the number of
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, func
+from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.finish import add_finish, identity
@@ -21,8 +21,10 @@ from tiga.backends.llvm.dense.windows import bounded_start
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
+from tiga.backends.llvm.task_function import launched
 from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
+from tiga.ir.module import new_module
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
 from tiga.types import DType
 
@@ -36,17 +38,11 @@ Body = Callable[[ir.Value, int, ir.Value | None, Sequence[ir.Value]], Sequence[i
 def build(spec: Spec, name: str = "kernel") -> ir.Module:
     """The module with the kernel `void name(ptr table, i64 lo, i64 hi)`, and with `finish` if its
     tasks leave parts of results."""
-    with kernel_context(), ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            types = [llvm.PointerType.get(), integer(64), integer(64)]
-            function = func.FuncOp(name, (types, []))
-            with ir.InsertionPoint(function.add_entry_block()):
-                table, low, high = function.arguments
-                _Kernel(spec, table).run(low, high)
-                func.ReturnOp([])
-            if partial_places(spec):
-                add_finish(spec)
+    with new_module(kernel_context()) as module:
+        with launched(name) as (table, low, high):
+            _Kernel(spec, table).run(low, high)
+        if partial_places(spec):
+            add_finish(spec)
     return module
 
 
@@ -266,13 +262,13 @@ class _Kernel:
     def _locate(self, row: Row, count: int) -> None:
         """Where every load starts in this row, and in the one `count` later, if rows are so short
         that it stays in a cache until then."""
-        for one in self.spec.instructions:
-            if one.opcode in ("load", "gather") and one.kind != SCALAR:
-                number = int(one.text)
-                start, there = self._start(one, row.index)
-                row.starts[number] = start
-                if there is not None:
-                    row.there[number] = there
+        loads = (one for one in self.spec.instructions if one.opcode in ("load", "gather"))
+        for one in loads:
+            if one.kind == SCALAR:
+                continue
+            row.starts[int(one.text)], there = self._start(one, row.index)
+            if there is not None:
+                row.there[int(one.text)] = there
         short = arith.cmpi(arith.CmpIPredicate.slt, self.size("columns"), i64(AHEAD_COLUMNS))
         later = arith.select(short, arith.addi(row.index, i64(count)), row.index)
         for phase in self.phases:

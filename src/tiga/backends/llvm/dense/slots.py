@@ -1,6 +1,6 @@
 """What the table of a whole-tensor kernel holds: extents, strides, numbers and addresses."""
 
-from tiga.passes.tensor_spec import COLUMN, TOTAL, Spec
+from tiga.passes.tensor_spec import COLUMN, TOTAL, Instruction, Spec
 
 SIZES = ("rows", "columns", "batch", "tile", "tiles")
 """The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
@@ -20,16 +20,20 @@ def slot_names(spec: Spec) -> list[tuple]:
     """What every slot of the kernel's table holds, in order."""
     names: list[tuple] = [("size", name) for name in SIZES]
     for instruction in spec.instructions:
-        if instruction.opcode in ("load", "gather"):
-            number = int(instruction.text)
-            names.append(("load", number))
-            for dim in range(instruction.dims):
-                names += [("extent", number, dim), ("step", number, dim)]
-        if instruction.opcode == "argument":
-            names.append(("argument", instruction.dims))
+        names += _slots_of(instruction)
     names += [("store", place) for place in range(len(spec.stores))]
     if partial := partial_places(spec):
         names += [("size", name) for name in FINISH]
         names += [("result", place) for place in partial]
     names += [("fault",)] if spec.of("gather") else []
     return list(dict.fromkeys(names))
+
+
+def _slots_of(instruction: Instruction) -> list[tuple]:
+    """What one instruction reads of the table."""
+    if instruction.opcode == "argument":
+        return [("argument", instruction.dims)]
+    if instruction.opcode not in ("load", "gather"):
+        return []
+    number, dims = int(instruction.text), range(instruction.dims)
+    return [("load", number), *((name, number, d) for d in dims for name in ("extent", "step"))]

@@ -9,6 +9,7 @@ from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
 from tiga.passes.tensor_spec import Instruction
+from tiga.types import DType
 
 if TYPE_CHECKING:
     from tiga.backends.llvm.dense.lanes import Lanes
@@ -97,15 +98,21 @@ def _run(lanes: "Lanes", one: Instruction, inside: ir.Value | None) -> Value:
         turned = None if mask is None else vector.shuffle(mask, mask, backwards)
         read = dv.load(base, one.dtype, first, count, turned)
         return tuple(vector.shuffle(part, part, backwards) for part in read)
-    # Every second element of two runs, of which the other starts where the one has its last: what
-    # follows the last element may not exist.
+    return _every_second(base, one.dtype, first, count, mask)
+
+
+def _every_second(
+    base: ir.Value, dtype: DType, first: ir.Value, count: int, mask: ir.Value | None
+) -> Value:
+    """Every second element of two runs, of which the other starts where the one has its last: what
+    follows the last element may not exist."""
     masks = (None, None) if mask is None else (
         vector.shuffle(mask, mask, [i // 2 for i in range(count)]),
         vector.shuffle(mask, mask, [(count - 1 + i) // 2 for i in range(count)]),
     )  # fmt: skip
     later = arith.addi(first, i64(count - 1))
     low, high = (
-        dv.load(base, one.dtype, at, count, m) for at, m in zip((first, later), masks, strict=True)
+        dv.load(base, dtype, at, count, m) for at, m in zip((first, later), masks, strict=True)
     )
     chosen = [2 * k if 2 * k < count else 2 * k + 1 for k in range(count)]
     return tuple(vector.shuffle(a, b, chosen) for a, b in zip(low, high, strict=True))
