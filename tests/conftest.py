@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -35,9 +36,10 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture(autouse=True)
-def torch_seed(request: pytest.FixtureRequest) -> None:
-    """Give a test that uses torch the same random numbers whatever ran before it."""
-    torch = getattr(request.module, "torch", None)
+def torch_seed() -> None:
+    """Give a test that uses torch the same random numbers whatever ran before it. What a module
+    draws when it is imported it seeds itself."""
+    torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(SEED)
 

@@ -11,7 +11,7 @@ from tiga.runtime.crew import Crew
 from tiga.runtime.floor import PART, Floor, by_parts, helped_by, off_the_floor
 from tiga.runtime.pages import MemoryRows
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 def test_one_thread_has_it_at_a_time_and_leaves_it_to_wait() -> None:

@@ -66,7 +66,7 @@ def test_each_page_is_done_once_in_memory_of_its_own(arenas: int) -> None:
 
 def test_pages_are_done_at_the_same_time() -> None:
     meeting = threading.Barrier(3)
-    job = Job(lambda arena: Page(0), lambda page: meeting.wait(30) and None, never)
+    job = Job(lambda arena: Page(0), lambda page: meeting.wait(300) and None, never)
     run([job] * 3, 3)
 
 

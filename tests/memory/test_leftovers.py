@@ -196,7 +196,7 @@ def test_a_forked_process_moves_instances_on_a_thread_of_its_own() -> None:
         runtime.transfer(block, copy).wait()
 
         def child() -> None:
-            signal.alarm(20)  # rather than wait for a thread that is not there
+            signal.alarm(300)  # rather than wait for a thread that is not there
             block.buffer.write(b"tiga")
             for _ in range(4):
                 runtime.transfer(block, copy).wait()

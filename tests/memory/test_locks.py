@@ -15,7 +15,7 @@ from tiga.errors import InvalidState
 from tiga.runtime.locks import ORDER, Ordered
 from tiga.runtime.scope import Scope
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 ELEMENTS = 4096
 NBYTES = 4 * ELEMENTS
 

@@ -11,7 +11,7 @@ import pytest
 from tiga.backends.llvm.launcher import Launch
 from tiga.backends.llvm.paged.team import Team
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 

@@ -12,7 +12,7 @@ from tiga.runtime.spill import SpillFile
 from tiga.runtime.tiers import Account
 from tiga.runtime.turns import Turns
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 """Seconds after which a thread counts as stuck."""
 
 

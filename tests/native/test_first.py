@@ -34,13 +34,13 @@ def test_tensors_are_complete_for_a_thread_that_comes_during_the_first_import() 
             def find_spec(self, name, path, target=None):
                 if name == "tiga.frontends.tensor.sorting" and not paused.is_set():
                     paused.set()
-                    resume.wait(60)
+                    resume.wait(600)
 
         sys.meta_path.insert(0, Slow())
         first = threading.Thread(target=lambda: values.append(tg.tensor([1.0]) * 2))
         second = threading.Thread(target=lambda: values.append(tg.zeros(1) * 2))
         first.start()
-        assert paused.wait(60)
+        assert paused.wait(600)
         second.start()
         second.join(0.2)
         resume.set()

@@ -142,7 +142,7 @@ with ir.Context() as context:
     module = ir.Module.parse("llvm.func @f() { llvm.return }")
     assert isinstance(module.body.operations[0], llvm.LLVMFuncOp)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_dialect_of_the_pipeline_lowers():

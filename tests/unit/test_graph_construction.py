@@ -280,7 +280,7 @@ def test_relations_load_no_torch():
         Graph.from_coo([1, 0], [0, 1]).transpose().walk("src")
         assert not {"torch", "torch_mlir", "triton"} & set(sys.modules)
     """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_examples_in_the_docstrings():

@@ -11,6 +11,7 @@ from tiga.frontends.torch.variants import state_of  # noqa: E402
 
 NODES, EDGES, F, H = 30, 200, 16, 40
 nn = torch.nn
+torch.manual_seed(0)  # for networks that are parameters of tests
 
 
 class Network(tg.MessagePassing, nn.Module):

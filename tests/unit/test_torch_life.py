@@ -201,7 +201,8 @@ def test_a_state_passed_to_a_module_is_differentiated():
         torch.testing.assert_close(gradients[name], p.grad)
 
 
-def test_replicas_of_data_parallel_training(tmp_path):
+def test_replicas_of_data_parallel_training(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # whatever names and networks the machine has
     kernel = Layer()
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
