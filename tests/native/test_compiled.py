@@ -308,3 +308,22 @@ def test_rows_that_are_asked_for_ahead(shape, dtype, monkeypatch: pytest.MonkeyP
     terms = np.exp(exact - exact.max(1, keepdims=True)) if exact.size else exact
     want = terms / terms.sum(1, keepdims=True) if exact.size else exact
     np.testing.assert_allclose(y.numpy(), want, atol=1e-6 if dtype == tg.float32 else 1e-2)
+
+
+REDUCED = ("sum", "mean", "var", "max", "min", "argmax", "any", "softmax")
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_constants_count_once_for_every_element(name, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of what is linear are numbers, not arrays."""
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
+    x = tg.tensor(np.ones((5, 7)), requires_grad=True)
+    constant = tg.autograd.grad((x * 3.0).sum(), x)
+    function = getattr(tg, name)
+    whole, rows = constant.reshape(-1), {} if name == "softmax" else {"axis": 1}
+    want = tg.tensor(np.full((5, 7), 3.0))
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "python")
+    expected = function(want.reshape(-1)).numpy(), function(want, **rows).numpy()
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
+    np.testing.assert_allclose(function(whole).numpy(), expected[0], rtol=1e-14)
+    np.testing.assert_allclose(function(constant, **rows).numpy(), expected[1], rtol=1e-14)

@@ -235,6 +235,9 @@ class Group:
         if kind == COLUMN:
             self.group = self._column_group(x.type.shape, node.op.axes) or 0
         source = self._operand(x, FULL if self.kind(x) is None else str(self.kind(x)))
+        if kind == TOTAL and self.instructions[source].kind == SCALAR:
+            # A number counts once for every element, as full values do.
+            source = self.add(Instruction("spread", FULL, x.type.dtype, (source,)))
         made = Instruction("reduce", kind, node.type.dtype, (source,), text=node.op.combine)
         self.index[node] = self.add(made)
 

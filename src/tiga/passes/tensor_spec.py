@@ -28,10 +28,10 @@ class Instruction:
 
     `opcode` is "load" (with `dims` strides over the rows; `moves`: along columns too), "argument"
     (a number among the kernel's arguments), "constant" (`text`), "apply" (`op`), "spread" (a row's
-    value at its columns), "reduce" (`text` names what combines), "gather" (a load at a position,
-    with the extent that bounds it and its step), "scan" (`op`, along a row) or "position" (of a
-    column, or of a row along an axis: its step and extent). The inputs of a load are the numbers
-    that its `window` is about, if it has one.
+    value, or a number, at its columns), "reduce" (`text` names what combines), "gather" (a load at
+    a position, with the extent that bounds it and its step), "scan" (`op`, along a row) or
+    "position" (of a column, or of a row along an axis: its step and extent). The inputs of a load
+    are the numbers that its `window` is about, if it has one.
     """
 
     opcode: str
