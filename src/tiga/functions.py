@@ -30,6 +30,8 @@ def _is_torch(x: Any) -> bool:
 
 
 def _axis(axis: Any, dim: Any) -> Any:
+    if axis is not None and dim is not None:
+        raise InvalidValue(f"axis= and dim= are one argument: give one of them ({user_line()}).")
     return dim if axis is None else axis
 
 

@@ -32,7 +32,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 @lru_cache(maxsize=4096)
 def _constant(value: Any, type: Type, negative_zero: bool, kind: type) -> LazyNode:
     try:
-        plain = constant(value, type)
+        wide = float(value) if kind is int and type.dtype.kind == "f" else value
+        plain = constant(wide, type)
     except (OverflowError, ValueError, TypeError):
         raise InvalidValue(f"{value!r} is no value of {type.dtype} ({here()}).") from None
     node = LazyNode(plain.op, (), type, None)
@@ -314,8 +315,17 @@ def check_kind(name: str, dtype: DType, kinds: str | None) -> None:
         names = {"b": "bool", "i": "integer", "f": "float", "c": "complex"}
         expected = " or ".join(names[k] for k in kinds if k in names)
         raise InvalidType(
-            f"{name} expected {expected} operands, got {dtype} ({here()}); cast with .astype(...)."
+            f"{_PUBLIC.get(name, name)} expected {expected} operands, got {dtype} ({here()}); cast "
+            "with .astype(...)."
         )
+
+
+_PUBLIC = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "rem": "fmod",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal", "roundeven": "round",
+}  # fmt: skip
+"""Names of functions that are not those of their ops."""
 
 
 def unary(op: Op, x: Any, kinds: str | None = None, *, floats: bool = False) -> Tensor:
@@ -326,6 +336,11 @@ def unary(op: Op, x: Any, kinds: str | None = None, *, floats: bool = False) -> 
         node = cast(node, promote_scalar(node.type.dtype, float))
     check_kind(op.name, node.type.dtype, kinds)
     return result(apply(op, node), tensor)
+
+
+def same(x: Tensor) -> Tensor:
+    """x's value as one of its own: a write into either is not seen in the other."""
+    return result(apply(Cast(x.dtype), x._node), x)
 
 
 def view(x: Tensor, node: Node, through: View | None) -> Tensor:

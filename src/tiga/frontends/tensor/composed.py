@@ -14,7 +14,7 @@ from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor import views
 from tiga.frontends.tensor.arguments import integer, torch_function
-from tiga.frontends.tensor.build import as_tensor, takes_tensor
+from tiga.frontends.tensor.build import as_tensor, same, takes_tensor
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.filled import zeros
@@ -49,7 +49,7 @@ def positive(x: Any, /) -> Tensor:
     tensor = as_tensor(x)
     if tensor.dtype == bool_:
         raise InvalidType(f"positive expected numbers, got bool ({here()}).")
-    return tensor
+    return same(tensor)
 
 
 @_serves_torch

@@ -11,7 +11,7 @@ from tiga.frontends.tensor.arguments import integer
 from tiga.frontends.tensor.build import SCALARS
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
-from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
+from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, kind_of, result_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.residency import reserve
 from tiga.runtime.scope import active
@@ -59,7 +59,7 @@ def finish(
 def _leaves(data: Any, found: set[type]) -> tuple[int, ...]:
     """The shape of nested lists; the types of their numbers are added to `found`."""
     if isinstance(data, SCALARS):
-        found.add(type(data))
+        found.add(kind_of(data))
         return ()
     if isinstance(data, np.generic):
         found.add(bool if data.dtype == bool else type(data.item()))
@@ -67,10 +67,11 @@ def _leaves(data: Any, found: set[type]) -> tuple[int, ...]:
     if isinstance(data, Tensor) and not data.shape:
         found.add(type(data.item()))
         return ()
-    if not isinstance(data, (list, tuple)):
+    if not isinstance(data, (list, tuple, range)):
+        joined = "; tg.stack joins tensors" if isinstance(data, (Tensor, np.ndarray)) else ""
         raise InvalidType(
             f"tg.tensor expected numbers, nested lists or an array, got "
-            f"{type(data).__name__} ({here()})."
+            f"{type(data).__name__} ({here()}){joined}."
         )
     shapes = {_leaves(item, found) for item in data}
     if len(shapes) > 1:
@@ -94,8 +95,8 @@ def tensor(
     """A tensor that holds a copy of `data`.
 
     Args:
-        data: a number, nested lists of numbers, a tensor, a numpy array, or anything with
-            `__dlpack__` or `__array__`.
+        data: a number, nested lists of numbers, a tensor, a numpy array, a buffer of Python's, or
+            anything with `__dlpack__` or `__array__`.
         dtype: the element type; by default the array's own, or for numbers complex64 where one
             is complex, else float32 where one is a float, else int64, else bool.
         device: "cpu", "cuda" or "cuda:N"; by default that of `tg.execution`, else the CPU.
@@ -113,6 +114,7 @@ def tensor(
     wanted = None if dtype is None else check_dtype(dtype)
     if hasattr(data, "__dlpack__") and not isinstance(data, (Tensor, np.ndarray)):
         data = from_dlpack(data)
+    data = _of_buffer(data)
     if isinstance(data, Tensor) and data.device != CPU:
         return _copied(data, wanted, device, requires_grad)
     if isinstance(data, Tensor):
@@ -136,6 +138,16 @@ def tensor(
         array = array.real
     room_for(array.shape, dtype_of_numpy(target))
     return finish(np.array(array, dtype=target, order="C"), requires_grad, device)
+
+
+def _of_buffer(data: Any) -> Any:
+    """The array of what shows its memory by Python's buffer protocol, anything else as it is."""
+    if isinstance(data, (list, tuple, *SCALARS)) or hasattr(data, "__array__"):
+        return data
+    try:
+        return np.asarray(memoryview(data))
+    except TypeError:
+        return data
 
 
 def _copied(data: Tensor, dtype: DType | None, device: Any, requires_grad: bool) -> Tensor:

@@ -65,6 +65,15 @@ def promote(a: DType, b: DType) -> DType:
     return _floats(low, high) if low.kind == "f" else high
 
 
+_NUMBERS = (bool, int, float, complex)
+
+
+def kind_of(number: bool | int | float | complex) -> type:
+    """Which of Python's types of numbers a number is of: numpy's float64 is a float."""
+    kind = type(number)
+    return kind if kind in _NUMBERS else next(k for k in _NUMBERS if isinstance(number, k))
+
+
 def scalar_dtype(value: bool | int | float | complex) -> DType:
     """The type that a Python number has by itself."""
     if isinstance(value, bool):
@@ -96,8 +105,7 @@ def result_dtype(*values: Any) -> DType:
     for dtype in strong[1:]:
         found = promote(found, dtype)
     for number in weak:
-        kind: Any = type(number)
-        found = promote_scalar(found, kind)
+        found = promote_scalar(found, kind_of(number))
     return found
 
 
@@ -120,13 +128,15 @@ def as_float(dtype: DType) -> DType:
 
 
 def check_dtype(dtype: Any) -> DType:
-    """`dtype` as an element type; names and numpy dtypes are understood.
+    """`dtype` as an element type; names, and numpy's dtypes and scalar types, are understood.
 
     Raises:
         InvalidType: it is none.
     """
     if isinstance(dtype, DType):
         return dtype
+    if isinstance(dtype, type) and issubclass(dtype, np.generic):
+        dtype = np.dtype(dtype)
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if any(dtype is kind for kind in (bool, int, float, complex)):
         return scalar_dtype(dtype())

@@ -11,6 +11,7 @@ from tiga.frontends.tensor.build import (
     convert,
     number,
     result,
+    same,
     unary,
 )
 from tiga.frontends.tensor.core import Tensor
@@ -192,7 +193,7 @@ def _rounding(name: str, op: Op, text: str, kinds: str = "f") -> Function:
         if x.__class__ is not Tensor and (other := torch_function((x,), name)):
             return other(x)
         tensor = as_tensor(x)
-        return tensor if tensor.dtype.kind in "iu" else unary(op, tensor, kinds)
+        return same(tensor) if tensor.dtype.kind in "iu" else unary(op, tensor, kinds)
 
     return documented(call, name, text)
 

@@ -44,7 +44,7 @@ def arange(
         )
     if step == 0:
         raise InvalidValue(f"arange: step= must not be 0 ({here()}).")
-    floats = any(isinstance(v, float) for v in (start, stop, step))
+    floats = any(isinstance(v, (float, np.floating)) for v in (start, stop, step))
     kind = (DEFAULT_FLOAT if floats else DEFAULT_INT) if dtype is None else check_dtype(dtype)
     return finish(np.arange(start, stop, step).astype(kind.numpy), requires_grad, device)
 

@@ -68,7 +68,8 @@ def _part(entry: Any) -> list[AxisIndex | None]:
 
 def _rectangular(entry: Any) -> np.ndarray:
     try:
-        return np.array(entry)
+        found = np.array(entry)
+        return found if found.size else found.astype(np.int64)
     except ValueError:
         raise InvalidType(
             f"an index expected lists of equal lengths, got {entry!r} ({here()})."
@@ -211,11 +212,7 @@ def _check_bounds(index: Tensor, extent: int) -> None:
 
 
 def _index_tensor(indices: Any) -> Tensor:
-    try:
-        given = np.asarray(indices) if isinstance(indices, (list, tuple)) else indices
-    except ValueError as error:
-        raise InvalidType(f"indices expected integers: {error} ({here()}).") from None
-    tensor = as_tensor(given)
+    tensor = as_tensor(_rectangular(indices) if isinstance(indices, (list, tuple)) else indices)
     if tensor.dtype.kind not in "iu":
         raise InvalidType(f"indices expected integers, got {tensor.dtype} ({here()}).")
     return tensor

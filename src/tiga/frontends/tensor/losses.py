@@ -2,17 +2,20 @@
 
 from typing import Any
 
-from tiga.errors import InvalidType, InvalidValue
+import numpy as np
+
+from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import as_tensor, broadcast_shapes
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import as_float, promote
-from tiga.frontends.tensor.indexing import take_along_axis
+from tiga.frontends.tensor.indexing import LOOKED_AT, take_along_axis
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.record import recorded
 from tiga.frontends.tensor.views import expand_dims, squeeze
+from tiga.types import int64
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -132,7 +135,8 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, *, reduction: str 
 
 
 def nll_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """Minus the log-probability of the target class; classes are the last axis of `input`.
+    """Minus the log-probability of the target class; classes are the last axis of `input`, and
+    count from 0.
 
     Example:
         >>> import tiga as tg
@@ -146,8 +150,23 @@ def nll_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
             f"nll_loss expected integer targets of shape {wide.shape[:-1]}, got {index.dtype} of "
             f"shape {index.shape} ({here()})."
         )
+    index = _classes(index, wide.shape[-1])
     chosen = squeeze(take_along_axis(wide, expand_dims(index, -1), axis=-1), axis=-1)
     return _reduce(-chosen, reduction, dtype)
+
+
+def _classes(index: Tensor, count: int) -> Tensor:
+    """Classes as positions: those below 0, which would count from the end, do not exist."""
+    known = index._array
+    if isinstance(known, np.ndarray) and 0 < known.size <= LOOKED_AT:
+        if known.min() < 0:
+            raise InvalidIndex(
+                f"nll_loss expected classes from 0 to {count - 1}, got {known.min()} ({here()}); "
+                "leave out what has no class: reduction='none' and tg.where."
+            )
+        return index
+    wide = s.astype(index, int64, copy=False)
+    return s.where(wide < 0, wide - count, wide)
 
 
 def cross_entropy(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:

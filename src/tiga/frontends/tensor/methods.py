@@ -22,6 +22,7 @@ from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.arguments import normalize_axis
+from tiga.frontends.tensor.build import same
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import here
@@ -33,7 +34,7 @@ def _invert(x: Tensor) -> Any:
 
 
 _SPECIAL: dict[str, Any] = {
-    "__neg__": e.negative, "__pos__": lambda x: x, "__abs__": s.abs, "__invert__": _invert,
+    "__neg__": e.negative, "__pos__": same, "__abs__": s.abs, "__invert__": _invert,
     "__getitem__": indexing.getitem, "__setitem__": inplace.setitem,
 }  # fmt: skip
 

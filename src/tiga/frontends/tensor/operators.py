@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from tiga.errors import InvalidType
 from tiga.frontends.tensor import elementwise as e
-from tiga.frontends.tensor import linear
+from tiga.frontends.tensor import linear, reductions
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import SCALARS, WEAK, fitted, joined, number
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.lazy import here
 from tiga.ops import pointwise as p
 from tiga.ops.base import Op
 
@@ -22,6 +24,20 @@ def _is_operand(value: Any) -> bool:
 def _operator(function: Binary) -> Binary:
     def operate(self: Tensor, other: Any) -> Any:
         return function(self, other) if _is_operand(other) else NotImplemented
+
+    return operate
+
+
+def _comparison(function: Binary) -> Binary:
+    def operate(self: Tensor, other: Any) -> Any:
+        if _is_operand(other):
+            return function(self, other)
+        if isinstance(other, (list, tuple)):  # Python would say that they are not one object
+            raise InvalidType(
+                f"{function.__name__} expected a tensor, an array or a number, got {other!r} "
+                f"({here()}): write tg.tensor(...) around it."
+            )
+        return NotImplemented
 
     return operate
 
@@ -64,12 +80,21 @@ _COMPARISONS: dict[str, Binary] = {
     "ge": e.greater_equal,
 }  # fmt: skip
 
+
+def _contains(self: Tensor, value: Any) -> bool:
+    """Whether an element is equal to `value`, as numpy and torch have `in`."""
+    found = self == value
+    return found if isinstance(found, bool) else bool(reductions.any(found))
+
+
 OPERATORS: dict[str, Binary] = {
-    **{name: _operator(function) for name, function in (_BINARY | _COMPARISONS).items()},
+    **{name: _operator(function) for name, function in _BINARY.items()},
+    **{name: _comparison(function) for name, function in _COMPARISONS.items()},
     **{f"r{name}": _reflected(function) for name, function in _BINARY.items()},
     "add": _short(p.add, e.NUMERIC, e.add),
     "sub": _short(p.sub, e.NUMERIC, e.subtract),
     "mul": _short(p.mul, e.NUMERIC, e.multiply),
     "truediv": _short(p.div, "fc", s.divide),
+    "contains": _contains,
 }
 """The binary operators by the names of their methods, without underscores."""

@@ -12,6 +12,7 @@ from tiga.frontends.tensor.build import (
     number,
     operands,
     result,
+    same,
     takes_tensor,
     truth,
     unary,
@@ -134,7 +135,7 @@ def _simple_power(x: Tensor, exponent: float) -> Tensor | None:
         return square(x)
     if exponent == 0.5:
         return sqrt(x)
-    return x if exponent == 1 and isinstance(exponent, int) else None
+    return same(x) if exponent == 1 and isinstance(exponent, int) else None
 
 
 def _logical(name: str, op: Op, text: str) -> Function:
@@ -198,7 +199,8 @@ def _scalar_pair(x1: Any, x2: Any) -> tuple[list[Node], list[Tensor]]:
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
-    """x bounded by `min` and `max`; NaN stays.
+    """x bounded by `min` and `max`, in x's dtype; NaN stays. Integers with bounds that are floats
+    give floats.
 
     Example:
         >>> import tiga as tg
@@ -215,6 +217,10 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     if max is not None:
         low, high = operands(bounded, max)[0]
         bounded = result(p.where(p.gt(low, high), high, low), bounded, *_tensors(max))
+    if bounded is tensor:
+        return same(tensor)
+    if bounded.dtype.is_differentiable != tensor.dtype.is_differentiable:
+        return bounded
     return astype(bounded, tensor.dtype) if bounded.dtype != tensor.dtype else bounded
 
 
@@ -294,9 +300,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     target = check_dtype(dtype)
     if target == x.dtype and not copy:
         return x
-    if target == x.dtype:
-        return result(apply(p.Cast(target), x._node), x)
-    return unary(p.Cast(target), x)
+    return same(x) if target == x.dtype else unary(p.Cast(target), x)
 
 
 @takes_tensor
