@@ -53,7 +53,8 @@ def optimize(
 
 
 def _list() -> str:
-    lines = [f"{kind.name:18} {(kind.__doc__ or '').splitlines()[0]}" for kind in PASSES]
+    width = max(len(kind.name) for kind in PASSES)
+    lines = [f"{kind.name:{width}}  {(kind.__doc__ or '').splitlines()[0]}" for kind in PASSES]
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from tiga.ir.context import parse, text_of
 from tiga.opt import optimize
 from tiga.passes.levels import new_context
 from tiga.passes.native import NativePass
-from tiga.passes.pipeline import PASSES
+from tiga.passes.pipeline import PASSES, PIPELINE
 from tiga.passes.spelling import parse_passes
 
 FOLDER = Path(__file__).parent
@@ -49,6 +49,18 @@ def test_modules_in_the_documentation_are_valid() -> None:
     assert blocks
     for block in blocks:
         optimize(block, parse_passes("gf-form-rows,gf-iter-schedule", PASSES))
+
+
+def test_the_program_in_the_documentation_goes_through_the_passes() -> None:
+    """A block that names passes is what they make of the block before."""
+    page = (DOCS / "architecture.md").read_text()
+    blocks = re.findall(r"^```mlir *([a-z,-]*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    named = [(number, passes) for number, (passes, _) in enumerate(blocks) if passes]
+    steps = [step.name for _, passes in named for step in parse_passes(passes, PASSES)]
+    assert steps == [step.name for step in PIPELINE]
+    for number, passes in named:
+        made = optimize(blocks[number - 1][1], parse_passes(passes, PASSES))
+        assert made.strip() == blocks[number][1].strip()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a pass is, and the three forms that a program takes on its way to a backend."""
+"""What a pass is, and the three forms that a program over graphs takes on its way to a backend."""
 
 import dataclasses
 from dataclasses import dataclass

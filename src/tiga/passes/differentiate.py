@@ -38,7 +38,7 @@ class SaveRows(Pass, name="gf-save-rows"):
 
 @dataclass(frozen=True)
 class Vjp(Pass, name="gf-vjp"):
-    """The gradient program: of the `wanted` inputs, for cotangents of the outputs in `present`.
+    """The gradient program: of `wanted` inputs, for cotangents of the outputs in `present`.
 
     Row values among the outputs become inputs `output0`, ...; cotangents are `cotangent0`, ....
     """

@@ -30,8 +30,10 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 @dataclass(frozen=True)
 class Inverses(Pass, name="gf-inverses"):
-    """Multiply edge values by the inverses of node values: GPUs divide slowly. Equal up to
-    rounding."""
+    """Multiply edge values by the inverses of node values: GPUs divide slowly.
+
+    Equal up to rounding.
+    """
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)

@@ -24,7 +24,7 @@ def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
 
 @dataclass(frozen=True)
 class NearTables(Pass, name="gf-near-tables"):
-    """Look up tables, and add to them, at nodes where an index is a value of one end of the edges.
+    """Look up tables, and add to them, at nodes, where one end of the edges has the index.
 
     Indices that are made of such values alone are gathers already.
     """

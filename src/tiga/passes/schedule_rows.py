@@ -10,8 +10,10 @@ from tiga.passes.schedule import schedule
 
 @dataclass(frozen=True)
 class ScheduleRows(Pass, name="gf-iter-schedule", takes=Plan):
-    """Decide per row program what lies across lanes, how wide a window of features is, and whether
-    it runs together with the next."""
+    """Schedule every row program by itself, and decide which run together with the next.
+
+    A schedule says what lies across lanes and how wide a window of features is.
+    """
 
     def __call__(self, form: Plan) -> ScheduledPlan:
         rows, first = [step for step in form.steps if isinstance(step, RowProgram)], joined(form)

@@ -52,8 +52,10 @@ def _rule(edges: Mapping[Space, Relation], node: Node, inputs: tuple[Node, ...])
 
 @dataclass(frozen=True)
 class SmallProducts(Pass, name="gf-small-products"):
-    """Multiply edge values with small matrices as sums of products: matrix units take 16
-    at least."""
+    """Multiply edge values with small matrices as sums of products, element by element.
+
+    Matrix units take 16 x 16 at least.
+    """
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(partial(_rule, form.edges))
