@@ -3,6 +3,21 @@
 A message says what was expected, what was got, where the user's line is, and what to do.
 """
 
+from typing import TypeVar
+
+Error = TypeVar("Error", bound=Exception)
+
+
+def bare(error: Error) -> Error:
+    """The same error without the calls that it went through: kept, it would keep alive all that
+    these know, what the user's code has at hand among it.
+
+    Example:
+        >>> bare(InvalidValue("no"))
+        InvalidValue('no')
+    """
+    return type(error)(*error.args)
+
 
 class TigaError(Exception):
     """Base of all errors that Tiga raises on purpose."""

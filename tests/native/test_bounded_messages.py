@@ -1,7 +1,9 @@
 """Messages that no walk holds, made again block by block for derivatives: values, every derivative
 and the memory that they take."""
 
+import gc
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -68,6 +70,22 @@ def test_first_derivatives(
     np.testing.assert_allclose(total.item(), by_hand(X, W, scale), rtol=1e-12)
     for got, want in zip(ag.grad(total, operands), slopes(X, W, scale), strict=True):
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-6, atol=1e-6)
+
+
+def test_nothing_of_the_first_call_is_kept_alive() -> None:
+    """An error that is kept would keep the calls that it went through, down to the user's."""
+
+    class Local:
+        pass
+
+    def first_call() -> weakref.ref:
+        local = Local()
+        value(*(tg.tensor(a) for a in (X, W, np.ones(WIDTH))))
+        return weakref.ref(local)
+
+    found = first_call()
+    gc.collect()
+    assert found() is None
 
 
 @pytest.mark.parametrize("bound", [500, 1 << 20])

@@ -1,5 +1,7 @@
 """What cannot be fused runs through torch in destination blocks."""
 
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -91,6 +93,25 @@ def test_explain_and_diagnostics_name_the_op_and_the_line():
     for text in (kernel.explain(), kernel.diagnostics[0].message):
         assert "aten.i0" in text
         assert f"test_torch_bounded.py:{line}" in text
+
+
+def test_nothing_of_the_first_call_is_kept_alive():
+    """An error that is kept would keep the calls that it went through, down to the user's."""
+
+    class Local:
+        pass
+
+    def first_call(kernel):
+        x, z, w = inputs()
+        local = Local()
+        kernel(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
+        return weakref.ref(local)
+
+    kernel = Bessel()
+    found = first_call(kernel)
+    gc.collect()
+    assert found() is None
+    assert "aten.i0" in kernel.explain()
 
 
 def test_strict_raises_with_the_op_and_the_line(monkeypatch):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiga.errors import InvalidType, InvalidValue, Unfusable
+from tiga.errors import InvalidType, InvalidValue, Unfusable, bare
 from tiga.frontends.message_passing import FieldSets, MessagePassing, PerEdge
 from tiga.frontends.signature import check_parameters, require_known, taken
 from tiga.frontends.tensor.build import apply, as_tensor, extent_of
@@ -192,7 +192,7 @@ class KernelCall:
         of = self._walk([value for one in leaves_of(tree) for value in one.values])
         rows = template.rows.get(form_of(tree), of, lambda variable: self._rows(tree, of, variable))
         if isinstance(rows, Unfusable):
-            raise rows
+            raise bare(rows)
         if type(self.kernel).node is MessagePassing.node:
             return rows.plan
         return self._node(rows)
@@ -202,7 +202,7 @@ class KernelCall:
         try:
             return rows_of(template.relation, template.on_edges, tree, of, variable)
         except Unfusable as reason:
-            return reason
+            return bare(reason)
 
     def _node(self, rows: ReducedRows) -> CapturedProgram:
         template, grad = self.template, self.grad

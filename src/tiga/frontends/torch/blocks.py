@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tiga.errors import InvalidValue, Unfusable
+from tiga.errors import InvalidValue, Unfusable, bare
 from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.sent import Addressed, address
 from tiga.frontends.signature import line_of, user_function
@@ -167,10 +167,10 @@ class Reduction:
             try:
                 found = self._made(sent, types)
             except Unfusable as reason:
-                found = reason
+                found = bare(reason)
             self.programs[key] = found
         if isinstance(found, Unfusable):
-            raise found
+            raise bare(found)
         return found
 
     def _made(self, sent: Any, types: Sequence[Type]) -> Reducing:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from tiga.compiler import Compiled, executable, normalize, settings
-from tiga.errors import Unfusable
+from tiga.errors import Unfusable, bare
 from tiga.frontends.spaces import EXTENTS
 from tiga.frontends.torch.bound import CPU, BoundRun
 from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
@@ -66,11 +66,11 @@ class Runnable:
 
     def _unless_refused(self, gpu: bool, compiled: Callable[[Program], Made]) -> Made:
         if gpu in self.refused:
-            raise self.refused[gpu]
+            raise bare(self.refused[gpu])
         try:
             return compiled(self.program)
         except Unfusable as reason:
-            self.refused[gpu] = reason
+            self.refused[gpu] = bare(reason)
             raise
 
     def compile(self, device: torch.device) -> None:
@@ -332,12 +332,12 @@ class Unit:
         is too late to take another path."""
         key = (wanted, device.type)
         if key in self.refused:
-            raise self.refused[key]
+            raise bare(self.refused[key])
         try:
             found = self.trained.get((wanted, bits)) or Trained(self.program, wanted, bits)
             found.compile(device, len(self.program.outputs))
         except Unfusable as reason:
-            self.refused[key] = reason
+            self.refused[key] = bare(reason)
             raise
         return self.trained.setdefault((wanted, bits), found)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from tiga.errors import Unfusable
+from tiga.errors import Unfusable, bare
 from tiga.frontends.message_passing import TORCH_STATE, MessagePassing
 from tiga.frontends.torch.bounded import Bounded
 from tiga.frontends.torch.bounds import Checked
@@ -63,7 +63,7 @@ class Variant:
     def refuse(self, reason: Unfusable, kernel: MessagePassing) -> Bounded:
         """What runs calls that no kernel can, for the first such reason."""
         if self.fallback is None:
-            self.fallback = Bounded(reason, discover(kernel))
+            self.fallback = Bounded(bare(reason), discover(kernel))
         return self.fallback
 
     def _tensors_fit(self) -> bool:
@@ -193,7 +193,7 @@ def _make(request: Request) -> Variant:
     except Unfusable as reason:
         if request.kernel.strict or current().strict:
             raise refusal(reason) from None
-        return _make_bounded(request, reason)
+        return _make_bounded(request, bare(reason))
     return Variant(captured.guards, captured.params, captured, unit_of(captured.program))
 
 
