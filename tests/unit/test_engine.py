@@ -4,11 +4,14 @@ import ctypes
 import gc
 import subprocess
 import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from torch_mlir import ir
 
-from tiga.backends.llvm.engine import PIPELINE, compile_module
+from tiga.backends.llvm.engine import PIPELINE, compile_module, shared_library
+from tiga.backends.llvm.machine_code import generate_side_by_side
 
 BINARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 UNARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -170,3 +173,47 @@ def test_what_does_not_lower_is_an_error():
           func.func @f(%m: memref<4xf32>) { return }
           func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }
         """)
+
+
+def shared(text):
+    with ir.Context():
+        return shared_library(ir.Module.parse(text))
+
+
+def constant_function(number):
+    return f"func.func @f() -> i64 {{ %c = arith.constant {number} : i64 return %c : i64 }}"
+
+
+def test_modules_of_one_text_share_a_library_while_it_is_in_use():
+    first, other = shared(constant_function(31)), shared(constant_function(32))
+    assert shared(constant_function(31)) is first
+    assert other is not first
+    gone = weakref.ref(first)
+    del first
+    gc.collect()
+    assert gone() is None
+    assert ctypes.CFUNCTYPE(ctypes.c_int64)(shared(constant_function(31)).address("f"))() == 31
+
+
+def test_libraries_are_generated_side_by_side():
+    libraries = [library_of(constant_function(i)) for i in range(5)]
+    generate_side_by_side(iter(libraries))
+    call = ctypes.CFUNCTYPE(ctypes.c_int64)
+    assert [call(library.address("f"))() for library in libraries] == list(range(5))
+
+
+def test_what_fails_when_it_is_generated_is_raised():
+    class Broken:
+        def generate(self):
+            raise ArithmeticError("no code")
+
+    with pytest.raises(ArithmeticError, match="no code"):
+        generate_side_by_side([library_of(constant_function(1)), Broken()])
+
+
+def test_threads_that_ask_for_one_library_find_the_same_code():
+    library = library_of(TWO_FUNCTIONS)
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(library.address, ["plus"] * 8))
+    assert len(found) == 1
+    assert BINARY(found.pop())(40, 2) == 42

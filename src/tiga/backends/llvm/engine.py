@@ -2,12 +2,14 @@
 
 import ctypes
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from hashlib import sha256
+from weakref import WeakValueDictionary
 
 from torch_mlir import ir
 from torch_mlir.execution_engine import ExecutionEngine
 from torch_mlir.passmanager import PassManager
 
+from tiga.backends.llvm.machine_code import address_in
 from tiga.ir import llvm
 
 PIPELINE = (
@@ -20,7 +22,6 @@ PIPELINE = (
 LOOP_ANNOTATION = "llvm.loop_annotation"
 """The attribute of a loop that tells LLVM what to do with it."""
 
-_ADDRESSES = "tiga_addresses"
 Dump = Callable[[str, str], None]
 """Receives the name of a stage and its text."""
 
@@ -28,26 +29,32 @@ INPUT_STAGE = "input"
 LLVM_IR_STAGE = "llvm-ir"
 """The stages before and after the passes, for `Dump`."""
 
+_in_use: "WeakValueDictionary[bytes, Library]" = WeakValueDictionary()
+"""Libraries by a hash of their modules, as long as something holds them."""
 
-@dataclass(frozen=True)
+
 class Library:
     """Compiled functions. Addresses are valid as long as the library lives.
 
-    The engine has code and a context of LLVM's, under 1 MiB; the module and MLIR's context, some
-    3 MiB, are let go.
+    Machine code is written when an address is first asked for. The engine has code and a context of
+    LLVM's, under 1 MiB; the module and MLIR's context, some 3 MiB, are let go.
     """
 
-    _addresses: Mapping[str, int]
-    _llvm_ir: str | None
-    _engine: ExecutionEngine = field(repr=False)
-
-    @property
-    def names(self) -> tuple[str, ...]:
+    def __init__(self, engine: ExecutionEngine, names: tuple[str, ...], text: str | None) -> None:
+        self._engine, self._llvm_ir = engine, text
+        self._addresses: dict[str, int] | None = None
+        self.names = names
         """The public functions of the module."""
-        return tuple(self._addresses)
+
+    def generate(self) -> None:
+        """Write the machine code, unless it is there; Python's lock is free meanwhile."""
+        if self._addresses is None:
+            self._addresses = {name: address_in(self._engine, name) for name in self.names}
 
     def address(self, name: str) -> int:
         """The raw machine address of function `name`; KeyError when the module has none."""
+        self.generate()
+        assert self._addresses is not None
         return self._addresses[name]
 
     def llvm_ir(self) -> str | None:
@@ -94,7 +101,6 @@ def compile_module(
     with module.context, ir.Location.unknown():
         _lower(module, verify, dump)
         names = _entries(module)
-        _define_addresses(module, names)
         text = None
         if keep_llvm_ir or dump is not None:
             text = str(llvm.translate_module_to_llvmir(module.operation))
@@ -104,8 +110,19 @@ def compile_module(
         engine = ExecutionEngine(module, opt_level=opt_level, enable_object_dump=False)
     for name, address in (symbols or {}).items():
         engine.raw_register_runtime(name, ctypes.c_void_p(address))
-    addresses = _read_addresses(engine, names)
-    return Library(addresses, text if keep_llvm_ir else None, engine)
+    return Library(engine, names, text if keep_llvm_ir else None)
+
+
+def shared_library(module: ir.Module, *, verify: bool = False, dump: Dump | None = None) -> Library:
+    """`compile_module`, once for modules of one text while the library is in use: programs
+    of a model have walks and products in common. With `dump` it is compiled anew."""
+    if dump is not None:
+        return compile_module(module, verify=verify, dump=dump)
+    key = sha256(str(module).encode()).digest()
+    found = _in_use.get(key)
+    if found is None:
+        found = _in_use.setdefault(key, compile_module(module, verify=verify))
+    return found
 
 
 def _lower(module: ir.Module, verify: bool, dump: Dump | None) -> None:
@@ -153,28 +170,3 @@ def _is_public(function: ir.Operation) -> bool:
         and ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
     )
     return bool(function.regions[0].blocks) and not hidden
-
-
-def _define_addresses(module: ir.Module, names: tuple[str, ...]) -> None:
-    """Add a function that writes the address of each of `names` to an array.
-
-    The engine's own lookup answers with a packed entry (one pointer to an array of pointers);
-    a module that takes the address of its functions is the way to the raw ones.
-    """
-    pointer = llvm.PointerType.get()
-    signature = ir.Type.parse("!llvm.func<void (ptr)>")
-    with ir.InsertionPoint(module.body):
-        block = llvm.function(_ADDRESSES, signature)
-    into = block.add_argument(pointer, ir.Location.unknown())
-    with ir.InsertionPoint(block):
-        for i, name in enumerate(names):
-            llvm.store(llvm.address_of(name), llvm.getelementptr(pointer, into, [i], pointer))
-        llvm.return_()
-
-
-def _read_addresses(engine: ExecutionEngine, names: tuple[str, ...]) -> dict[str, int]:
-    found = (ctypes.c_uint64 * max(1, len(names)))()
-    argument = ctypes.c_void_p(ctypes.addressof(found))
-    packed = ctypes.c_void_p(ctypes.addressof(argument))
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(_ADDRESSES))(ctypes.addressof(packed))
-    return {name: found[i] for i, name in enumerate(names)}

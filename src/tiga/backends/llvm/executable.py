@@ -1,6 +1,6 @@
 """A plan compiled for the CPU, and bound to topologies."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -8,13 +8,22 @@ from typing import Any
 
 from tiga.backends.llvm.arrangement import AnyStep, Arrangement, Launchable, arrange
 from tiga.backends.llvm.binding import BoundPlan
-from tiga.backends.llvm.engine import compile_module
+from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.library import Matmul, numpy_matmul
+from tiga.backends.llvm.machine_code import generate_side_by_side
 from tiga.backends.llvm.node_products import ProductStep, is_small
 from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.sorts import SORTER
 from tiga.backends.llvm.stages import Stages
-from tiga.backends.llvm.steps import Graph, JointStep, RowStep, Variant, joined_tasks, row_tasks
+from tiga.backends.llvm.steps import (
+    Graph,
+    JointStep,
+    RowStep,
+    Variant,
+    joined_tasks,
+    kind_of,
+    row_tasks,
+)
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.join import pair
@@ -35,7 +44,8 @@ class Executable:
     are those of the last run, `placed` where its values between steps were, and `pages` what it
     planned for a graph in a file, for `explain`. `arranged` is what is known of runs on any
     topology, by the inputs that may be written over and whether steps run together; snapshots keep
-    what was worked out for them under `key`.
+    what was worked out for them under `key`. `generated` has the kinds of graphs for which kernels
+    are compiled.
     """
 
     scheduled: ScheduledPlan
@@ -47,6 +57,7 @@ class Executable:
     placed: Placement | None = None
     arranged: dict[tuple[tuple[int, ...], bool], Arrangement] = field(default_factory=dict)
     key: object = field(default_factory=object)
+    generated: set[tuple[Hashable, ...]] = field(default_factory=set)
 
     @property
     def plan(self) -> Plan:
@@ -167,7 +178,30 @@ class Executable:
             sizes[relation.edge] = graph.num_edges
             bound[relation] = graph
         together = all(pair.fits(bound) for pair in self.pairs)
+        self._generate(bound, together)
         return self.arrangement(unneeded, together).on(bound, sizes)
+
+    def _generate(self, bound: Mapping[Relation, Graph], together: bool) -> None:
+        """Compile side by side what graphs like these need, when the first of them is met."""
+        kind = (together, *(kind_of(bound[r].walk(side)) for r, side in self.walks))
+        if kind not in self.generated:
+            steps = self.joint if together else self.steps
+            generate_side_by_side(filter(None, (library_on(step, bound) for step in steps)))
+            self.generated.add(kind)
+
+    @cached_property
+    def walks(self) -> tuple[tuple[Relation, str], ...]:
+        """The orientations of relations that kernels walk."""
+        steps = (step.program for step in self.kernels)
+        return tuple(dict.fromkeys((p.relation, p.side) for p in steps if p.relation is not None))
+
+
+def library_on(step: Launchable, graphs: Mapping[Relation, Graph]) -> Library | None:
+    """The code of a step on a topology, which may be yet to be generated; a library's calls have
+    none."""
+    if isinstance(step, RowStep | JointStep):
+        return step.variant_on(graphs).library
+    return step.library if isinstance(step, ProductStep) else None
 
 
 def prepare(

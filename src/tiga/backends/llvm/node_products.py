@@ -14,7 +14,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from tiga.backends.llvm.engine import Library, compile_module
+from tiga.backends.llvm.engine import Library, shared_library
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.layout import ARITHMETIC
@@ -154,7 +154,7 @@ class ProductStep:
 
     @cached_property
     def library(self) -> Library:
-        return compile_module(self.module())
+        return shared_library(self.module())
 
     def module(self) -> ir.Module:
         """The kernels as a module of upstream dialects."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from torch_mlir import ir
 
-from tiga.backends.llvm.engine import Library, compile_module
+from tiga.backends.llvm.engine import Library, shared_library
 from tiga.backends.llvm.joint import JointKernels
 from tiga.backends.llvm.kernel import Kernels
 from tiga.backends.llvm.node_products import MAX_TASKS, ROWS_PER_TASK
@@ -67,6 +67,12 @@ def row_tasks(num_rows: int) -> np.ndarray:
     """Row boundaries of the tasks over rows without edges: fixed by their number."""
     size = max(ROWS_PER_TASK, -(-num_rows // MAX_TASKS))
     return np.minimum(np.arange(0, num_rows + size, size, dtype=np.int64), num_rows)
+
+
+def kind_of(walk: Walk) -> tuple[int, int]:
+    """What decides which variant a walk takes: the bits of an index, and the degree from which rows
+    are split, 0 if none are."""
+    return 8 * walk.index.itemsize, HUB_DEGREE if len(walk.hub_rows) else 0
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,12 @@ class RowStep:
             found = self.variants.setdefault(key, self._compile(index_bits, hub_degree))
         return found
 
+    def variant_on(self, graphs: Mapping[Relation, Graph]) -> Variant:
+        """The variant for a topology."""
+        if self.program.relation is None:
+            return self.variant(32, 0)
+        return self.variant(*kind_of(graphs[self.program.relation].walk(self.program.side)))
+
     def bind(self, graphs: Mapping[Relation, Graph], extents: Mapping[Space, int]) -> "BoundWalk":
         """The program on a topology."""
         program = self.program
@@ -165,8 +177,7 @@ class RowStep:
             return self._bind_rows(graphs, extents[program.space])
         walk = graphs[program.relation].walk(program.side)
         fixed, counts, tasks = self.place(walk, graphs, extents[program.other_space])
-        variant = self.variant(8 * walk.index.itemsize, HUB_DEGREE if counts.hubs else 0)
-        return self._bound(variant, fixed, counts, tasks)
+        return self._bound(self.variant_on(graphs), fixed, counts, tasks)
 
     def _bind_rows(self, graphs: Mapping[Relation, Graph], extent: int) -> "BoundWalk":
         """The program over so many rows without edges."""
@@ -175,7 +186,7 @@ class RowStep:
         fixed[TASK_PTR] = address(tasks)
         fixed.extend((extent, 0, len(tasks) - 1, 0, 0, 0, 0))
         self._add_degrees(fixed, graphs)
-        return self._bound(self.variant(32, 0), fixed, Counts(len(tasks) - 1), tasks)
+        return self._bound(self.variant_on(graphs), fixed, Counts(len(tasks) - 1), tasks)
 
     def place(
         self, walk: Walk, graphs: Mapping[Relation, Graph], others: int
@@ -257,7 +268,7 @@ class RowStep:
         module, names = self.module(index_bits, hub_degree)
         split = "-split" if hub_degree else ""
         dump = self.stages.dump(f"{self.label}-i{index_bits}{split}")
-        library = compile_module(module, verify=self.stages.verify, dump=dump)
+        library = shared_library(module, verify=self.stages.verify, dump=dump)
         return Variant(library, names)
 
 
@@ -295,16 +306,20 @@ class JointStep:
         first, second = self.first.program, self.second.program
         fixed, counts, tasks = self.first.place(walk, graphs, extents[first.other_space])
         more, _, _ = self.second.place(other, graphs, extents[second.other_space])
-        variant = self.variant(8 * walk.index.itemsize)
-        kernels = ((variant.address("rows"), counts.tasks),)
+        kernels = ((self.variant_on(graphs).address("rows"), counts.tasks),)
         return JointBound(BoundWalk(fixed, (), kernels, tasks), more)
+
+    def variant_on(self, graphs: Mapping[Relation, Graph]) -> Variant:
+        """The variant for a topology."""
+        walk, _ = self.walks(graphs)
+        return self.variant(8 * walk.index.itemsize)
 
     def variant(self, index_bits: int) -> Variant:
         if index_bits not in self.variants:
             module, names = self.module(index_bits)
             stages = self.first.stages
             dump = stages.dump(f"kernel{self.first.number}-{self.second.number}-i{index_bits}")
-            library = compile_module(module, verify=stages.verify, dump=dump)
+            library = shared_library(module, verify=stages.verify, dump=dump)
             self.variants.setdefault(index_bits, Variant(library, names))
         return self.variants[index_bits]
 
