@@ -14,14 +14,14 @@ class Buffer:
 
     Tensors that view the same memory share one buffer: a write through any of them is seen
     through all, and raises the version of all. `absent` says where the bytes are while they are
-    not in memory; `origin` is the file that they came from, if any. Where several tensors view
-    the memory, `viewers` refers to them, and `nodes` to their expressions and what those show: an
-    expression may outlive its tensor.
+    not in memory; `origin` is the file that they came from, if any. While there are `writes` they
+    stay in memory. Where several tensors view the memory, `viewers` refers to them, and `nodes` to
+    their expressions and what those show: an expression may outlive its tensor.
     """
 
     __slots__ = (
         "__weakref__", "absent", "limit", "nbytes", "nodes", "origin", "owner", "version",
-        "viewers",
+        "viewers", "writes",
     )  # fmt: skip
 
     def __init__(self, owner: Any, nbytes: int) -> None:
@@ -30,6 +30,7 @@ class Buffer:
         self.version = 0
         self.limit = FEWEST
         self.viewers: list[Any] = []
+        self.writes: list[None] = []
         self.nodes: list[Any] = []
         self.absent: Any = None
         self.origin: Any = None

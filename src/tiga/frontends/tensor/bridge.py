@@ -38,7 +38,7 @@ def _returned(x: Tensor) -> Any:
     import torch
 
     nodes = connected(x) if torch.is_grad_enabled() else []
-    return to_torch_connected(x, nodes) if nodes else torch_of(x.realize()._array)
+    return to_torch_connected(x, nodes) if nodes else torch_of(x._in_memory())
 
 
 def connected(x: Tensor) -> list[Node]:
@@ -55,7 +55,7 @@ def to_torch_connected(x: Tensor, nodes: list[Node]) -> Any:
         @staticmethod
         def forward(ctx: Any, *sources: Any) -> Any:
             ctx.save_for_backward(*sources)
-            return torch_of(x.realize()._array).clone()
+            return torch_of(x._in_memory()).clone()
 
         @staticmethod
         def backward(ctx: Any, cotangent: Any) -> Any:

@@ -125,10 +125,10 @@ class Tensor:
             return Device("cuda", array.machine.index)
         if array is not None or self._node.largest < LARGE:
             return CPU
-        if self._buffer is not None and self._buffer.absent:
-            return self._buffer.absent.device
-        device: Device = _evaluation().device_of_node(self._node)
-        return device
+        absent = None if self._buffer is None else self._buffer.absent
+        if absent is not None:
+            return absent.device
+        return _evaluation().device_of_node(self._node)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -219,30 +219,34 @@ class Tensor:
             _evaluation().realize(self)
         return self
 
+    def _in_memory(self) -> Any:
+        """The value's array: asked for again where another thread moves it out meanwhile."""
+        while (array := self._array) is None:
+            _evaluation().realize(self)
+        return array
+
     def numpy(self) -> np.ndarray:
         """The value as a numpy array that shares its memory (bfloat16 as ml_dtypes's).
 
         Raises:
             InvalidType: it is on a GPU; `x.cpu().numpy()` copies it.
         """
-        self.realize()
-        array = self._array
+        array: np.ndarray = self._in_memory()
         if array.__class__ is DeviceArray:
             raise InvalidType(
                 f"numpy() shares memory, and this tensor is on {self.device} ({here()}); copy it "
                 "by name: x.cpu().numpy()."
             )
-        assert array is not None
         return array
 
     def _host(self) -> np.ndarray:
         """The value's elements on the CPU, copied if they are elsewhere."""
-        self.realize()
-        if self._array.__class__ is not DeviceArray:
-            return self.numpy()
+        array: Any = self._in_memory()
+        if array.__class__ is not DeviceArray:
+            return array
         from tiga.frontends.tensor.placement import to_host
 
-        return to_host(self._array)
+        return to_host(array)
 
     to_numpy = numpy
 
@@ -363,20 +367,19 @@ def charge(tensor: Tensor) -> None:
 
 def share(view: Tensor, base: Tensor, through: View) -> None:
     """Make `view` see the memory of `base`, which has a value."""
-    assert base._array is not None
+    array = base._in_memory()
     assert base._buffer is not None
     # Before the view passes the memory on to its own views, which would then come first.
     if not base._buffer.viewers:
-        watch(base)
-    give_array(view, through(base._array), base._buffer)
-    watch(view)
+        watch(base, array)
+    give_array(view, seen := through(array), base._buffer)
+    watch(view, seen)
 
 
-def watch(view: Tensor) -> None:
-    """Let the memory know that a tensor, and its expression, show it."""
+def watch(view: Tensor, array: Any) -> None:
+    """Let the memory know that a tensor, and its expression, show it by an array."""
     assert view._buffer is not None
-    assert view._array is not None
-    view._buffer.note(ref(view), ref(view._node), ref(view._array))
+    view._buffer.note(ref(view), ref(view._node), ref(array))
 
 
 def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import OutOfBudget
+from tiga.frontends.tensor.absent import Backing, Spilled
 from tiga.frontends.tensor.placement import room
-from tiga.frontends.tensor.residency import Backing, Spilled
 from tiga.runtime.device_array import DeviceMemory, Machine
 from tiga.runtime.scope import Extent, Scope, active
 

@@ -173,7 +173,7 @@ def realize(tensor: Tensor) -> None:
         base.realize()
         if tensor._array is None:
             share(tensor, base, through)
-        tensor._node.cell = Cell(tensor._array)  # type: ignore[arg-type]
+        tensor._node.cell = Cell(tensor._in_memory())
         return
     if active() is None and tensor._node.cell is None:
         _realize_one(tensor, knobs.read("tensor_backend"))

@@ -28,7 +28,7 @@ def _looked_at(array: DeviceArray, what: str) -> Tensor:
 
 def flat(x: Tensor) -> IndexArray:
     """A computed tensor's elements one after another."""
-    array: Any = contiguous(x.realize()._array)  # type: ignore[arg-type]
+    array: Any = contiguous(x._in_memory())
     return index_array(array.reshape(array.size))
 
 

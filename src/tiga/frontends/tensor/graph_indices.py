@@ -36,7 +36,7 @@ def index_template(x: Tensor) -> IndexTemplate:
 
 def gpu_indices(x: Tensor) -> IndexArray:
     """The elements of a tensor on a GPU, as graphs take them."""
-    array: Any = x.realize()._array
+    array: Any = x._in_memory()
     return index_array(contiguous(array))
 
 

@@ -30,6 +30,7 @@ from tiga.frontends.tensor.selection import astype, divide
 from tiga.frontends.tensor.tracked import (
     IndexedPart,
     WrittenPart,
+    begin_write,
     check_others,
     is_tracked,
     renew,
@@ -70,16 +71,15 @@ def _viewers(tensor: Tensor) -> list[Tensor]:
 def _check(tensor: Tensor, what: str) -> None:
     if tensor._node.type.space.kind != "global":
         raise InvalidValue(f"{what} of a field inside edge or node ({here()}); use x = x + y.")
-    assert tensor._array is not None
-    if 0 in tensor._array.strides and tensor.size > 1 and max(tensor.shape) > 1:
-        repeated = any(s == 0 and e > 1 for s, e in zip(tensor._array.strides, tensor.shape,
-                                                        strict=True))  # fmt: skip
+    array = tensor._in_memory()
+    if 0 in array.strides and tensor.size > 1 and max(tensor.shape) > 1:
+        repeated = any(s == 0 and e > 1 for s, e in zip(array.strides, tensor.shape, strict=True))
         if repeated:
             raise InvalidValue(
                 f"{what} of an expanded tensor ({here()}): several of its elements are one place "
                 "in memory; make a copy first with tg.asarray(x, copy=True)."
             )
-    if isinstance(tensor._array, np.ndarray) and not tensor._array.flags.writeable:
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise InvalidValue(
             f"{what} of memory that another library only lends to read ({here()}): make a copy "
             "first with tg.asarray(x, copy=True)."
@@ -119,25 +119,27 @@ def _write(tensor: Tensor, values: np.ndarray, index: Any, what: str) -> Tensor:
 
 def _write_by(tensor: Tensor, write: Callable[[], None]) -> Tensor:
     """Write into a tensor's memory by a function, once whoever needs the old value has it."""
-    viewers = _viewers(tensor)
-    buffer = tensor._buffer
-    assert buffer is not None
-    _keep_all(buffer, viewers)
-    for viewer in viewers:
-        _renew(viewer)
-    shared = viewers if buffer.viewers else []
-    buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
-    write()
-    buffer.version += 1
+    buffer = begin_write(tensor)
+    try:
+        viewers = _viewers(tensor)
+        _keep_all(buffer, viewers)
+        for viewer in viewers:
+            _renew(viewer)
+        shared = viewers if buffer.viewers else []
+        buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
+        write()
+        buffer.version += 1
+    finally:
+        buffer.writes.pop()
     return tensor
 
 
 def _elements(x: Tensor, dtype: Any) -> Any:
     """The value's array, cast to a numpy dtype."""
-    x.realize()
-    if not isinstance(x._array, DeviceArray):
-        return x.numpy().astype(dtype, copy=False)
-    return astype(x, dtype_of_numpy(dtype), copy=False).realize()._array
+    array = x._in_memory()
+    if not isinstance(array, DeviceArray):
+        return array.astype(dtype, copy=False)
+    return astype(x, dtype_of_numpy(dtype), copy=False)._in_memory()
 
 
 def _update(tensor: Tensor, value: Tensor, other: Any, what: str) -> Tensor:
@@ -216,14 +218,15 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     _check(x, "assignment to a part")
     entries = index if isinstance(index, tuple) else (index,)
     viewers = _viewers(x)
-    if isinstance(x._array, DeviceArray) and any(isinstance(e, Tensor) for e in entries):
+    on_gpu = isinstance(x._in_memory(), DeviceArray)
+    if on_gpu and any(isinstance(e, Tensor) for e in entries):
         _set_positions(x, viewers, entries, value)
         return
     plain = tuple(e.numpy() if isinstance(e, Tensor) else e for e in entries)
     if is_tracked(viewers, value):
         _set_tracked(x, viewers, IndexedPart(x, plain, "assignment to a part"), value)
         return
-    if isinstance(x._array, DeviceArray):
+    if on_gpu:
         _set_part(x, plain, value)
         return
     array = np.asarray(value) if isinstance(value, SCALARS) else as_tensor(value).numpy()
@@ -284,5 +287,5 @@ def _set_part(x: Tensor, index: Any, value: Any) -> None:
     """An assignment to part of a tensor on a GPU."""
     what = "assignment to a part"
     values = _given(x, value)
-    broadcast_shapes(values.shape, part_shape(x._array, index, what))
+    broadcast_shapes(values.shape, part_shape(x._in_memory(), index, what))
     _write(x, values, index, what)

@@ -94,11 +94,12 @@ class Cell:
         # Reached only where the slot is empty: a value in memory costs no more for this.
         if name != "array":
             raise AttributeError(f"a cell has no attribute {name!r}")
-        absent = self.absent
-        if absent is None:  # another thread has brought it back by now
-            return object.__getattribute__(self, name)
-        absent.restore()
-        return self.array
+        while True:  # other threads may bring it back meanwhile, or move it out again
+            absent = self.absent
+            if absent is not None:
+                absent.restore()
+            with contextlib.suppress(AttributeError):
+                return object.__getattribute__(self, name)
 
 
 def filled(value: Any, type_: Type) -> Cell:

@@ -173,7 +173,7 @@ def to_torch(x: Tensor, *, copy: bool = False) -> Any:
         return to_torch_connected(x, nodes)
     if x.device != CPU:
         whole = s.astype(x, x.dtype) if copy else x
-        return torch_of(whole.realize()._array)
+        return torch_of(whole._in_memory())
     array = x.numpy()
     return torch_of(array.copy() if copy or not array.flags.writeable else array)
 
@@ -185,7 +185,7 @@ def _dlpack(
     from tiga.frontends.dlpack import capsule, device_capsule
 
     if x.device != CPU:
-        array: Any = x.realize()._array
+        array: Any = x._in_memory()
         return device_capsule(
             array, stream, max_version=max_version, dl_device=dl_device, copy=copy
         )

@@ -8,226 +8,31 @@ that something else holds too (a numpy array, a torch tensor) stays: nothing wou
 
 import mmap
 import weakref
-from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from tiga.errors import InvalidState, OutOfBudget
-from tiga.frontends.tensor.core import Tensor, address_of, watch
-from tiga.frontends.tensor.devices import Device
-from tiga.frontends.tensor.lazy import Cell, LazyNode, here
+from tiga.frontends.tensor.absent import Absent, Backing, Leaving, Spilled, flat
+from tiga.frontends.tensor.core import Tensor, watch
+from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.mapped_results import KIND, is_mapped
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
 from tiga.runtime.locks import Ordered
 from tiga.runtime.pool import is_pooled
-from tiga.runtime.scope import Extent, Scope, active, block_of, fallback
-
-
-class Backing(Protocol):
-    """Where the bytes of a block are while they are not in memory."""
-
-    kind: str
-    tier: str
-    """Where they come back to: "host" or "device"."""
-
-    def room(self) -> Any:
-        """Make room in the scope in force, which may move other blocks out; a block of a GPU's
-        memory to bring the bytes to, None where `bring` makes an array."""
-
-    def bring(self, room: Any) -> Any:
-        """The bytes in memory, given what `room` gave: uint8 `[nbytes]`, or that block."""
-
-    def close(self) -> None:
-        """Forget them, where they were kept for this block alone."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a tensor views a block."""
-
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype
-
-    @staticmethod
-    def of(array: Any, block: Any) -> "Layout":
-        offset = _address(array) - _address(block)
-        return Layout(offset, array.shape, array.strides, array.dtype)
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether rows follow one another, without gaps."""
-        step = self.dtype.itemsize
-        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if stride != step:
-                return False
-            step *= extent
-        return bool(self.shape)
-
-    def over(self, block: Any) -> Any:
-        """The view of another block with the same bytes."""
-        if isinstance(block, DeviceMemory):
-            place = block.address + self.offset
-            return DeviceArray(block, self.shape, self.dtype, self.strides, place)
-        return np.ndarray(self.shape, self.dtype, block, self.offset, self.strides)
-
-
-def _address(memory: Any) -> int:
-    return memory.address if isinstance(memory, DeviceMemory) else address_of(memory)
-
-
-class Absent:
-    """A block that is not in memory, and everything that will view it again."""
-
-    def __init__(self, buffer: Buffer, backing: Backing, device: Device) -> None:
-        self.backing, self.device = backing, device
-        self.nbytes = buffer.nbytes if backing.kind == Spilled.kind else 0
-        self._buffer = weakref.ref(buffer)
-        self._tensors: list[tuple[weakref.ref[Tensor], Layout]] = []
-        self._cells: list[tuple[weakref.ref[Cell], Layout]] = []
-        self._lock = Ordered("value")
-        self._done = False
-
-    def take_from(self, x: Tensor) -> bool:
-        """Take the block that a tensor views from all that views it; False if something else holds
-        it too: then they keep it."""
-        with self._lock:
-            held = self._taken_from(x)()
-            if held is None:
-                return True
-            self.put(held if isinstance(held, DeviceMemory) else _flat(held))
-            self.backing.close()
-            return False
-
-    def _taken_from(self, x: Tensor) -> "weakref.ref[Any]":
-        buffer, array = x._buffer, x._array
-        assert buffer is not None
-        assert array is not None
-        block = block_of(array)
-        buffer.absent = self  # first: another thread that finds no array asks for this, and waits
-        for tensor in viewers(x):
-            assert tensor._array is not None
-            self.add(tensor, Layout.of(tensor._array, block))
-        for cell in _cells_left(buffer, block):
-            self.add_cell(cell, Layout.of(cell.array, block))
-        buffer.owner = None
-        return weakref.ref(block)
-
-    def add(self, tensor: Tensor, layout: Layout) -> None:
-        """Take a tensor's memory, and that of its expressions' values."""
-        tensor._array = None
-        self._tensors.append((weakref.ref(tensor), layout))
-        for cell in cells_of(tensor):
-            self.add_cell(cell, layout)
-
-    def add_cell(self, cell: Cell, layout: Layout) -> None:
-        """Take the memory of an expression's value."""
-        # In this order, for the same reason.
-        known, cell.absent = cell.absent, self
-        if known is None:
-            del cell.array
-        self._cells.append((weakref.ref(cell), layout))
-
-    def layout_of(self, cell: Cell) -> Layout | None:
-        """How a cell's value views the block."""
-        return next((layout for known, layout in self._cells if known() is cell), None)
-
-    def restore(self) -> None:
-        """Bring the block back for everything that views it."""
-        room = self.backing.room()
-        with self._lock:
-            if self._done:
-                return
-            living = self.put(self.backing.bring(room))
-            self.backing.close()
-        if living is not None and active() is not None:
-            adopt(living)
-
-    def put(self, block: Any) -> Tensor | None:
-        """Give a block to everything that views it; one of the tensors that do."""
-        self._done = True
-        buffer = self._buffer()
-        living = None
-        for tensor_ref, layout in self._tensors:
-            tensor = tensor_ref()
-            if tensor is not None and tensor._buffer is buffer:
-                tensor._array = layout.over(block)
-                living = tensor
-        for cell_ref, layout in self._cells:
-            cell = cell_ref()
-            if cell is not None and cell.absent is self:
-                cell.array, cell.absent = layout.over(block), None
-        if buffer is not None:
-            buffer.owner, buffer.absent = block, None
-        return living
-
-
-def cells_of(tensor: Tensor) -> list[Cell]:
-    """The cells that hold the tensor's value: of its node, and of what computed it."""
-    nodes = (tensor._node, tensor._expression)
-    cells = (node.cell for node in nodes if isinstance(node, LazyNode))
-    return list({id(c): c for c in cells if c is not None}.values())
-
-
-def _cells_left(buffer: Buffer, block: Any) -> list[Cell]:
-    """The cells in a block of expressions whose tensors are gone, or have others by now."""
-    found = []
-    for reference, _ in buffer.nodes:
-        cell = getattr(reference(), "cell", None)
-        if cell is not None and cell.absent is None and block_of(cell.array) is block:
-            found.append(cell)
-    return list({id(cell): cell for cell in found}.values())
-
-
-def viewers(tensor: Tensor) -> list[Tensor]:
-    """All living tensors that view the tensor's block, itself included."""
-    assert tensor._buffer is not None
-    found = [tensor, *(reference() for reference in tensor._buffer.viewers)]
-    return list({id(t): t for t in found if t is not None}.values())
-
-
-class Spilled:
-    """Bytes in a spill file."""
-
-    kind = "temporary-spill"
-    tier = "host"
-
-    def __init__(self, extent: Extent) -> None:
-        self._extent = extent
-
-    def room(self) -> None:
-        reserve(self._extent.nbytes, "a spilled tensor that is used again")
-
-    def bring(self, room: None) -> np.ndarray:
-        return self._extent.read()
-
-    def read(self, offset: int, nbytes: int) -> np.ndarray:
-        """Some of the bytes."""
-        return self._extent.read(offset, nbytes)
-
-    def close(self) -> None:
-        self._extent.close()
-
-
-def reserve(nbytes: int, what: str) -> None:
-    """Make sure that the scope in force has room, if there is one."""
-    scope = active()
-    if scope is not None:
-        scope.reserve(nbytes, what)
+from tiga.runtime.scope import Scope, active, block_of, fallback
 
 
 def adopt(tensor: Tensor) -> None:
     """Charge a tensor's memory to the scope in force, which may spill it when it needs room."""
     scope, buffer, array = active(), tensor._buffer, tensor._array
     assert buffer is not None
-    assert array is not None
-    if scope is None or not _is_ours(block_of(array)):
+    if scope is None or array is None or not _is_ours(block_of(array)):
         return
     if not buffer.viewers:
-        watch(tensor)
+        watch(tensor, array)
     reference = weakref.ref(buffer)
 
     def evict() -> bool:
@@ -281,13 +86,12 @@ def spill(x: Tensor) -> Tensor:
         >>> x.tolist()
         [1.0, 1.0, 1.0]
     """
-    if is_absent(x):
-        assert x._buffer is not None
+    absent = absence(x)
+    if absent is not None:
         raise InvalidState(
-            f"spill(): the tensor is not in memory ({x._buffer.absent.backing.kind}) ({here()})."
+            f"spill(): the tensor is not in memory ({absent.backing.kind}) ({here()})."
         )
-    x.realize()
-    if is_mapped(_array_of(x)):
+    if is_mapped(x._in_memory()):
         raise InvalidState(
             f"spill(): the tensor did not fit when it was computed: it is mapped from a file "
             f"already, and takes no memory of a budget ({here()})."
@@ -302,14 +106,12 @@ def spill(x: Tensor) -> Tensor:
     return x
 
 
-def _array_of(x: Tensor) -> np.ndarray:
-    assert x._array is not None
-    return x._array
-
-
-def is_absent(x: Tensor) -> bool:
-    """Whether the tensor has a value that is not in memory."""
-    return x._array is None and x._buffer is not None and x._buffer.absent is not None
+def absence(x: Tensor) -> "Absent | None":
+    """Where the tensor's value is, if it has one that is not in memory."""
+    if x._array is not None or x._buffer is None:
+        return None
+    found: Absent | None = x._buffer.absent
+    return found
 
 
 # One block leaves at a time: two threads must not move the same one.
@@ -321,19 +123,27 @@ def _move_out(x: Tensor) -> bool:
     buffer = x._buffer
     assert buffer is not None
     with _moves:
-        if x._array is None or buffer.absent is not None:
+        array = x._array
+        if array is None or buffer.absent is not None:
             return False  # another thread was faster
-        backing = _kept(x._array, buffer)
-        return backing is not None and Absent(buffer, backing, x.device).take_from(x)
+        leaves = _has_origin(buffer) or _is_movable(block_of(array))
+        leaving = Leaving("device" if isinstance(array, DeviceArray) else "host")
+        del array
+        keep = partial(_kept, buffer)
+        return leaves and Absent(buffer, leaving, x.device).take_from(x, keep)
 
 
-def _kept(array: Any, buffer: Buffer) -> Backing | None:
-    """Where the bytes of an array's block are, outside of its tier; None if it stays."""
-    if buffer.origin is not None and buffer.version == 0:
+def _has_origin(buffer: Buffer) -> bool:
+    """Whether the bytes are still those of the file that they came from."""
+    return buffer.origin is not None and buffer.version == 0
+
+
+def _kept(buffer: Buffer, block: Any) -> Backing:
+    """Where the bytes of a block are, outside of its tier."""
+    if _has_origin(buffer):
         origin: Backing = buffer.origin
         return origin
-    block = block_of(array)
-    return _stored(block, active() or fallback()) if _is_movable(block) else None
+    return _stored(block, active() or fallback())
 
 
 def _stored(block: Any, scope: Scope) -> Backing:
@@ -354,24 +164,18 @@ def _is_movable(block: Any) -> bool:
 
 
 def _bytes(block: np.ndarray) -> memoryview:
-    return _flat(block).data
-
-
-def _flat(block: np.ndarray) -> np.ndarray:
-    """A block's bytes in the order of memory, without a copy."""
-    ordered = block if block.flags.c_contiguous else block.T
-    return ordered.reshape(-1).view(np.uint8)
+    return flat(block).data
 
 
 def residency(x: Tensor) -> dict[str, Any]:
     """Where the tensor's bytes are: `device`, `resident` (in memory), `backing` ("snapshot",
     "temporary-spill", "mapped-spill" for a result that did not fit, or None), `bytes` and
     `version`."""
-    absent = x._buffer.absent if is_absent(x) else None  # type: ignore[union-attr]
-    mapped = x._array is not None and is_mapped(x._array)
+    absent, array = absence(x), x._array
+    mapped = array is not None and is_mapped(array)
     return {
         "device": str(x.device),
-        "resident": x._array is not None and not mapped,
+        "resident": array is not None and not mapped,
         "backing": KIND if mapped else None if absent is None else absent.backing.kind,
         "bytes": x.nbytes,
         "version": x.version,

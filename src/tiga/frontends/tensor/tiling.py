@@ -18,12 +18,12 @@ import numpy as np
 
 from tiga import knobs
 from tiga.errors import OutOfBudget
+from tiga.frontends.tensor.absent import Absent
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.evaluate import Evaluation, pending, run
 from tiga.frontends.tensor.external_sort import Columns, Runs, descends, sort_vector, sorted_value
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
 from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
-from tiga.frontends.tensor.residency import Absent, Spilled
 from tiga.frontends.tensor.tiling_rules import join_of, needs, turns
 from tiga.ops.feature import Broadcast, Reshape
 from tiga.ops.leaf import Constant
@@ -345,13 +345,8 @@ def _computed_whole(node: Node, scope: Scope) -> np.ndarray:
 def _rows_of(cell: Cell, low: int, high: int) -> np.ndarray:
     """Rows of a value; from the spill file, if it is there."""
     absent = cell.absent
-    if isinstance(absent, Absent) and isinstance(absent.backing, Spilled):
-        layout = absent.layout_of(cell)
-        if layout is not None and layout.is_contiguous:
-            step = layout.strides[0]
-            block = absent.backing.read(layout.offset + low * step, (high - low) * step)
-            return block.view(layout.dtype).reshape(high - low, *layout.shape[1:])
-    return cell.array[low:high]
+    rows = absent.rows_of(cell, low, high) if isinstance(absent, Absent) else None
+    return cell.array[low:high] if rows is None else rows
 
 
 def realize_each_in_tiles(tensors: Sequence[Tensor]) -> bool:

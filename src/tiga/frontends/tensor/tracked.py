@@ -23,6 +23,7 @@ from tiga.frontends.tensor.views import broadcast_to
 from tiga.ops.feature import reshape
 from tiga.ops.pointwise import where
 from tiga.ops.tensor_index import IndexTake
+from tiga.runtime.buffer import Buffer
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Type, dtype_of_numpy
 
@@ -66,6 +67,22 @@ def check_leaves(viewers: Sequence[Tensor], what: str) -> None:
             )
 
 
+def begin_write(tensor: Tensor) -> Buffer:
+    """Keep a tensor's memory where it is until the end of a write, which takes back what it adds to
+    the `writes` of the buffer."""
+    while True:
+        tensor._in_memory()
+        buffer = tensor._buffer
+        assert buffer is not None
+        # In this order: who moves the memory out says so first, and looks for writes then.
+        buffer.writes.append(None)
+        if buffer.absent is None and tensor._array is not None:
+            return buffer
+        buffer.writes.pop()
+        if (absent := buffer.absent) is not None:
+            absent.restore()
+
+
 class WrittenPart(Protocol):
     """A part of a tensor that is written."""
 
@@ -99,7 +116,7 @@ class IndexedPart:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        return part_shape(self.tensor._array, self.index, self.what)
+        return part_shape(self.tensor._in_memory(), self.index, self.what)
 
     def store(self, values: Any) -> None:
         store(self.tensor._array, self.index, values, self.what)
@@ -122,13 +139,24 @@ def write_tracked(
         viewers: all tensors that show the memory, the tensor itself first.
         value: of the tensor's dtype, and a shape that broadcasts to the part.
     """
-    same, others = parted(viewers)
-    check_leaves(same, what)
-    buffer = tensor._buffer
-    assert buffer is not None
+    check_leaves(parted(viewers)[0], what)
     given = astype(value, tensor.dtype, copy=False)
     source = broadcast_to(given, part.shape)
-    written = duplicate(given.realize()._array)
+    written = duplicate(given._in_memory())
+    buffer = begin_write(tensor)
+    try:
+        _write_recorded(tensor, viewers, source, written, part)
+    finally:
+        buffer.writes.pop()
+    return tensor
+
+
+def _write_recorded(
+    tensor: Tensor, viewers: Sequence[Tensor], source: Tensor, written: Any, part: WrittenPart
+) -> None:
+    same, others = parted(viewers)
+    buffer = tensor._buffer
+    assert buffer is not None
     fresh = [_new_node(viewer, tensor, part, source) for viewer in same]
     for node in _holders(viewers):
         _keep(node)
@@ -146,7 +174,6 @@ def write_tracked(
         renew(viewer)
     shared = viewers if buffer.viewers else ()
     buffer.nodes[:] = [(ref(viewer._node), ref(viewer._array)) for viewer in shared]
-    return tensor
 
 
 def renew(viewer: Tensor) -> None:

@@ -47,8 +47,9 @@ def working(tensors: Sequence[Tensor]) -> Iterator[None]:
 
 def _is_on_gpu(cell: Cell) -> bool:
     """Whether a value is on a GPU, or comes back there."""
-    if cell.absent is not None:
-        return bool(cell.absent.backing.tier == "device")
+    absent = cell.absent
+    if absent is not None:
+        return bool(absent.backing.tier == "device")
     return isinstance(cell.array, DeviceArray)
 
 
@@ -57,8 +58,8 @@ def _require_room(
 ) -> None:  # fmt: skip
     """Find that operands and results do not fit before any operand is brought in."""
     account = scope.accounts[tier]
-    away = (cell.absent for cell in cells if cell.absent is not None)
-    absent = {id(one): one.nbytes for one in away if one.backing.tier == tier}
+    away = (cell.absent for cell in cells)
+    absent = {id(a): a.nbytes for a in away if a is not None and a.backing.tier == tier}
     if not absent or account.budget is None:
         return
     needed = need + sum(absent.values())
