@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tiga.frontends.tensor.application import Application, Record, part_of
+from tiga.frontends.tensor.lazy import Unbuilt
 from tiga.frontends.tensor.planned import keep
-from tiga.frontends.tensor.record import Record
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 
@@ -25,7 +26,7 @@ class Wiring:
     whether a value in it was written in place since it was used."""
 
     key: tuple[Any, ...]
-    order: list[Node]
+    order: list[Node | Application]
     stale: bool
 
 
@@ -33,21 +34,27 @@ def wiring_of(groups: Sequence[Sequence[Node]]) -> Wiring | None:
     """The wiring of what `groups` of nodes need; None where no record is kept of it: it is large,
     or a call on a graph, which no record may keep alive."""
     roots = [node for group in groups for node in group]
-    order: list[Node] = list({id(root): root for root in roots}.values())
+    order: list[Any] = list({id(root): root for root in roots}.values())
     places = {id(node): place for place, node in enumerate(order)}
     parts: list[Any] = [*map(len, groups), *[places[id(root)] for root in roots]]
     stale = False
     add, known = parts.append, places.get
     for node in order:
-        op = node.op
-        if op.defers:
-            return None
         cell = getattr(node, "cell", None)
         if cell is not None and cell.stale:
             stale = True
-        add(None if op.origin is Origin.ARGUMENT else op)
-        add(node.type)
-        for child in node.inputs:
+        kind = node.__class__
+        part = part_of(node) if kind is Unbuilt or kind is Application else None
+        if part is not None:
+            add(part.mark)
+            children = part.children
+        else:
+            op, children = node.op, node.inputs
+            if op.defers:
+                return None
+            add(None if op.origin is Origin.ARGUMENT else op)
+            add(node.type)
+        for child in children:
             key = id(child)
             place = known(key)
             if place is None:

@@ -11,7 +11,7 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor, View, share, wrap
 from tiga.frontends.tensor.dtypes import array_of, promote, promote_scalar, result_dtype
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, filled, here, user_place
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, Unbuilt, filled, here, user_place
 from tiga.ops.align import expand_to
 from tiga.ops.base import Op
 from tiga.ops.feature import Broadcast
@@ -112,7 +112,7 @@ def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
     there; LARGE if it takes long to find out."""
     depth = largest = 0
     for node in nodes:
-        if node.__class__ is not LazyNode:
+        if node.__class__ is not LazyNode and node.__class__ is not Unbuilt:
             return _extent_of_any(nodes)
         if node.cell is None and node.depth > depth:
             depth = node.depth

@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from tiga.frontends.tensor.planned import Plans, Run
-from tiga.frontends.tensor.recipe import Recipe, structure
+from tiga.frontends.tensor.recipe import Recipe, structure, with_known
 from tiga.runtime.layout import row_major_copy
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
@@ -24,6 +24,10 @@ def run_compiled(
     found = structure(roots)
     key = (found.parts, native, relaxed)
     entry = PLANS.get(key)
+    if entry is None:
+        found = with_known(found, roots)
+        key = (found.parts, native, relaxed)
+        entry = PLANS.get(key)
     hit = entry is not None
     if entry is None:
         make = partial(compile_tensors, native=native, relaxed=relaxed)

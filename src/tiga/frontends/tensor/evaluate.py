@@ -15,7 +15,7 @@ from tiga.errors import InvalidIndex, OutOfBudget
 from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, leaf
+from tiga.frontends.tensor.lazy import COMPILE_FROM, LARGE, Cell, LazyNode, Leaf, leaf
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
@@ -28,9 +28,6 @@ from tiga.runtime.scope import active
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import bfloat16, float16
-
-COMPILE_FROM = 32768
-"""Elements of a program's largest value from which it is compiled."""
 
 
 class Evaluation(NamedTuple):

@@ -12,7 +12,7 @@ from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
 from tiga.frontends.tensor.planned import Entry, Plans, Run
-from tiga.frontends.tensor.recipe import Recipe, Structure, structure
+from tiga.frontends.tensor.recipe import Recipe, Structure, structure, with_known
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
@@ -46,7 +46,7 @@ def run_on_gpu(
             f"cuda:{index}; use auto or native, or copy them: x.cpu()."
         )
     start = perf_counter()
-    found = structure(roots)
+    found = with_known(structure(roots), roots)
     key: Any = found.parts if relaxed else ("in order", found.parts)
     entry = PLANS.get(key)
     hit = entry is not None

@@ -41,6 +41,9 @@ class _Own(dict[str, bool]):
 
 _OWN = _Own()
 
+COMPILE_FROM = 32768
+"""Elements of a program's largest value from which it is compiled."""
+
 LARGE = 1 << 62
 """What counts as the size of the largest value where it is not known: it has to be looked for."""
 
@@ -140,9 +143,10 @@ class LazyNode(Node):
     longest chain of nodes below it that have none, `largest` the size of the largest of them.
     `wanted` is set where derivatives with respect to it can be asked for (see `is_wanted`)."""
 
-    __slots__ = ("cell", "depth", "largest", "place", "wanted")
+    __slots__ = ("cell", "depth", "largest", "place", "source", "wanted")
 
     cell: Cell | None
+    source: Any
     wanted: bool
 
     def __init__(
@@ -160,6 +164,39 @@ class LazyNode(Node):
     @property
     def where(self) -> str | None:  # type: ignore[override]
         return place_text(self.place)
+
+
+class Unbuilt(LazyNode):
+    """A result of an application of a record (`record.py`), `source` with the result's number.
+    Its op and inputs are made when they are asked for: most never are, as the application tells
+    what is computed. It is a plain node from then on."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, source: Any, type: Type, place: Place | None, depth: int, largest: int
+    ) -> None:
+        self.source = source
+        self.type = type
+        self.place = place
+        self.cell = None
+        self.depth = depth
+        self.largest = largest
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("op", "inputs"):
+            raise AttributeError(f"a node has no attribute {name!r}")
+        source = self.source
+        if source is not None:  # else another thread has built it by now
+            source[0].build()
+        return getattr(self, name)
+
+    def become(self, op: Any, inputs: tuple[Node, ...]) -> None:
+        """Be a plain node."""
+        self.op = op
+        self.inputs = inputs
+        self.__class__ = LazyNode  # type: ignore[assignment]
+        self.source = None
 
 
 @lru_cache(maxsize=4096)

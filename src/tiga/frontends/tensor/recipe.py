@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, Place, filled, here, place_text
+from tiga.frontends.tensor.application import Application, Record, Result, part_of
+from tiga.frontends.tensor.lazy import (
+    Cell,
+    LazyNode,
+    Leaf,
+    Place,
+    Unbuilt,
+    filled,
+    here,
+    place_text,
+)
 from tiga.ops.leaf import Constant
 from tiga.trace.node import Node
 from tiga.types import Type
@@ -16,20 +26,21 @@ Parts = tuple[Any, ...]
 
 class Structure(NamedTuple):
     """Expressions: `parts` tell them from others but for values in memory and graphs; the nodes,
-    roots first; and the places of calls on graphs among them.
+    roots first, with the applications of records; and the places of calls on graphs among them.
 
     Parts are the roots' places, then of every node its op and the places of its inputs. A value in
-    memory is its type alone, a call on a graph the call's form with its type.
+    memory is its type alone, a call on a graph the call's form with its type, the result of an
+    application its number, and an application its record.
     """
 
     parts: Parts
-    order: list[Node]
+    order: list[Any]
     calls: list[int]
 
 
 def structure(roots: Sequence[Node]) -> Structure:
     """What is computed for roots, which are in any case."""
-    places: dict[Node, int] = {}
+    places: dict[Any, int] = {}
     for root in roots:
         places.setdefault(root, len(places))
     order, calls = list(places), []
@@ -37,22 +48,39 @@ def structure(roots: Sequence[Node]) -> Structure:
     parts: list[Any] = [places[root] for root in roots]
     add, known = parts.append, places.get
     for place, node in enumerate(order):
-        op = node.op
-        if place >= computed and op.__class__ is not Constant and getattr(node, "cell", None):
+        kind = node.__class__
+        is_value = place >= computed and getattr(node, "cell", None)
+        if is_value and (kind is Unbuilt or node.op.__class__ is not Constant):
             add(node.type)
             continue
-        if op.defers:
-            calls.append(place)
-            add((op.form, node.type))
+        part = part_of(node) if kind is Unbuilt or kind is Application else None
+        if part is not None:
+            add(part.mark)
+            children = part.children
         else:
-            add(op)
-        for child in node.inputs:
+            op, children = node.op, node.inputs
+            if op.defers:
+                calls.append(place)
+                add((op.form, node.type))
+            else:
+                add(op)
+        for child in children:
             found = known(child)
             if found is None:
                 found = places[child] = len(order)
                 order.append(child)
             add(found)
     return Structure(tuple(parts), order, calls)
+
+
+def with_known(found: Structure, roots: Sequence[Node]) -> Structure:
+    """The structure, by single nodes if a value in memory may be within an application."""
+    applied = [one for one in found.order if one.__class__ is Application]
+    if all(node in found.order for one in applied for node in one.known):
+        return found
+    for one in applied:
+        one.build()
+    return structure(roots)
 
 
 def is_operand(node: Node) -> bool:
@@ -107,10 +135,21 @@ class Recipe:
         form, calls = self._form, iter(self._calls)
         operands = dict(zip(form.inputs, self._operands, strict=True))
         entries = form.entries()
-        nodes = [LazyNode(None, (), type, place)
-                 for type, place in zip(form.types, self._places, strict=True)]  # fmt: skip
+        places = self._places
+        nodes: list[Any] = [LazyNode(None, (), *of) for of in zip(form.types, places, strict=True)]
+        applied = [place for place, (op, _) in enumerate(entries) if op.__class__ is Record]
+        for place in applied:
+            nodes[place] = Application.of_nothing(entries[place][0], places[place])
+        for place in applied:
+            nodes[place].children = tuple(nodes[i] for i in entries[place][1])
         for place, (op, reads) in enumerate(entries):
             node = nodes[place]
+            if op.__class__ is Record:
+                continue
+            if op.__class__ is Result:
+                one = nodes[reads[0]].result(op.number)
+                node.op, node.inputs = one.op, one.inputs
+                continue
             node.inputs = tuple(nodes[i] for i in reads)
             if isinstance(op, Type):
                 node.op, node.cell = Leaf(op), self._cell(operands.get(place), place, alive)
