@@ -77,6 +77,18 @@ def test_buffers_ranges_and_dtypes_of_numpy() -> None:
         tg.zeros(1, dtype=np.uint32)
 
 
+def test_subclasses_of_arrays_are_plain_or_refused() -> None:
+    matrix = np.matrix([[1.0, 2.0], [3.0, 4.0]])
+    for x in (tg.from_numpy(matrix), tg.tensor(matrix), tg.asarray(matrix)):
+        assert (x * x).tolist() == [[1.0, 4.0], [9.0, 16.0]]
+        assert type(x.numpy()) is np.ndarray
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+    for make in (tg.from_numpy, tg.tensor, tg.asarray, lambda a: tg.ones(2) + a):
+        with pytest.raises(errors.InvalidValue, match=r"masked .*test_python_values.*filled"):
+            make(masked)
+    assert tg.tensor(np.ma.array([1.0, 2.0])).tolist() == [1.0, 2.0]
+
+
 def test_in_and_comparisons_with_what_is_no_tensor() -> None:
     assert 3 in WHOLE.reshape(3, 1)
     assert 7 not in WHOLE

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidType
+from tiga.runtime.caller import user_line
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.dlpack import (
     CUDA,
@@ -36,7 +37,8 @@ def array_of(x: Any, copy: bool | None = None) -> Any:
     """
     if not hasattr(x, "__dlpack__"):
         raise InvalidType(
-            f"from_dlpack expected an object with __dlpack__, got {type(x).__name__}."
+            f"from_dlpack expected an object with __dlpack__, got {type(x).__name__} "
+            f"({user_line()}); tg.asarray takes numbers, lists and buffers."
         )
     known = hasattr(x, "__dlpack_device__")
     place = tuple(map(int, x.__dlpack_device__())) if known else CPU_DEVICE
@@ -44,7 +46,8 @@ def array_of(x: Any, copy: bool | None = None) -> Any:
         return device_array_of(x)
     if place != CPU_DEVICE:
         raise InvalidType(
-            "from_dlpack expected memory of the CPU or an NVIDIA GPU; copy it there first."
+            f"from_dlpack expected memory of the CPU or an NVIDIA GPU, got that of device {place} "
+            f"({user_line()}); copy it there first."
         )
     if type(x).__module__.partition(".")[0] == "torch":
         array = array_of_torch(x)
@@ -88,7 +91,7 @@ def array_of_torch(tensor: Any) -> Any:
         layout = str(tensor.layout).removeprefix("torch.")
         raise InvalidType(
             f"from_torch expected a dense tensor on the CPU or a GPU, got a {layout} one on "
-            f"{tensor.device}; .to_dense() or .cpu() makes one."
+            f"{tensor.device} ({user_line()}); .to_dense() or .cpu() makes one."
         )
     plain = tensor.detach().resolve_conj().resolve_neg()
     if tensor.device.type == "cuda":
@@ -100,7 +103,9 @@ def array_of_torch(tensor: Any) -> Any:
     try:
         return plain.numpy()
     except TypeError:
-        raise InvalidType(f"from_torch: no Tiga dtype holds {tensor.dtype}.") from None
+        raise InvalidType(
+            f"from_torch: no Tiga dtype holds {tensor.dtype} ({user_line()}); cast it with .to()."
+        ) from None
 
 
 def device_capsule(array: DeviceArray, stream: Any, **options: Any) -> Any:
@@ -128,7 +133,9 @@ def capsule(array: np.ndarray, **options: Any) -> Any:
     """
     device = options.get("dl_device")
     if device is not None and tuple(map(int, device)) != CPU_DEVICE:
-        raise InvalidType(f"__dlpack__: the memory is on the CPU, not on device {device}.")
+        raise InvalidType(
+            f"__dlpack__: the memory is on the CPU, not on device {device} ({user_line()})."
+        )
     given = {k: v for k, v in options.items() if v is not None and k != "dl_device"}
     if array.dtype != ml_dtypes.bfloat16:
         return array.__dlpack__(**given)

@@ -157,7 +157,7 @@ def as_tensor(value: Any, what: str = "an operand") -> Tensor:
     if isinstance(value, (np.ndarray, np.generic)):
         from tiga.frontends.tensor.creation import from_numpy
 
-        return from_numpy(np.asarray(value))
+        return from_numpy(np.asanyarray(value))
     if type(value).__module__.partition(".")[0] == "torch":
         raise InvalidType(
             f"{what} expected a tensor of Tiga's or a number, got one of torch's ({here()}); make "

@@ -115,6 +115,7 @@ def tensor(
     if hasattr(data, "__dlpack__") and not isinstance(data, (Tensor, np.ndarray)):
         data = from_dlpack(data)
     data = _of_buffer(data)
+    _require_unmasked(data)
     if isinstance(data, Tensor) and data.device != CPU:
         return _copied(data, wanted, device, requires_grad)
     if isinstance(data, Tensor):
@@ -163,6 +164,15 @@ def _copied(data: Tensor, dtype: DType | None, device: Any, requires_grad: bool)
     array = duplicate(source._array) if same else moved_to(source._array, target)
     made = wrap(array)
     return made.requires_grad_() if requires_grad else made
+
+
+def _require_unmasked(data: Any) -> None:
+    """Refuse arrays of numpy some of whose elements are masked: no tensor knows of that."""
+    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+        raise InvalidValue(
+            f"an array without masked elements was expected ({here()}); fill them with "
+            "x.filled(value)."
+        )
 
 
 def _known_dtype(array: np.ndarray) -> DType:
@@ -223,6 +233,8 @@ def from_numpy(array: np.ndarray, *, requires_grad: bool = False) -> Tensor:
             f"from_numpy expected a numpy array, got {type(array).__name__} ({here()}); tg.asarray "
             "takes tensors, numbers and lists."
         )
+    _require_unmasked(array)
+    array = np.asarray(array)  # operators of subclasses mean other things
     _known_dtype(array)
     negative = any(step < 0 or step % array.itemsize for step in array.strides)
     copied = negative or not array.flags.writeable or not array.dtype.isnative
