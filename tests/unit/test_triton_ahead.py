@@ -51,6 +51,16 @@ def test_kernels_of_one_text_are_compiled_once():
     assert hidden_parameters(one, kernels[0].source) == hidden_parameters(one, kernels[1].source)
 
 
+def test_kernels_of_one_text_in_several_programs_are_compiled_once():
+    source = sources()[0]
+    aligned = alignment(source)
+    one = compile_kernel(source, CAPABILITY, aligned)
+    assert compile_kernel(renamed(source, "another"), CAPABILITY, list(aligned)) is one
+    assert one.metadata.name == source.name
+    other = compile_kernel(source, CAPABILITY, tuple(not a for a in aligned))
+    assert other is not one
+
+
 def test_what_cannot_be_compiled_says_so():
     source = sources()[0]
     broken = replace(source, text=f"@triton.jit\ndef {source.name}(num_items):\n    nothing\n")

@@ -7,9 +7,8 @@ from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tiga.backends.triton.compiled import compile_kernel, is_interpreted
+from tiga.backends.triton.compiled import compile_kernel, is_interpreted, without_name
 from tiga.backends.triton.loaded import Kernel
-from tiga.backends.triton.writer import KernelSource
 from tiga.runtime.parallel import available_cores
 
 MOST_THREADS = 8
@@ -29,7 +28,7 @@ def compile_ahead(wanted: Sequence[Wanted], capability: int) -> None:
     alike: dict[Hashable, list[Wanted]] = {}
     for kernel, aligned in wanted:
         if not kernel.is_compiled(capability, aligned):
-            key = _without_name(kernel.source), aligned
+            key = without_name(kernel.source), aligned
             alike.setdefault(key, []).append((kernel, aligned))
     groups = sorted(alike.values(), key=_length, reverse=True)
 
@@ -53,9 +52,3 @@ def _side_by_side(compiled: Any, groups: Sequence[Sequence[Wanted]]) -> list[Any
 def _length(group: Sequence[Wanted]) -> int:
     """About how long a kernel takes to compile: the longest go first."""
     return len(group[0][0].source.text)
-
-
-def _without_name(source: KernelSource) -> Hashable:
-    """All that machine code is made of, but for the name that it has."""
-    text = source.text.replace(f"def {source.name}(", "def kernel(", 1)
-    return text, tuple((p.name, p.type) for p in source.parameters), source.tile

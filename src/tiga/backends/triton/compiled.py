@@ -1,10 +1,11 @@
 """From the text of a kernel to something that runs: compiled for a GPU, or interpreted."""
 
 import linecache
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tiga.backends.triton.layout import WARP
 from tiga.backends.triton.writer import KernelSource
@@ -14,6 +15,9 @@ ALIGNMENT = 16
 """Bytes of the widest access: pointers that are multiples of it are marked."""
 
 _serial = count()
+
+_in_use: "WeakValueDictionary[Hashable, Any]" = WeakValueDictionary()
+"""Compiled kernels by all that they are made of, as long as something holds them."""
 
 
 def _triton() -> Any:
@@ -54,8 +58,24 @@ def function(source: KernelSource) -> Any:
 def compile_kernel(source: KernelSource, capability: int, aligned: Sequence[bool]) -> Any:
     """The kernel for a compute capability (90 for sm_90); needs no GPU.
 
-    `aligned` says per parameter whether its pointer is a multiple of 16 bytes.
+    `aligned` says per parameter whether its pointer is a multiple of 16 bytes. Kernels of the same
+    text but for their names, as programs of a model have, are one while it is in use, under the
+    name of the first.
     """
+    key = (without_name(source), capability, tuple(aligned))
+    found = _in_use.get(key)
+    if found is None:
+        found = _in_use.setdefault(key, _compiled_to_fit(source, capability, aligned))
+    return found
+
+
+def without_name(source: KernelSource) -> Hashable:
+    """All that machine code is made of, but for the name that it has."""
+    text = source.text.replace(f"def {source.name}(", "def kernel(", 1)
+    return text, tuple((p.name, p.type) for p in source.parameters), source.tile
+
+
+def _compiled_to_fit(source: KernelSource, capability: int, aligned: Sequence[bool]) -> Any:
     made = _compiled(source, capability, aligned)
     if made.metadata.shared <= SHARED_KIB.get(capability, LEAST_SHARED_KIB) * 1024:
         return made
