@@ -115,7 +115,8 @@ def train(model: nn.Module, parts: list[Cluster], epochs: int, size: int = 9) ->
         for batch in shuffled(parts, size, generator):
             optimiser.zero_grad()
             loss = batch_loss(model, batch)
-            loss.backward()
+            # Not of positions, which are leaves as well.
+            loss.backward(inputs=list(model.parameters()))
             optimiser.step()
             losses.append(loss.item())
         means.append(sum(losses) / len(losses))

@@ -97,3 +97,21 @@ def test_near_points_of_native_tensors():
     np.testing.assert_allclose(force.numpy().sum(0), 0, atol=1e-12)
     half = tg.radius_graph(tg.tensor(np.zeros((2, 3), np.float32)), 1.0)
     assert half.shift.dtype == tg.float32
+
+
+class Mixed(tg.MessagePassing):
+    def edge(self, src, dst, edge, weight):
+        return (tg.exp(-tg.square(src.r - dst.r)) @ weight)[:, 0]
+
+
+def test_a_force_takes_no_gradient_of_weights():
+    graph, kernel = ring(5), Mixed()
+    r = tg.tensor(fields(5)[0], requires_grad=True)
+    weight = tg.tensor(np.ones((3, 1)), requires_grad=True)
+    energy = kernel(graph=graph, ndata={"r": r}, weight=weight).sum()
+    force = ag.grad(energy, r).numpy()
+    assert "writes output 0" in kernel.explain()
+    assert "output 1" not in kernel.explain()
+    both = ag.grad(energy, (r, weight))
+    for one, other in zip((force, ag.grad(energy, weight).numpy()), both, strict=True):
+        np.testing.assert_allclose(one, other.numpy(), rtol=1e-12)

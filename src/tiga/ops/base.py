@@ -168,6 +168,12 @@ class Op:
     def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
         raise NotImplementedError(f"{self.name} has no derivative")
 
+    def vjp_of(
+        self, wanted: Sequence[bool], ct: Node, out: Node, *inputs: Node
+    ) -> Sequence[Node | None]:
+        """As `vjp`, where only the terms of the inputs that are wanted are used."""
+        return self.vjp(ct, out, *inputs)
+
     def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
         """Terms whose sum is the output's tangent; empty when it is zero."""
         raise NotImplementedError(f"{self.name} has no forward derivative")

@@ -18,17 +18,19 @@ def _reaching(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
     return reached
 
 
-def _local(node: Node, cotangent: Node, conjugate: Conjugate | None) -> Sequence[Node | None]:
-    """The op's cotangents of its inputs.
+def _local(
+    node: Node, cotangent: Node, conjugate: Conjugate | None, wanted: Sequence[bool]
+) -> Sequence[Node | None]:
+    """The op's cotangents of its inputs, of those that are wanted at least.
 
     Complex cotangents are conjugate Wirtinger derivatives. An op's rule multiplies the cotangent
     by the derivative, so where the op is holomorphic, conjugating before and after the rule
     multiplies by the derivative's conjugate.
     """
     if not node.type.dtype.is_complex or not node.op.holomorphic:
-        return node.op.vjp(cotangent, node, *node.inputs)
+        return node.op.vjp_of(wanted, cotangent, node, *node.inputs)
     assert conjugate is not None, "complex traces need a conjugate"
-    parts = node.op.vjp(conjugate(cotangent), node, *node.inputs)
+    parts = node.op.vjp_of(wanted, conjugate(cotangent), node, *node.inputs)
     return [None if part is None else conjugate(part) for part in parts]
 
 
@@ -60,11 +62,13 @@ def vjp(
     wanted = set(inputs)
     for node in reversed(order):
         cotangent = sums.get(node)
-        if cotangent is None or not node.inputs or not any(c in reached for c in node.inputs):
+        if cotangent is None or not any(c in reached for c in node.inputs):
             continue
         if node in wanted and not any(c in wanted or c in reached for c in node.inputs):
             continue
-        for child, part in zip(node.inputs, _local(node, cotangent, conjugate), strict=True):
+        needed = [child in reached for child in node.inputs]
+        parts = _local(node, cotangent, conjugate, needed)
+        for child, part in zip(node.inputs, parts, strict=True):
             accumulate(child, part)
     return [sums.get(node) for node in inputs]
 

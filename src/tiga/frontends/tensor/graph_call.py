@@ -175,11 +175,15 @@ class Walk:
             launch = _saving(launch, wanted)
         return Walk(launch, graph, topology, graph.token(), bool(wanted))
 
-    def backward(self, index: int) -> tuple[Gradient, Launch]:
-        """The gradient of an output of what saves for it, and what computes it."""
+    def backward(
+        self, index: int, wanted: tuple[int, ...] | None = None
+    ) -> tuple[Gradient, Launch]:
+        """The gradient of an output of what saves for it, by all or some inputs, and what computes
+        it."""
         launch = self.launch
-        found = _gradient(launch.program, differentiable(launch.program), index)
-        return found, launch.derive("gradient", index, found.program)
+        wanted = differentiable(launch.program) if wanted is None else wanted
+        found = _gradient(launch.program, wanted, index)
+        return found, launch.derive("gradient", (index, wanted), found.program)
 
     def output(self, index: int, arrays: Sequence[Any], room: Any = None) -> Any:
         """One output; on a GPU in `room`."""
@@ -247,12 +251,19 @@ class GraphCall(OuterCall):
         return Walk(launch, walk.graph, walk.topology, walk.token, trained)
 
     def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
-        walk, wanted = self.walk, differentiable(self.walk.launch.program)
-        if not wanted:
+        return self.vjp_of((True,) * len(inputs), ct, out, *inputs)
+
+    def vjp_of(
+        self, wanted: Sequence[bool], ct: Node, out: Node, *inputs: Node
+    ) -> Sequence[Node | None]:
+        walk, floats = self.walk, differentiable(self.walk.launch.program)
+        if not floats:
             return (None,) * len(inputs)
         if not walk.trained:
-            walk = self._walk(_saving(walk.launch, wanted), True)
-        found, launch = walk.backward(self.index)
+            walk = self._walk(_saving(walk.launch, floats), True)
+        # What a call over a file reads and writes is told beforehand, for all gradients.
+        some = floats if walk.graph.paged else tuple(i for i in floats if wanted[i])
+        found, launch = walk.backward(self.index, some)
         read = [i for kind, i in found.arguments if kind == "output"]
         outputs = dict(zip(read, self.called(walk, inputs, read), strict=True))
         known: dict[str, Any] = {"input": inputs, "output": outputs, "cotangent": {self.index: ct}}

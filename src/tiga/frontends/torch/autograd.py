@@ -15,6 +15,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch.autograd import forward_ad
 
+from tiga.frontends.torch.asked import asked
 from tiga.frontends.torch.batching import (
     at_once,
     copies,
@@ -97,9 +98,22 @@ def _keep_forward(ctx: Any, values: Sequence[Any]) -> None:
 @untraced
 def _backward(ctx: Any, *cotangents: Any) -> Any:
     """Gradients of the inputs: None for each that no cotangent reaches."""
+    return _gradients_of(ctx, ctx.job.trained.wanted, cotangents)
+
+
+@untraced
+def _backward_of_asked(ctx: Any, *cotangents: Any) -> Any:
+    """As `_backward`, of the inputs whose gradients this pass of autograd goes on with."""
+    job: Job = ctx.job
+    # What a call over a file reads and writes is told beforehand, for all gradients.
+    wanted = job.trained.wanted if job.graph.paged else asked(ctx, job.trained)
+    return _gradients_of(ctx, wanted, cotangents)
+
+
+def _gradients_of(ctx: Any, wanted: tuple[int, ...], cotangents: Sequence[Any]) -> Any:
     if any(is_batched(c) for c in cotangents if c is not None):
         ctx.gives = False  # the next sample reads what is saved again
-        return per_sample(lambda *samples: _backward(ctx, *samples), cotangents)
+        return per_sample(lambda *samples: _gradients_of(ctx, wanted, samples), cotangents)
     job: Job = ctx.job
     trained = job.trained
     result: list[Any] = [None] * (1 + ctx.count)
@@ -114,7 +128,7 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
         "cotangent": {i: _laid_out(cotangents[i], job.graph) for i in present},
     }
     known["input"].update(ctx.numbers)
-    derivative = trained.derivative(present)
+    derivative = trained.derivative(present, wanted)
     values = [known[kind][n] for kind, n in derivative.arguments]
     unneeded = _unneeded(ctx, derivative.arguments)
     with within(job.scope) if get_ident() != job.thread and job.scope else nullcontext():
@@ -181,7 +195,7 @@ class Differentiated(torch.autograd.Function):
             _keep_forward(ctx, values)
         return tuple(outputs)
 
-    backward = staticmethod(_backward)
+    backward = staticmethod(_backward_of_asked)
     jvp = staticmethod(_jvp)
 
 

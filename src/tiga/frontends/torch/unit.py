@@ -228,7 +228,10 @@ class Trained:
         moves = [n.type.dtype.is_float and n.op != stop_gradient for n in full.outputs]
         self.floats = tuple(i for i, does in enumerate(moves) if does)
         self.whole = tuple(i for i, does in enumerate(moves) if not does)
-        self.derivatives: dict[tuple[int, ...], Derivative] = {}
+        self.derivatives: dict[tuple[tuple[int, ...], tuple[int, ...]], Derivative] = {}
+        fields = [program.inputs[i].type.space != GLOBAL for i in wanted]
+        self.ask_order = sorted(enumerate(fields), key=lambda of: of[1])
+        """Positions in `wanted`, and whether there are fields, which come last."""
         self.tangents: dict[tuple[int, ...], tuple[Unit, list[int]]] = {}
         self.lock = threading.Lock()
         self.per_sample: str | None = None
@@ -261,25 +264,27 @@ class Trained:
         steps = self.derivative(present).unit.plain().executable.scheduled.plan.steps
         return [step for step in steps if isinstance(step, RowProgram)]
 
-    def _gradient(self, present: tuple[int, ...]) -> Gradient:
-        program = self.runnable.program
-        return gradient(program, self.wanted, present, RULES)
+    def _gradient(self, present: tuple[int, ...], wanted: tuple[int, ...]) -> Gradient:
+        return gradient(self.runnable.program, wanted, present, RULES)
 
     @cached_property
     def saved(self) -> tuple[list[int], list[int]]:
         """Inputs and outputs that a gradient of all outputs reads."""
-        found = self._gradient(self.floats)
+        found = self._gradient(self.floats, self.wanted)
         inputs = sorted({i for kind, i in found.arguments if kind == "input"})
         outputs = sorted({i for kind, i in found.arguments if kind == "output"})
         return inputs, outputs
 
-    def derivative(self, present: tuple[int, ...]) -> Derivative:
-        """The gradient program when these outputs have a cotangent."""
-        found = self.derivatives.get(present)
+    def derivative(
+        self, present: tuple[int, ...], wanted: tuple[int, ...] | None = None
+    ) -> Derivative:
+        """The gradient program when these outputs have a cotangent, of all or some inputs."""
+        wanted = self.wanted if wanted is None else wanted
+        found = self.derivatives.get((present, wanted))
         if found is None:
-            made = self._gradient(present)
+            made = self._gradient(present, wanted)
             found = Derivative(unit_of(made.program), made.arguments, made.wanted)
-            found = self.derivatives.setdefault(present, found)
+            found = self.derivatives.setdefault((present, wanted), found)
         return found
 
     def tangent(self, moving: tuple[int, ...]) -> tuple["Unit", list[int]]:
