@@ -8,10 +8,10 @@ from tiga.backends.reference import evaluate
 from tiga.ops.leaf import Input
 from tiga.ops.message import gather, sum_to
 from tiga.ops.pointwise import add, maximum, mul, sub
-from tiga.passes.canonicalize import canonicalize
+from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.expand import Expand
-from tiga.passes.fewer_reads import fewer_reads
-from tiga.passes.hoist import hoist
+from tiga.passes.fewer_reads import FewerReads
+from tiga.passes.hoist import Hoist
 from tiga.reducers import Max, Messages, Min
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
@@ -50,9 +50,9 @@ def extremum(message, reducer):
 
 def gradient_to_source(program):
     """The gradient program of an extremum to the sources' values."""
-    trained = training(hoist(program), (0,), harness.RULES)
+    trained = training(Hoist()(program), (0,), harness.RULES)
     made = gradient(trained, (0,), (0,), harness.RULES).program
-    return canonicalize(hoist(canonicalize(Expand()(made))))
+    return Canonicalize()(Hoist()(Canonicalize()(Expand()(made))))
 
 
 MESSAGES = {
@@ -74,7 +74,7 @@ def test_bounds_find_the_same_winners(name, reducer):
     message, bounded = MESSAGES[name]
     forward = extremum(message, reducer)
     program = gradient_to_source(forward)
-    made = fewer_reads(program)
+    made = FewerReads()(program)
     (before,), (after,) = ([n for n in p.order if is_sum_of_sources(n)] for p in (program, made))
     if bounded:
         assert "y" in of_other(before)
@@ -102,7 +102,7 @@ def test_products_with_sums_of_both_ends_read_one_value_of_the_other_for_each_of
     b, p, a, q = end("b", "dst"), end("p", "dst"), end("a", "dst"), end("q", "src")
     total = sum_to(RELATION, "src", sub(mul(b, add(p, q)), a))
     program = Program((leaf(b), leaf(p), leaf(a), leaf(q)), (total,))
-    made = fewer_reads(program)
+    made = FewerReads()(program)
     assert of_other(total) == {"a", "b", "p"}
     assert len(of_other(made.outputs[0])) == 2
     rng = np.random.default_rng(3)
@@ -116,7 +116,7 @@ def test_what_reads_no_less_stays_as_it_is():
     b, p, q = end("b", "dst"), end("p", "dst"), end("q", "src")
     for message in (mul(b, q), mul(b, add(b, q)), add(b, maximum(p, q))):
         program = Program((leaf(b), leaf(p), leaf(q)), (sum_to(RELATION, "src", message),))
-        assert fewer_reads(program) == program
+        assert FewerReads()(program) == program
 
 
 def test_differences_of_coordinates_stay():
@@ -126,4 +126,4 @@ def test_differences_of_coordinates_stay():
     )
     total = sum_to(RELATION, "src", add(mul(b, sub(p, q)), a))
     program = Program((leaf(b), leaf(p), leaf(a), leaf(q)), (total,))
-    assert fewer_reads(program) == program
+    assert FewerReads()(program) == program

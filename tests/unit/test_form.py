@@ -6,7 +6,7 @@ from tests.unit.test_ir_round_trip import REDUCERS, make_input
 from tiga.ops import feature, functions, message, pointwise
 from tiga.ops.contract import contract, outer_sum
 from tiga.passes.expand import Expand
-from tiga.passes.form import form
+from tiga.passes.form import FormRows
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.verify import verify_form
 from tiga.reducers import Messages
@@ -25,7 +25,7 @@ def value(label: str, space: Space, *shape: int) -> Node:
 def plan_of(*outputs: Node) -> Plan:
     """The plan of a program of these outputs, checked."""
     inputs = (node for node in topological(outputs) if node.op.name == "input")
-    plan = form(Program(tuple(inputs), outputs))
+    plan = FormRows()(Program(tuple(inputs), outputs))
     verify_form(plan)
     return plan
 

@@ -9,8 +9,8 @@ from tiga.ops.feature import concat, reshape
 from tiga.ops.leaf import Input, constant
 from tiga.ops.message import gather, sum_to
 from tiga.ops.pointwise import add, mul, sub
-from tiga.passes.canonicalize import canonicalize
-from tiga.passes.hoist import hoist
+from tiga.passes.canonicalize import Canonicalize
+from tiga.passes.hoist import Hoist
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type, bfloat16, float64
 
@@ -47,7 +47,7 @@ CASES = {
 def test_products_of_nodes(rng, name):
     message, count = CASES[name]
     before = program(16, message)
-    after = canonicalize(hoist(canonicalize(before)))
+    after = Canonicalize()(Hoist()(Canonicalize()(before)))
     assert not edge_products(after)
     assert len(node_products(after)) == count
     where = harness.problem(rng, 7, 9, rng.integers(0, 4, 9))
@@ -60,12 +60,12 @@ def test_products_of_nodes(rng, name):
 def test_differences_that_would_lose_digits_stay(width, dtype):
     """Differences of coordinates are exact where products of coordinates cancel."""
     form = program(width, sub, dtype)
-    assert len(edge_products(hoist(form))) == 1
+    assert len(edge_products(Hoist()(form))) == 1
 
 
 def test_a_matrix_of_one_number_stays_a_matrix():
     x = Input("x", Type(float64, (2,), harness.SRC))()
     ones = constant(1.0, Type(float64, (2, 3), GLOBAL))
-    form = hoist(Program((x,), (sum_to(R, "dst", contract(gather(R, "src", x), ones)),)))
+    form = Hoist()(Program((x,), (sum_to(R, "dst", contract(gather(R, "src", x), ones)),)))
     assert len(node_products(form)) == 1
     assert not edge_products(form)

@@ -10,11 +10,11 @@ from tiga.ops.functions import exp
 from tiga.ops.leaf import Input, constant
 from tiga.ops.message import gather, sum_to
 from tiga.ops.pointwise import add, div, gt, mul, sub, where
-from tiga.passes.canonicalize import canonicalize
+from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.expand import Expand
-from tiga.passes.form import form
-from tiga.passes.hoist import hoist
-from tiga.passes.one_pass import one_pass
+from tiga.passes.form import FormRows
+from tiga.passes.hoist import Hoist
+from tiga.passes.one_pass import OnePass
 from tiga.passes.rows import RowProgram
 from tiga.reducers import Max, Messages
 from tiga.trace.derivatives import gradient, training
@@ -25,12 +25,12 @@ EDGE, DST, RELATION = harness.RELATION.edge, harness.DST, harness.RELATION
 
 
 def normal(program):
-    return canonicalize(hoist(canonicalize(Expand()(program))))
+    return Canonicalize()(Hoist()(Canonicalize()(Expand()(program))))
 
 
 def passes(program) -> int:
     """The most passes of a walk over its edges."""
-    return max(len(s.phases) for s in form(program).steps if isinstance(s, RowProgram))
+    return max(len(s.phases) for s in FormRows()(program).steps if isinstance(s, RowProgram))
 
 
 def shares():
@@ -65,7 +65,7 @@ def graph(rng):
 @pytest.mark.parametrize("make", [shares, centred])
 def test_values_are_the_same(rng, make):
     before = normal(make())
-    after = one_pass(before)
+    after = OnePass()(before)
     assert passes(after) < passes(before)
     where_ = graph(rng)
     arrays = harness.fields(rng, where_, before.inputs)
@@ -78,7 +78,7 @@ def test_gradients_are_the_same(rng):
     wanted = tuple(range(len(program.inputs)))
     full = training(normal(program), wanted, harness.RULES)
     before = normal(gradient(full, wanted, [0], harness.RULES).program)
-    after = one_pass(before)
+    after = OnePass()(before)
     assert passes(after) < passes(before)
     where_ = graph(rng)
     arrays = harness.fields(rng, where_, before.inputs)
@@ -92,4 +92,4 @@ def test_what_is_not_linear_stays():
     total = gather(RELATION, "dst", sum_to(RELATION, "dst", x))
     for message in (exp(total), mul(total, total), div(x, add(total, x))):
         program = Program((x,), (sum_to(RELATION, "dst", message),))
-        assert one_pass(program).outputs == program.outputs
+        assert OnePass()(program).outputs == program.outputs

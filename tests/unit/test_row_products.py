@@ -11,10 +11,10 @@ from tiga.ops.contract import contract
 from tiga.ops.feature import take
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import sub
-from tiga.passes.canonicalize import canonicalize
+from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.expand import Expand
-from tiga.passes.hoist import hoist
-from tiga.passes.joined_products import part_products
+from tiga.passes.hoist import Hoist
+from tiga.passes.joined_products import PartProducts
 from tiga.passes.rows import LibraryCall, RowProgram
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
@@ -23,7 +23,7 @@ from tiga.types import GLOBAL, Type, float32, float64
 
 def programs(dtype=float32, width=16):
     """A layer with a product of joined values, and its gradient."""
-    program = hoist(joined_layer(dtype, width).program)
+    program = Hoist()(joined_layer(dtype, width).program)
     wanted = tuple(range(len(program.inputs)))
     trained = training(program, wanted, harness.RULES)
     return trained, gradient(trained, wanted, (0,), harness.RULES).program
@@ -31,8 +31,8 @@ def programs(dtype=float32, width=16):
 
 @pytest.mark.parametrize("number", [0, 1], ids=["forward", "gradient"])
 def test_joined_values_are_multiplied_part_by_part(number):
-    program = canonicalize(hoist(canonicalize(Expand()(programs(float64)[number]))))
-    made = part_products(program)
+    program = Canonicalize()(Hoist()(Canonicalize()(Expand()(programs(float64)[number]))))
+    made = PartProducts()(program)
     rows = [n for n in made.order if n.op.name in ("contract", "outer_sum")]
     assert all(n.inputs[0].type.shape[-1] <= 16 for n in rows)
     rng = np.random.default_rng(2)

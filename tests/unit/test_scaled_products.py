@@ -9,7 +9,7 @@ from tiga.ops.contract import Contract, OuterSum, contract
 from tiga.ops.feature import Concat
 from tiga.ops.leaf import Input
 from tiga.passes.differentiate import RULES
-from tiga.passes.scaled_products import scaled_products
+from tiga.passes.scaled_products import ScaledProducts
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -52,7 +52,7 @@ def test_a_layer_and_its_gradient(lead: tuple[int, ...], rng: np.random.Generato
     trained = training(program, wanted, RULES)
     backward = gradient(trained, wanted, (0,), RULES).program
     for before in (trained, backward):
-        after = scaled_products(before)
+        after = ScaledProducts()(before)
         assert _widest(before) == 3 + 3 * WIDTH
         assert _widest(after) == WIDTH
         arrays = [_array(rng, node.type) for node in before.inputs]
@@ -68,11 +68,11 @@ def _array(rng: np.random.Generator, of: Type) -> np.ndarray:
 
 def test_copies_that_take_less_memory_than_their_products_stay() -> None:
     program = _program(2, out=3 * WIDTH)
-    assert scaled_products(program) == program
+    assert ScaledProducts()(program) == program
 
 
 def test_values_that_are_joined_once_stay() -> None:
     program = _program(0)
-    after = scaled_products(program)
+    after = ScaledProducts()(program)
     assert after == program
     assert any(isinstance(node.op, Concat) for node in after.order)

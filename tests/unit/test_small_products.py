@@ -7,7 +7,7 @@ from tiga.backends.reference import EdgeList, evaluate
 from tiga.ops.contract import Contract, OuterSum, contract, outer_sum
 from tiga.ops.leaf import Input
 from tiga.ops.message import gather, sum_to
-from tiga.passes.small_products import small_products
+from tiga.passes.small_products import SmallProducts
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space, Type, float32, float64
 
@@ -29,7 +29,7 @@ def program(shape, width, dtype=float64):
 @pytest.mark.parametrize(("shape", "width"), [((4,), 4), ((1,), 64), ((3,), 1), ((2, 3), 5)])
 def test_they_become_sums_of_products_of_the_same_value(shape, width):
     given = program(shape, width)
-    made = small_products(given)
+    made = SmallProducts()(given)
     assert not any(isinstance(n.op, Contract | OuterSum) for n in made.order)
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=(3, *shape)), rng.normal(size=(shape[-1], width))]
@@ -41,4 +41,4 @@ def test_they_become_sums_of_products_of_the_same_value(shape, width):
 @pytest.mark.parametrize(("shape", "width"), [((8,), 9), ((16,), 16), ((9, 8), 8)])
 def test_larger_matrices_and_many_rows_stay(shape, width):
     given = program(shape, width, float32)
-    assert small_products(given) == given
+    assert SmallProducts()(given) == given

@@ -59,6 +59,3 @@ class Canonicalize(Pass, name="gf-canonicalize"):
     def __call__(self, form: Program) -> Program:
         rule = partial(_rule, form.edges)
         return form.rewritten(rule)
-
-
-canonicalize = Canonicalize()

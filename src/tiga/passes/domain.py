@@ -25,7 +25,7 @@ from torch_mlir import ir
 
 from tiga.errors import InvalidValue
 from tiga.ir.context import where_of
-from tiga.ir.dialects import ARRAY, STRING, TENSOR, Dialect, OpSpec
+from tiga.ir.dialects import ARRAY, STRING, TENSOR, Check, Dialect, OpSpec
 from tiga.ir.encoding import (
     FIELD_KINDS,
     FieldKind,
@@ -41,7 +41,47 @@ from tiga.trace.node import Node, intern
 from tiga.trace.program import Program
 from tiga.types import Relation, Type
 
-PREFIX = "gf."
+
+@dataclasses.dataclass(frozen=True)
+class Spelling:
+    """How a dialect spells the ops of the registry, and what hides the types of operands."""
+
+    prefix: str
+
+    @property
+    def part(self) -> str:
+        return f"{self.prefix}part"
+
+    @property
+    def hidden(self) -> str:
+        return f"!{self.prefix}hidden"
+
+    @property
+    def constraint(self) -> str:
+        """What holds of hidden operands."""
+        return f"@{self.prefix.rstrip('.')}::@hidden"
+
+    @property
+    def part_spec(self) -> OpSpec:
+        return OpSpec("part", 1, 1, outcome=self.constraint, traits=("pure",))
+
+    def class_of(self, operation: ir.Operation) -> type[Op]:
+        """The op class of an operation of the dialect.
+
+        Raises:
+            InvalidValue: the operation is of another dialect.
+        """
+        if not operation.name.startswith(self.prefix):
+            dialect = self.prefix.rstrip(".")
+            raise InvalidValue(f"expected an op of the {dialect} dialect, got {place(operation)}")
+        return REGISTRY[operation.name.removeprefix(self.prefix)]
+
+    def unwrap(self, value: ir.Value) -> ir.Value:
+        """What a part hides, or the value itself."""
+        return value.owner.operation.operands[0] if str(value.type) == self.hidden else value
+
+
+DOMAIN = Spelling("gf.")
 INPUT = "input"
 """The one op that is not an operation: a program's inputs are arguments of its function."""
 
@@ -81,7 +121,7 @@ def _fields_of(op_class: type[Op]) -> Fields:
         if hint not in FIELD_KINDS:
             known = ", ".join(getattr(kind, "__name__", str(kind)) for kind in FIELD_KINDS)
             raise InvalidValue(
-                f"{PREFIX}{op_class.name}: expected fields of {known}; got {name!r} of {hint}"
+                f"gf.{op_class.name}: expected fields of {known}; got {name!r} of {hint}"
             )
     return Fields(
         {name: FIELD_KINDS[hint] for name, hint in others.items()},
@@ -100,13 +140,13 @@ def is_encodable(op_class: type[Op]) -> bool:
     return True
 
 
-def decode_op(operation: ir.Operation, relations: Relations) -> Op:
-    """The op that a `gf` operation applies.
+def decode_op(operation: ir.Operation, relations: Relations, spelling: Spelling = DOMAIN) -> Op:
+    """The op that an operation applies.
 
     Raises:
         ValueError: an attribute holds no value of its field's kind, or a region is no program.
     """
-    op_class = REGISTRY[operation.name.removeprefix(PREFIX)]
+    op_class = spelling.class_of(operation)
     fields, attributes = fields_of(op_class), operation.attributes
     values = {name: kind.decode(attributes[name], relations) for name, kind in fields.kinds.items()}
     for name in fields.types:
@@ -123,18 +163,19 @@ def place(operation: ir.Operation) -> str:
 
 
 def read_op(
-    operation: ir.Operation, value: Callable[[ir.Value], Node], relations: Relations
+    operation: ir.Operation,
+    value: Callable[[ir.Value], Node],
+    relations: Relations,
+    spelling: Spelling = DOMAIN,
 ) -> Node:
-    """The node of a `gf` operation on the nodes of its operands; a part is its operand's node.
+    """The node of an operation on the nodes of its operands; a part is its operand's node.
 
     Raises:
         InvalidValue: the operation is of another dialect.
     """
-    if operation.name == PART:
+    if operation.name == spelling.part:
         return value(operation.operands[0])
-    if not operation.name.startswith(PREFIX):
-        raise InvalidValue(f"expected an op of the gf dialect, got {place(operation)}")
-    op = decode_op(operation, relations)
+    op = decode_op(operation, relations, spelling)
     inputs = tuple(map(value, operation.operands))
     inferred = op.infer(*(node.type for node in inputs))
     return intern(op, inputs, inferred, where_of(operation.location))
@@ -166,54 +207,39 @@ def _read_region(region: ir.Region, labels: tuple[str, ...], relations: Relation
     return Program(inputs, tuple(map(known, last.operands)))
 
 
-def unwrap(value: ir.Value) -> ir.Value:
-    """What a `gf.part` hides, or the value itself."""
-    if str(value.type) != HIDDEN:
-        return value
-    return value.owner.operation.operands[0]
-
-
-def _operand_types(operation: ir.Operation) -> list[ir.Type]:
-    op_class = REGISTRY[operation.name.removeprefix(PREFIX)]
-    if op_class.arity is not None:
-        return [value.type for value in operation.operands]
-    return [unwrap(value).type for value in operation.operands]
-
-
 def check(operation: ir.Operation) -> str | None:
     """What is wrong with a `gf` operation by its op's inference, or None."""
-    result, operands = operation.results[0].type, _operand_types(operation)
+    result = operation.results[0].type
+    operands = [DOMAIN.unwrap(value).type for value in operation.operands]
     if len({is_one(type) for type in (result, *operands) if type.encoding is not None}) > 1:
         return "operands and result are all of one entity, or all of whole spaces"
-    op_class = REGISTRY[operation.name.removeprefix(PREFIX)]
-    relations = relations_of(operation) if fields_of(op_class).names_relation else {}
+    fields = fields_of(DOMAIN.class_of(operation))
+    relations = relations_of(operation) if fields.names_relation else {}
     expected = decode_op(operation, relations).infer(*map(decode_type, operands))
     got = decode_type(result)
     return None if expected == got else f"expected result {expected}, got {got}"
 
 
-def _spec(name: str, op_class: type[Op]) -> OpSpec:
+def spec_of(name: str, op_class: type[Op], spelling: Spelling, check: Check) -> OpSpec:
+    """The operation of an op class in a dialect."""
     fields = fields_of(op_class)
-    values = TENSOR if op_class.arity is not None else _HIDDEN_CONSTRAINT
+    values = TENSOR if op_class.arity is not None else spelling.constraint
     traits = ("pure", "isolated") if fields.regions else ("pure",)
     return OpSpec(
         name, op_class.arity, 1, fields.constraints, fields.regions, values, TENSOR, traits, check
     )
 
 
-PART = "gf.part"
 YIELD = "gf.yield"
-HIDDEN = "!gf.hidden"
-_HIDDEN_CONSTRAINT = "@gf::@hidden"
-_PART = OpSpec("part", 1, 1, outcome=_HIDDEN_CONSTRAINT, traits=("pure",))
-_YIELD = OpSpec("yield", None, 0, values=_HIDDEN_CONSTRAINT, traits=("terminator",))
+_YIELD = OpSpec("yield", None, 0, values=DOMAIN.constraint, traits=("terminator",))
 _RELATION = OpSpec("relation", 0, 0, {"sym_name": STRING, "src": STRING, "dst": STRING})
 
 
 @lru_cache(maxsize=8)
 def _dialect(classes: tuple[tuple[str, type[Op]], ...]) -> Dialect:
-    specs = (_spec(name, op) for name, op in classes if name != INPUT and is_encodable(op))
-    return Dialect("gf", (_RELATION, _PART, _YIELD, *specs), types=("hidden",))
+    known = (item for item in classes if item[0] != INPUT and is_encodable(item[1]))
+    specs = (spec_of(name, op, DOMAIN, check) for name, op in known)
+    return Dialect("gf", (_RELATION, DOMAIN.part_spec, _YIELD, *specs), types=("hidden",))
 
 
 def gf() -> Dialect:

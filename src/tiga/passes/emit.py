@@ -13,7 +13,7 @@ from tiga.ir.context import location
 from tiga.ir.encoding import RELATION_OP, encode_texts, encode_type
 from tiga.ir.module import new_module
 from tiga.ops import Op
-from tiga.passes.domain import HIDDEN, PART, PREFIX, YIELD, fields_of
+from tiga.passes.domain import DOMAIN, YIELD, Spelling, fields_of
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import Relation, Type
@@ -24,7 +24,8 @@ LABEL = "gf.label"
 class Writer:
     """Writes ops at the current insertion point, encoding each type and op once."""
 
-    def __init__(self) -> None:
+    def __init__(self, spelling: Spelling = DOMAIN) -> None:
+        self._spelling = spelling
         self._types: dict[tuple[Type, bool], ir.Type] = {}
         self._attributes: dict[Op, dict[str, ir.Attribute]] = {}
 
@@ -53,7 +54,7 @@ class Writer:
             operands = [self._part(value) for value in operands]
         attributes, regions = self.attributes(node.op), fields_of(type(node.op)).regions
         operation = ir.Operation.create(
-            PREFIX + node.op.name,
+            self._spelling.prefix + node.op.name,
             results=[self.type(node.type, one=one)],
             operands=operands,
             attributes=attributes,
@@ -80,8 +81,8 @@ class Writer:
         return [values[output] for output in program.outputs]
 
     def _part(self, value: ir.Value) -> ir.Value:
-        hidden = ir.Type.parse(HIDDEN)
-        return ir.Operation.create(PART, results=[hidden], operands=[value]).result
+        hidden = ir.Type.parse(self._spelling.hidden)
+        return ir.Operation.create(self._spelling.part, results=[hidden], operands=[value]).result
 
     def relations(self, relations: Iterable[Relation]) -> None:
         """Declarations of the relations, at the top of a module."""
@@ -101,7 +102,8 @@ class Writer:
         return function
 
 
-def _write_program(writer: Writer, name: str, program: Program) -> None:
+def write_program(writer: Writer, name: str, program: Program) -> None:
+    """A program as a function of whole arrays."""
     function = writer.function(name, program.inputs, program.outputs)
     with ir.InsertionPoint(function.entry_block):
         func.ReturnOp(writer.body(program, function.arguments))
@@ -113,5 +115,5 @@ def emit(programs: Mapping[str, Program], context: ir.Context) -> ir.Module:
         writer = Writer()
         writer.relations(r for program in programs.values() for r in program.relations)
         for name, program in programs.items():
-            _write_program(writer, name, program)
+            write_program(writer, name, program)
     return module

@@ -14,7 +14,7 @@ from tiga.ir.encoding import FIELD_KINDS
 from tiga.ir.module import new_module
 from tiga.passes import iteration, kernel
 from tiga.passes.emit import Writer
-from tiga.passes.iteration import EDGE, OTHER, ROW
+from tiga.passes.roles import EDGE, OTHER, ROW
 from tiga.passes.rows import Phase, Plan, RowProgram, Step
 from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node

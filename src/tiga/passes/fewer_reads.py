@@ -254,6 +254,3 @@ class FewerReads(Pass, name="gf-fewer-reads"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)
-
-
-fewer_reads = FewerReads()

@@ -322,6 +322,3 @@ class FormRows(Pass, name="gf-form-rows"):
 
     def __call__(self, form: Program) -> Plan:
         return Former(form).form()
-
-
-form = FormRows()

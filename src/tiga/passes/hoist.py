@@ -125,6 +125,3 @@ class Hoist(Pass, name="gf-hoist"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)
-
-
-hoist = Hoist()

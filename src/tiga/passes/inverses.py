@@ -37,6 +37,3 @@ class Inverses(Pass, name="gf-inverses"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)
-
-
-inverses = Inverses()

@@ -27,6 +27,7 @@ from torch_mlir import ir
 
 from tiga.ir.dialects import ANY, INTEGER, STRING, SYMBOL, TENSOR, Check, Dialect, OpSpec
 from tiga.ir.encoding import decode_space, decode_type, is_one, relations_of
+from tiga.passes.roles import EDGE, OTHER, ROW
 from tiga.types import Relation, Space
 
 WALK = "gf_iter.walk"
@@ -43,9 +44,6 @@ SCAN_AFTER = "gf.scan_after"
 
 DONE = "!gf_iter.done"
 DONE_CONSTRAINT = "@gf_iter::@done"
-
-ROW, OTHER, EDGE = "row", "other", "edge"
-"""Where a value is read: the coordinates of a walk."""
 
 
 def body_of(operation: ir.Operation) -> list[ir.Operation]:

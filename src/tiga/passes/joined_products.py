@@ -221,6 +221,3 @@ class PartProducts(Pass, name="gf-part-products"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)
-
-
-part_products = PartProducts()

@@ -31,6 +31,3 @@ class NearTables(Pass, name="gf-near-tables"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)
-
-
-near_tables = NearTables()

@@ -230,6 +230,3 @@ class OnePass(Pass, name="gf-one-pass"):
         if max(_carried(made), default=0) <= MOST_CARRIED:
             return made
         return _rewritten(form, with_rest=False)
-
-
-one_pass = OnePass()

@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from tiga.errors import InvalidValue
 from tiga.ir.encoding import RELATION_OP, Relations, relations_of
-from tiga.passes.domain import place, read_input, read_op
+from tiga.passes.domain import DOMAIN, Spelling, place, read_input, read_op
 from tiga.passes.emit import LABEL
 from tiga.trace.node import Node
 from tiga.trace.program import Program
@@ -43,14 +43,19 @@ def read_inputs(function: ir.OpView) -> tuple[Node, ...]:
     )
 
 
-def _read_program(function: ir.OpView, relations: Relations) -> Program:
+def read_program(function: ir.OpView, relations: Relations, spelling: Spelling = DOMAIN) -> Program:
+    """The program of a function of whole arrays.
+
+    Raises:
+        InvalidValue: it holds an op of another dialect.
+    """
     inputs = read_inputs(function)
     values = dict(zip(function.arguments, inputs, strict=True))
     for view in function.entry_block.operations:
         operation = view.operation
         if operation.name == RETURN:
             return Program(inputs, tuple(values[value] for value in operation.operands))
-        values[operation.result] = read_op(operation, values.__getitem__, relations)
+        values[operation.result] = read_op(operation, values.__getitem__, relations, spelling)
     raise AssertionError("a function ends in return")
 
 
@@ -61,4 +66,4 @@ def read(module: ir.Module) -> dict[str, Program]:
         InvalidValue: a function holds an op of another dialect.
     """
     relations = relations_of(module.operation)
-    return {name: _read_program(body, relations) for name, body in functions(module)}
+    return {name: read_program(body, relations) for name, body in functions(module)}

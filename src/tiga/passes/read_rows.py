@@ -8,7 +8,7 @@ from torch_mlir import ir
 from tiga.errors import InvalidValue
 from tiga.ir.encoding import Relations, relations_of
 from tiga.passes import iteration, kernel
-from tiga.passes.domain import PART, PREFIX, place, read_op
+from tiga.passes.domain import DOMAIN, place, read_op
 from tiga.passes.iteration import slot_of
 from tiga.passes.read import functions, read_inputs
 from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, ScanLoop, Step
@@ -88,7 +88,7 @@ class WalkReader:
         return self.scatters if iteration.is_scattered(owner.operation) else self.stores
 
 
-SCAN_BEFORE = PREFIX + "scan_before"
+SCAN_BEFORE = f"{DOMAIN.prefix}scan_before"
 _SUMS = (Origin.TOTAL, Origin.OUTER)
 """Where values come from that are complete only after the last turn of their loop."""
 
@@ -133,7 +133,7 @@ class PlanReader:
         else:
             node = read_op(operation, self.values.__getitem__, self.relations)
             self.values[operation.result] = node
-            self.steps.extend(() if operation.name == PART else (LibraryCall(node),))
+            self.steps.extend(() if operation.name == DOMAIN.part else (LibraryCall(node),))
 
 
 def _read_plan(function: ir.OpView, relations: Relations, schedules: dict[Step, Schedule]) -> Plan:

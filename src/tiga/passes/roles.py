@@ -9,6 +9,7 @@ from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Relation
 
 ROW, OTHER, EDGE = "row", "other", "edge"
+"""Where a value is read: the coordinates of a walk."""
 
 
 @dataclass(frozen=True)

@@ -262,6 +262,3 @@ class ScaledProducts(Pass, name="gf-scaled-products"):
             return None
 
         return _without_slices(form.rewritten(gathers)).rewritten(_rule)
-
-
-scaled_products = ScaledProducts()

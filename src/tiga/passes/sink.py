@@ -26,6 +26,3 @@ class Sink(Pass, name="gf-sink"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)
-
-
-sink = Sink()

@@ -59,6 +59,3 @@ class SmallProducts(Pass, name="gf-small-products"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(partial(_rule, form.edges))
-
-
-small_products = SmallProducts()

@@ -5,17 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tiga.ops.leaf import Constant
-from tiga.passes.tensor_fusable import (
-    CPU,
-    Target,
-    boundary,
-    fits,
-    is_gather,
-    is_pointwise,
-    is_reduction,
-    is_scan,
-    strides_of,
-)
+from tiga.passes.tensor_fusable import CPU, Target, is_gather, is_pointwise, is_reduction, is_scan
 from tiga.passes.tensor_places import (
     Strides,
     accepts_gather,
@@ -25,6 +15,7 @@ from tiga.passes.tensor_places import (
     place_kind,
 )
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Load
+from tiga.passes.tensor_strides import boundary, fits, strides_of
 from tiga.passes.tensor_windows import Window, load_window, reading
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin

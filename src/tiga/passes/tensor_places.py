@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tiga.ops.tensor_index import linear_positions
 from tiga.ops.tensor_scan import Positions
-from tiga.passes.tensor_fusable import KNOWN, boundary, fits, is_gather, is_scan, joined, strides_of
+from tiga.passes.tensor_fusable import KNOWN, is_gather, is_scan
 from tiga.passes.tensor_spec import FULL, ROW, SCALAR, Instruction
+from tiga.passes.tensor_strides import boundary, coalesced, fits, strides_of
 from tiga.trace.node import Node
 from tiga.types import Shape, int64
 
@@ -60,7 +61,7 @@ def picked(node: Node, columns: int, flat: bool) -> Picked | None:
         return None
     rows = [(shape[axis], steps[axis]) for axis in reversed(range(place))]
     strides, index_moves = strides_of(index, shape, columns)
-    return Picked(joined(rows), moves, step, strides, index_moves)
+    return Picked(coalesced(rows), moves, step, strides, index_moves)
 
 
 def index_fills(index: Shape, shape: Shape) -> bool:

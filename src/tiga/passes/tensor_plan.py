@@ -11,21 +11,12 @@ from dataclasses import replace
 
 from tiga.passes.rows import LibraryCall
 from tiga.passes.tensor_axes import columns_after
-from tiga.passes.tensor_fusable import (
-    CPU,
-    Target,
-    is_gather,
-    is_pointwise,
-    is_reduction,
-    is_scan,
-    moving_columns,
-    prefix,
-    suffix,
-)
+from tiga.passes.tensor_fusable import CPU, Target, is_gather, is_pointwise, is_reduction, is_scan
 from tiga.passes.tensor_group import Group
 from tiga.passes.tensor_places import columns_of, columns_of_positions
 from tiga.passes.tensor_schedule import close
 from tiga.passes.tensor_spec import FULL, TensorStep
+from tiga.passes.tensor_strides import moving_columns, prefix, suffix
 from tiga.passes.tensor_windows import Window, window_of
 from tiga.trace.node import Node, users
 from tiga.trace.origin import Origin

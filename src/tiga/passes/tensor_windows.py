@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tiga.ops.feature import Broadcast, Permute, Reshape
 from tiga.ops.tensor_index import linear_positions
 from tiga.ops.tensor_views import Slice, Unslice
-from tiga.passes.tensor_fusable import KNOWN, boundary, joined, padded
+from tiga.passes.tensor_fusable import KNOWN
 from tiga.passes.tensor_spec import FULL, Frame, Instruction
+from tiga.passes.tensor_strides import boundary, coalesced, with_rank
 from tiga.trace.node import Node
 from tiga.types import Shape
 
@@ -118,7 +119,7 @@ def _broadcast(op: Broadcast, x: Window, shape: Shape) -> Window | None:
     lead = len(shape) - len(x.shape)
     steps = tuple(
         0 if a != b else step
-        for a, b, step in zip(padded(x.shape, len(shape)), shape, (*(0,) * lead, *x.steps),
+        for a, b, step in zip(with_rank(x.shape, len(shape)), shape, (*(0,) * lead, *x.steps),
                               strict=True)
     )  # fmt: skip
     if any(x.shape[b.axis] != shape[b.axis + lead] for b in x.bounds):
@@ -149,7 +150,7 @@ def _reshape(op: Reshape, x: Window, shape: Shape) -> Window | None:
         kept = [axis for axis in new if shape[axis] != 1]
         if limits and not (len(large) == len(kept) == 1 and limits[0].axis == large[0]):
             return None
-        runs = joined([(x.shape[axis], x.steps[axis]) for axis in reversed(large)])
+        runs = coalesced([(x.shape[axis], x.steps[axis]) for axis in reversed(large)])
         if len(runs) > 1:
             return None
         step = runs[0][1] if runs else 0
@@ -207,7 +208,7 @@ def reading(window: Window, columns: int, flat: bool) -> Reading | None:
     if place is None:
         return None
     inner = [axis for axis in range(place, len(shape)) if shape[axis] != 1]
-    runs = joined([(shape[axis], steps[axis]) for axis in reversed(inner)])
+    runs = coalesced([(shape[axis], steps[axis]) for axis in reversed(inner)])
     if len(runs) > 1:
         return None
     step = runs[0][1] if runs else 0
@@ -220,7 +221,7 @@ def reading(window: Window, columns: int, flat: bool) -> Reading | None:
         for b in window.bounds if b.axis < place
     )  # fmt: skip
     column = (limits[0].low, limits[0].high) if limits else None
-    return Reading(joined(rows), step, bounds, column)
+    return Reading(coalesced(rows), step, bounds, column)
 
 
 def load_window(group: "Group", node: Node) -> int:

@@ -53,6 +53,3 @@ class WideSums(Pass, name="gf-wide-sums"):
 
     def __call__(self, form: Program) -> Program:
         return form.rewritten(_rule)
-
-
-wide_sums = WideSums()

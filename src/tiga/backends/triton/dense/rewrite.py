@@ -7,7 +7,8 @@ from tiga.backends.triton.dense.values import GPU
 from tiga.ops.feature import permute
 from tiga.ops.pointwise import cast
 from tiga.ops.tensor_reduce import Reduction
-from tiga.passes.tensor_fusable import expanded, is_axes_reduction, prefix, suffix
+from tiga.passes.tensor_fusable import expanded, is_axes_reduction
+from tiga.passes.tensor_strides import prefix, suffix
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import bool_, int8
