@@ -54,6 +54,32 @@ def test_attention_and_its_derivatives(where):
         torch.testing.assert_close(got, wanted, rtol=2e-4, atol=2e-4)
 
 
+def test_outputs_of_one_value(where):
+    """Results that are fields or one another, and gradients of two biases, which are one value."""
+
+    class Kernel(tg.MessagePassing):
+        def edge(self, src, dst, edge, a, b):
+            return torch.tanh(src.x + a + b)
+
+        def node(self, dst, aggregate, a, b):
+            return dst.x, aggregate, 2 * aggregate + dst.x, aggregate, dst.x
+
+    src, dst = torch.randint(0, NODES, (2, EDGES), device=where)
+    x = torch.randn(NODES, WIDTH, device=where, requires_grad=True)
+    a, b = (torch.randn(WIDTH, device=where, requires_grad=True) for _ in range(2))
+    graph = tg.Graph.from_coo(src, dst, num_src=NODES, num_dst=NODES)
+    got = Kernel()(graph=graph, ndata={"x": x}, a=a, b=b)
+    total = torch.zeros_like(x).index_add(0, dst, torch.tanh(x[src] + a + b))
+    want = (x, total, 2 * total + x, total, x)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one, other)
+    found, expected = (
+        torch.autograd.grad(sum(i * y.square().sum() for i, y in enumerate(out)), (x, a, b))
+        for out in (got, want)
+    )
+    torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-4)
+
+
 def test_fields_of_width_0(where):
     class Joined(tg.MessagePassing):
         reducer = tg.max()

@@ -29,7 +29,7 @@ SHOWN = ("softmax", "weighted_sum", "weighted_numbers", "edge_network", "total")
 def test_the_interpreter_agrees_with_the_oracle():
     sample = (
         "test_programs and split and float32 and (softmax or numbers or registers or total)"
-        " or test_attention or test_second and Max"
+        " or test_attention or test_outputs_of or test_second and Max"
     )
     run_interpreted("tests/gpu", "-k", sample)
 

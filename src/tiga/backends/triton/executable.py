@@ -1,7 +1,7 @@
 """Run a plan on a GPU, step by step."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,6 +33,18 @@ from tiga.types import GLOBAL, Relation, Space
 
 MOST_RECORDS = 64
 """Records without a topology are kept for so many numbers of rows."""
+
+
+@dataclass(frozen=True)
+class CopyAction:
+    """Store a given array in another, by their numbers."""
+
+    platform: Platform
+    source: int
+    target: int
+
+    def __call__(self, frame: Frame) -> None:
+        self.platform.copy(frame.given[self.target], frame.given[self.source])
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +160,14 @@ class Executable:
 
     def _record(self, run: Run, aligned: Any) -> Record:
         given = (*self.plan.inputs, *self.plan.outputs)
-        numbers = {node: i for i, node in enumerate(given)}
-        alike = aligned or (True,) * len(given)
-        return Recorder(run, numbers, len(given), alike).record(self.steps, self.plan.intermediates)
+        numbers: dict[Node, int] = {}
+        copies = []
+        for i, node in enumerate(given):
+            if numbers.setdefault(node, i) != i:  # an input, or the same value as another output
+                copies.append(CopyAction(run.platform, numbers[node], i))
+        recorder = Recorder(run, numbers, len(given), aligned or (True,) * len(given))
+        record = recorder.record(self.steps, self.plan.intermediates)
+        return replace(record, actions=(*record.actions, *copies)) if copies else record
 
     def sources(self, mean_degree: int = 16, has_chunks: bool = True) -> Iterator[KernelSource]:
         """The kernels that serve a graph with rows of about so many edges."""
