@@ -1,6 +1,7 @@
 """What surrounds a call in torch, over a graph in a file: compilers, transforms, 16-bit fields."""
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -50,6 +51,23 @@ class Linear(tg.MessagePassing, torch.nn.Module):
         return self.map(src.x) * edge.w[:, None]
 
 
+class Typed(tg.MessagePassing, torch.nn.Module):
+    """A table by the kind of a node, multiplied with what a walk leaves in a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = torch.nn.Parameter(torch.randn(5, WIDTH))
+        self.mix = torch.nn.Parameter(torch.randn(WIDTH * WIDTH, WIDTH))
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return src.x * edge.w[:, None]
+
+    def node(self, dst: Any, aggregate: Any) -> Any:
+        pairs = aggregate[:, :, None] * self.table[dst.x[:, 0].abs().long()][:, None, :]
+        return pairs.flatten(1) @ self.mix
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     rng = np.random.default_rng(2)
@@ -95,6 +113,20 @@ def test_under_autocast(both: Any) -> None:
             return with_gradients(Linear(), graph, torch.float32)
 
     check(run, both)
+
+
+def test_gradients_of_tables_by_kinds_of_nodes(both: Any, tmp_path: Path) -> None:
+    """What is summed by kind lies in a file."""
+
+    def run(graph: Any) -> list[torch.Tensor]:
+        (x, w), layer = fields(), Typed()
+        out = layer(graph=graph, ndata={"x": x.requires_grad_()}, edge={"w": w})
+        return [out.detach(), *torch.autograd.grad((out**2).sum(), [x, *layer.parameters()])]
+
+    expected = run(both[0])
+    with tg.execution(memory={"host": "64KiB"}, spill_dir=tmp_path):
+        found = run(both[1])
+    assert all(map(torch.equal, found, expected))
 
 
 def test_second_derivatives_of_a_nonlinear_message(both: Any) -> None:

@@ -73,10 +73,14 @@ class IndexSum(Op, name="index_sum"):
         count = max(len(index), len(y))
         index = np.broadcast_to(index, (count, *index.shape[1:]))
         y = np.broadcast_to(y, (count, *y.shape[1:]))
-        known = _known(index, self.extent)
         total = np.zeros((self.extent, *y.shape[index.ndim :]), y.dtype)
-        np.add.at(total, index[known], y[known])
+        self.add_to(total, index, y)
         return total[None]
+
+    def add_to(self, total: np.ndarray, index: np.ndarray, y: np.ndarray) -> None:
+        """Add more entities to a sum, in their order."""
+        known = _known(index, self.extent)
+        np.add.at(total, index[known], y[known])
 
     def vjp(self, ct, out, index, y):
         return None, lookup(ct, index)

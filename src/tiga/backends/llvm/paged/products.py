@@ -12,7 +12,6 @@ import numpy as np
 from tiga.backends.llvm.library import BLOCK_ROWS, Matmul, call_library, contract_rows, outer_sum
 from tiga.backends.llvm.node_products import Cut, ProductStep
 from tiga.backends.llvm.paged.team import Team
-from tiga.errors import UnsupportedByBackend
 from tiga.paging.cost import bytes_in_files
 from tiga.paging.pipeline import Job, never
 from tiga.paging.plan import Limits, arenas_for
@@ -148,12 +147,10 @@ class Products:
             known = {n: homes[n].address if n in homes else self.addresses[n] for n in nodes}
             call_library(node, known, self.extents, self.matmul)
             return
-        if not node.op.stands_alone or node.op.by_index:
-            raise UnsupportedByBackend(
-                f"{node.op.name} of values that are not in memory; use `graph.in_memory()`, or "
-                "raise the host budget of tg.execution."
-            )
-        if node.op.table is not None:
+        assert node.op.stands_alone, "what is rearranged is global, and in memory"
+        if node.op.by_index:
+            self._index_sum(node)
+        elif node.op.table is not None:
             self._contract(node)
         else:
             self._outer_sum(node)
@@ -167,6 +164,15 @@ class Products:
                 _matrix(node, out), self.matmul,
             )  # fmt: skip
             self.homes[node].write(low, out)
+
+    def _index_sum(self, node: Node) -> None:
+        """In the order of the entities, as in memory."""
+        total = self._global(node).reshape(node.type.shape)
+        total[...] = 0
+        for low, high in self._row_blocks(node.inputs[0]):
+            parts = (self._read(n, low, high).view(n.type.dtype.numpy) for n in node.inputs)
+            shapes = ((high - low, *n.type.shape) for n in node.inputs)
+            node.op.add_to(total, *(p.reshape(s) for p, s in zip(parts, shapes, strict=True)))
 
     def _outer_sum(self, node: Node) -> None:
         a, b = node.inputs
