@@ -87,6 +87,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "cotangents that are too many": lambda: tg.autograd.vjp(tg.exp, X)[1](X, X),
     "vmap of no function": lambda: tg.autograd.vmap(None),
     "vmap to a number": lambda: tg.autograd.vmap(lambda a: 3)(M),
+    "vmap that looks at a value": lambda: tg.autograd.vmap(lambda a: float(a.sum()))(M),
+    "vmap that writes": lambda: tg.autograd.vmap(lambda a: (a * 2).add_(1))(M),
     "axes for other arguments": lambda: tg.autograd.vmap(tg.exp, in_axes=(0, 0))(M),
     "a tensor that is torch's nor anybody's": lambda: tg.from_torch(X),
     "a correction of a reducer in parts": lambda: tg.var(correction=0.5),

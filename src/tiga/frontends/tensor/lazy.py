@@ -26,9 +26,12 @@ from tiga.types import GLOBAL, Type, dtype_of_numpy
 _PACKAGE = str(Path(__file__).parents[2])
 _FOLDERS = tuple(
     f"{_PACKAGE}{sep}{folder}{sep}"
-    for folder in ("frontends", "autograd", "reducers", "trace", "ops")
+    for folder in ("frontends", "autograd", "backends", "reducers", "runtime", "trace", "ops")
 )
-_FILES = {contextlib.__file__, *(f"{_PACKAGE}{sep}{name}.py" for name in ("functions", "served"))}
+_FILES = {
+    contextlib.__file__,
+    *(f"{_PACKAGE}{sep}{name}.py" for name in ("functions", "served", "tensor_compiler")),
+}
 
 
 class _Own(dict[str, bool]):
@@ -134,7 +137,8 @@ class Leaf(Op):
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
         raise InvalidValue(
             f"a tensor of shape {self.of.shape} inside {self.label} has no value yet ({here()}): "
-            "it stands for many; decide with tg.where instead of looking at it."
+            "it stands for many; decide with tg.where instead of looking at it, and use x = x + y "
+            "instead of a write in place."
         )
 
 
