@@ -1,6 +1,7 @@
 """Graphs in files: `w * src.x` forward and both gradients, against the budget and the disk.
 
 usage: python -m benchmarks.paged [--nodes 25e6] [--sources local] [--budget 2GiB] [--cold]
+           [--kernel sorted]
 
 Sources lie near their rows (`local`) or anywhere: `random` ones are in order within rows, as
 `sort_sources` writes them, `unordered` ones as they were drawn.
@@ -47,6 +48,16 @@ class Weighted(tg.MessagePassing):
 
     def edge(self, src: Any, dst: Any, edge: Any) -> Any:
         return edge.w[:, None] * src.x
+
+
+class Sorted(tg.MessagePassing):
+    """The sum of the sources' sorted features, which no walk holds: it runs through torch."""
+
+    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+        return torch.sort(edge.w[:, None] * src.x, dim=-1).values
+
+
+KERNELS = {"weighted": Weighted, "sorted": Sorted}
 
 
 def chunks(nodes: int, sources: str) -> Iterator[Any]:
@@ -172,10 +183,12 @@ def both(layer: Any, graph: Any, x: Any, w: Any, seed: torch.Tensor) -> Any:
     return torch.autograd.grad(forward(layer, graph, x, w), (x, w), seed)
 
 
-def measured(path: Path, folder: str, budget: str, cold: bool, steps: int) -> dict[str, Any]:
+def measured(
+    path: Path, folder: str, budget: str, cold: bool, steps: int, kernel: str
+) -> dict[str, Any]:
     """Seconds and bytes of each step, a forward and a backward within a budget, and the most that
     they hold."""
-    layer = Weighted()
+    layer = KERNELS[kernel]()
     _warm_up(layer, folder)
     graph = tg.Graph.open(path)
     with Watch() as watch, tg.execution(memory={"host": budget}, spill_dir=folder) as run:
@@ -247,11 +260,14 @@ def main() -> None:
     parser.add_argument("--sources", choices=("local", "random", "unordered"), default="local")
     parser.add_argument("--budget", default="2GiB")
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--kernel", choices=KERNELS, default="weighted")
     parser.add_argument("--folder", default=FOLDER)
     parser.add_argument("--cold", action="store_true", help="nothing of the file in the page cache")
     options = parser.parse_args()
     path = graph_file(options.folder, options.nodes, options.sources)
-    found = measured(path, options.folder, options.budget, options.cold, options.steps)
+    found = measured(
+        path, options.folder, options.budget, options.cold, options.steps, options.kernel
+    )
     drop_cached(path)
     scratch = path.with_suffix(".x")
     (_, reading), (anew, again) = disk_rates(path), disk_rates(scratch, write=True)

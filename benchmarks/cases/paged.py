@@ -20,14 +20,16 @@ BAR = AtLeast(("in memory",), 1 / 1.5)
 """At most 1.5 times the time in memory."""
 
 
-def _contestants(sources: str) -> tuple[Sequence[np.ndarray], Sequence[Contestant]]:
+def _contestants(
+    sources: str, nodes: int, kernel: str
+) -> tuple[Sequence[np.ndarray], Sequence[Contestant]]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        path = paged.graph_file(folder, NODES, sources)
+        path = paged.graph_file(folder, nodes, sources)
         graph = tg.Graph.open(path)  # and what it holds open lives on without a name
         x, w = paged.fields_of(graph)
         memory = graph.in_memory()
         own = x.detach().clone().requires_grad_(), w.detach().clone().requires_grad_()
-    layer, seed = paged.Weighted(), torch.ones(NODES, paged.WIDTH)
+    layer, seed = paged.KERNELS[kernel](), torch.ones(nodes, paged.WIDTH)
 
     def in_memory() -> Call:
         return lambda: paged.both(layer, memory, *own, seed)
@@ -44,14 +46,17 @@ def _contestants(sources: str) -> tuple[Sequence[np.ndarray], Sequence[Contestan
     return reference, (Contestant(TIGA, in_pages), Contestant("in memory", in_memory))
 
 
-def _shape(**more: object) -> Mapping[str, object]:
-    return {"N": NODES, "E": NODES * paged.DEGREE, "F": paged.WIDTH, **more}
+def _shape(nodes: int = NODES, **more: object) -> Mapping[str, object]:
+    return {"N": nodes, "E": nodes * paged.DEGREE, "F": paged.WIDTH, **more}
 
 
-def _fitting(sources: str) -> TimedCase:
+def _fitting(
+    sources: str, nodes: int = NODES, kernel: str = "weighted", name: str = ""
+) -> TimedCase:
     return TimedCase(
-        f"paged/{sources}", _shape(sources=sources, budget=FITTING),
-        lambda: _contestants(sources), (BAR,), 0.0, notes=("both gradients; the same bits",),
+        f"paged/{name or sources}", _shape(nodes, sources=sources, budget=FITTING),
+        lambda: _contestants(sources, nodes, kernel), (BAR,), 0.0,
+        notes=("both gradients; the same bits",),
     )  # fmt: skip
 
 
@@ -81,5 +86,6 @@ class BudgetCase:
 
 CASES = (
     *(_fitting(sources) for sources in ("local", "random")),
+    _fitting("local", NODES // 40, "sorted", "through torch"),
     *(BudgetCase(budget) for budget in ("64MiB", "160MiB", "512MiB", "2GiB")),
 )
