@@ -8,8 +8,9 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.relations.csr import Csr
 from tiga.relations.graph import Graph
-from tiga.relations.indices import Indices, index_dtype, to_kind
+from tiga.relations.indices import index_dtype, to_kind
 from tiga.relations.inputs import CooInput, CsrInput
+from tiga.relations.made import graph_of, input_of
 from tiga.relations.snapshot import Snapshot
 from tiga.relations.traced import is_tracing
 
@@ -124,10 +125,9 @@ class GraphBatch(Graph):
 
     def _members(self, starts: np.ndarray) -> Graph:
         """The graph whose row number g has the nodes of graph number g."""
-        count = int(starts[-1])
-        dtype, template = self.input.dtypes()[0], self.input.template
+        count, dtype = int(starts[-1]), self.input.dtypes()[0]
         csr = Csr(count, len(starts) - 1, starts, np.arange(count, dtype=dtype))
-        return _graph_of_rows(csr, starts.astype(dtype), template)
+        return graph_of(csr, dtype, self.input.template)
 
 
 _NAMES = {"dst": "destination", "src": "source", "edge": "edge"}
@@ -150,7 +150,7 @@ def batched(graphs: Iterable[Any]) -> GraphBatch:
     csr = _joined(parts, starts)
     made = (graph.input.template for graph in given)
     template = next((one for one in made if one is not None), None)
-    return GraphBatch(_input(csr, _dtype(given, csr), template), csr, starts)
+    return GraphBatch(input_of(csr, _dtype(given, csr), template), csr, starts)
 
 
 def _topology(place: int, graph: Any) -> Csr:
@@ -210,25 +210,3 @@ def _concatenated(arrays: list[np.ndarray], dtype: np.dtype) -> np.ndarray:
     if not arrays:
         return np.empty(0, dtype)
     return np.concatenate(arrays, dtype=dtype, casting="same_kind")
-
-
-def _input(csr: Csr, dtype: np.dtype, template: Any) -> CsrInput | CooInput:
-    """What a user would have given for these edges."""
-    if csr.permutation is None:
-        return _rows(csr, csr.row_ptr.astype(dtype), csr.col_idx.astype(dtype), template)
-    data = np.empty((2, csr.num_edges), dtype)
-    data[0, csr.permutation] = csr.col_idx
-    data[1, csr.permutation] = csr.destinations(dtype)
-    src, dst = Indices("src", data[0], template), Indices("dst", data[1], template)
-    return CooInput(src, dst, csr.num_src, csr.num_dst)
-
-
-def _rows(csr: Csr, row_ptr: np.ndarray, col_idx: np.ndarray, template: Any) -> CsrInput:
-    pointers, sources = Indices("row_ptr", row_ptr, template), Indices("col_idx", col_idx, template)
-    return CsrInput(pointers, sources, csr.num_src)
-
-
-def _graph_of_rows(csr: Csr, row_ptr: np.ndarray, template: Any) -> Graph:
-    graph = Graph(_rows(csr, row_ptr, csr.col_idx, template), "none")
-    graph._snapshot = Snapshot(graph.token(), csr)
-    return graph

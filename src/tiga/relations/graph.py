@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue, StaleTopology
-from tiga.relations.batching import Batching
+from tiga.relations.combining import Combining
 from tiga.relations.csr import Csr
 from tiga.relations.indices import (
     Indices,
@@ -32,7 +32,7 @@ from tiga.relations.walk import Walk
 T = TypeVar("T")
 
 
-class Graph(Stored, Batching):
+class Graph(Stored, Combining):
     """Directed edges from `num_src` sources to `num_dst` destinations.
 
     Build one with `from_csr`, `from_coo` or `from_edge_index`. Parallel edges and self-loops are

@@ -1,14 +1,14 @@
-"""What every graph offers about batches: putting graphs side by side in one."""
+"""What every graph offers to make others: graphs side by side in one, and pairs of edges."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tiga.relations.batch import GraphBatch
     from tiga.relations.graph import Graph
 
 
-class Batching:
+class Combining:
     """Base class of graphs."""
 
     __slots__ = ()
@@ -42,3 +42,30 @@ class Batching:
         from tiga.relations.batch import batched
 
         return batched(graphs)
+
+    def line_graph(self, *, backtracking: bool = True) -> "Graph":
+        """The graph of edges that follow one another: its nodes are this graph's edges.
+
+        An edge k→j of this graph is a source of each edge j→i: the two make the angle at j, so
+        fields of edges, in edge order, are `ndata` of a kernel over angles. With n edges into a
+        node and m out of it there are n·m; `backtracking=False` leaves out those that lead back to
+        where they come from, i = k (of a periodic graph, to another image of it too).
+
+        Indices are copied: later edits of this graph's tensors are not seen.
+
+        Raises:
+            InvalidValue: sources and destinations are two sets of nodes.
+            InvalidType: the graph is in a file.
+
+        Example:
+            >>> import tiga as tg
+            >>> path = tg.Graph.from_coo([0, 1, 1], [1, 2, 0])
+            >>> [end.tolist() for end in path.line_graph().coo()]
+            [[2, 0, 0], [0, 1, 2]]
+            >>> [end.tolist() for end in path.line_graph(backtracking=False).coo()]
+            [[0], [1]]
+        """
+        from tiga.relations.line import line_graph
+
+        graph: Any = self
+        return line_graph(graph, backtracking)
