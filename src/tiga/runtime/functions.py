@@ -34,6 +34,7 @@ class Function:
     def __init__(self, driver: Driver, binary: bytes, name: str, threads: int, shared: int) -> None:
         self.driver, self.name = driver, name
         self.threads, self.shared = threads, shared
+        self.block = (ctypes.c_uint(threads), _ONE, _ONE, ctypes.c_uint(shared))
         self._module, self.handle = ctypes.c_void_p(), ctypes.c_void_p()
         most = driver.attribute(_MOST_SHARED)
         if shared > most:
@@ -84,7 +85,7 @@ class Slots:
     def table(self, places: Sequence[int]) -> Any:
         """What the driver takes for arguments: a pointer to each, in a kernel's order."""
         base = ctypes.addressof(self._array)
-        return (ctypes.c_void_p * max(len(places), 1))(*(base + 8 * place for place in places))
+        return (ctypes.c_void_p * max(len(places), 1))(*[base + 8 * place for place in places])
 
 
 def launcher(
@@ -97,8 +98,7 @@ def launcher(
     """
     driver, table = function.driver, slots.table(places)
     launch = driver.library.cuLaunchKernel
-    threads, shared = ctypes.c_uint(function.threads), ctypes.c_uint(function.shared)
-    head = (function.handle, *map(ctypes.c_uint, grid), threads, _ONE, _ONE, shared)
+    head = (function.handle, *map(ctypes.c_uint, grid), *function.block)
 
     def run(stream: Any) -> None:
         code = launch(*head, stream, table, None)
@@ -123,14 +123,19 @@ class FreeLaunch:
         self._slots = Slots(arguments, (0,) * hidden)
         self._table = self._slots.table(range(arguments + hidden))
         self._function, self._launch = function, function.driver.brief.cuLaunchKernel
-        shape = function.threads, 1, 1, function.shared
-        self._shape = tuple(map(ctypes.c_uint, shape))
 
     def run(self, stream: Any, grid: tuple[int, int, int], arguments: Sequence[int]) -> None:
         """Launch on a stream, a `ctypes.c_void_p`."""
         function = self._function
         self._slots.fill([argument % 2**64 for argument in arguments])
-        call = (function.handle, *map(ctypes.c_uint, grid), *self._shape, stream, self._table, None)
+        call = (
+            function.handle,
+            *map(ctypes.c_uint, grid),
+            *function.block,
+            stream,
+            self._table,
+            None,
+        )
         code = self._launch(*call)
         if code in INVALID_CONTEXT:
             function.driver.activate()

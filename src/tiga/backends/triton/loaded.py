@@ -87,6 +87,18 @@ class Kernel:
         return frozenset(parameter.key for parameter in self.source.parameters)
 
     @cached_property
+    def fixed(self) -> tuple[tuple[int, str], ...]:
+        """The names of what a graph fixes, with their positions among the parameters."""
+        keys = enumerate(p.key for p in self.source.parameters)
+        return tuple((position, key) for position, key in keys if isinstance(key, str))
+
+    @cached_property
+    def given(self) -> tuple[tuple[int, Any], ...]:
+        """The keys of arrays that a run gives, with their positions."""
+        keys = enumerate(p.key for p in self.source.parameters)
+        return tuple((position, key) for position, key in keys if not isinstance(key, str))
+
+    @cached_property
     def adds(self) -> bool:
         """Whether it leaves pieces of totals."""
         return "piece_base" in self.keys

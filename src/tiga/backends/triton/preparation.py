@@ -1,6 +1,6 @@
 """What launches of a row program take on a graph, worked out before any run."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -47,6 +47,8 @@ class Run:
     graphs: Mapping[Relation, Any]
     extents: Mapping[Space, int]
     platform: Platform
+    arrays: dict[Hashable, tuple[Any, int]] = field(default_factory=dict)
+    """Arrays that kernels take with their addresses, as steps share them."""
 
     def walk(self, relation: Relation, side: str) -> DeviceWalk:
         return device_walk(self.graphs[relation], side, self.platform)
@@ -62,24 +64,16 @@ class Scratch:
     zero: bool
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # one is made for every kernel on every new graph
 class Launch:
-    """A kernel over a grid. `arguments` holds what is fixed, as numbers in `fixed`; `slots` says
-    where what goes."""
+    """A kernel over a grid. `fixed` has its arguments as numbers, 0 where a run gives an array;
+    `aligned` says which of them are arrays that lie well, and `held` has these arrays."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
-    arguments: tuple[Any, ...]
-    slots: tuple[tuple[int, Hashable], ...]
-    fixed: tuple[int | None, ...]
-
-    def aligned(self) -> list[bool]:
-        """Which of the arguments are arrays that lie well."""
-        pairs = zip(self.arguments, self.fixed, strict=True)
-        return [
-            number is not None and argument is not number and number % ALIGNMENT == 0
-            for argument, number in pairs
-        ]
+    fixed: Sequence[int]
+    aligned: Sequence[bool]
+    held: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -260,27 +254,29 @@ class Preparation:
     def _launch(
         self, kernel: Kernel, grid: tuple[int, int, int], over: str, numbers: Mapping[str, int]
     ) -> Launch:
-        arguments: list[Any] = []
-        slots: list[tuple[int, Any]] = []
-        for position, parameter in enumerate(kernel.source.parameters):
-            key = parameter.key
-            if not isinstance(key, str):
-                slots.append((position, key))
-                arguments.append(None)
-            elif key in numbers:
-                arguments.append(numbers[key])
-            else:
-                arguments.append(self._fixed(key, kernel, over))
-        address = self.run.platform.address
-        fixed = [a if a is None or isinstance(a, int) else address(a) for a in arguments]
-        return Launch(kernel, grid, tuple(arguments), tuple(slots), tuple(fixed))
+        count = len(kernel.source.parameters)
+        fixed, aligned, held = [0] * count, [False] * count, []
+        for position, key in kernel.fixed:
+            number = numbers.get(key)
+            if number is None:
+                array, number = self._array(key, kernel, over)
+                aligned[position] = number % ALIGNMENT == 0
+                held.append(array)
+            fixed[position] = number
+        return Launch(kernel, grid, fixed, aligned, held)
 
-    def _fixed(self, key: str, kernel: Kernel, over: str) -> Any:
+    def _array(self, key: str, kernel: Kernel, over: str) -> tuple[Any, int]:
+        """The array that a parameter stands for, and its address."""
         if key == "tables":
-            return self.run.platform.constant(kernel.source.tables)
+            tables = self.run.platform.constant(kernel.source.tables)
+            return tables, self.run.platform.address(tables)
         assert self.plan is not None, f"{key} without a relation"
         holder: Any = self.far if self.far is not None and hasattr(self.far, key) else self.plan
-        return holder.array(key, over)
+        found = self.run.arrays.get((holder, key, over))
+        if found is None:
+            array = holder.array(key, over)
+            found = self.run.arrays[holder, key, over] = array, self.run.platform.address(array)
+        return found
 
 
 def _tiles(kernel: Kernel, count: int) -> int:

@@ -183,6 +183,13 @@ def is_aligned(addresses: Sequence[Any]) -> bool:
     return reduce(or_, addresses, 0) % ALIGNMENT == 0
 
 
+Waiting = tuple[Launch, Sequence[int], tuple[bool, ...]]
+"""A launch with the places of its arguments, and which of them are aligned."""
+
+FIXED = -1
+"""The place of what is fixed, counted down, until it is known how many addresses come before."""
+
+
 @dataclass
 class Recorder:
     """Binds the steps of a plan to the topology of a run.
@@ -198,7 +205,7 @@ class Recorder:
     places: dict[Hashable, int] = field(default_factory=dict)
     fixed: list[Any] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
-    actions: list[Callable[[Slots], Action]] = field(default_factory=list)
+    actions: list[Action | Waiting] = field(default_factory=list)
     wanted: list[Wanted] = field(default_factory=list)
     base: int = 0
     nbytes: int = 0
@@ -219,7 +226,9 @@ class Recorder:
         slots = Slots(self.count + len(self.pieces), numbers)
         if self.run.platform.is_gpu:
             compile_ahead(self.wanted, self.run.platform.capability)
-        actions = tuple(make(slots) for make in self.actions)
+        actions = tuple(
+            self._launched(*one, slots) if isinstance(one, tuple) else one for one in self.actions
+        )
         return Record(
             tuple(self.pieces), self.nbytes, slots, actions, self.run.platform, tuple(self.keep)
         )
@@ -237,11 +246,7 @@ class Recorder:
 
     def _library(self, node: Node) -> None:
         operands = tuple(self._operand(n) for n in (*node.inputs, node))
-        self._add(LibraryAction(self.run.platform, node, operands))
-
-    def _add(self, action: Action) -> None:
-        """Do this, which reads no slots."""
-        self.actions.append(lambda slots: action)
+        self.actions.append(LibraryAction(self.run.platform, node, operands))
 
     def _operand(self, node: Node) -> int | Piece:
         if node in self.given:
@@ -259,51 +264,43 @@ class Recorder:
         for scratch in wanted:
             start = self._place(scratch.key, scratch.count, scratch.dtype, start)
             if scratch.zero:
-                self._add(ZeroAction(self.run.platform, self.pieces[-1]))
+                self.actions.append(ZeroAction(self.run.platform, self.pieces[-1]))
 
     def _launch(self, launch: Launch) -> None:
-        aligned, bound = launch.aligned(), dict(launch.slots)
-        sources = []
-        for position, argument in enumerate(launch.arguments):
-            if position in bound:
-                source, aligned[position] = self._source(bound[position])
-            else:
-                number = launch.fixed[position]
-                assert number is not None
-                source = self._fix(argument, number)
-            sources.append(source)
+        first, aligned = len(self.fixed), list(launch.aligned)
+        self.fixed += launch.fixed
+        self.keep += launch.held
+        places = [FIXED - place for place in range(first, len(self.fixed))]
+        for position, key in launch.kernel.given:
+            places[position], aligned[position] = self._source(key)
         wanted = launch.kernel, tuple(aligned)
         self.wanted.append(wanted)
-        kernel, platform = launch.kernel, self.run.platform
+        self.actions.append((launch, places, wanted[1]))
 
-        def made(slots: Slots) -> Action:
-            form = kernel.form(platform.index, platform.capability, wanted[1])
-            starts = {"given": 0, "piece": self.count, "fixed": self.count + len(self.pieces)}
-            places = [starts[kind] + number for kind, number in sources]
-            if isinstance(form, Interpreted):
-                return InterpretedAction(form, launch.grid, tuple(places), self.fixed)
-            # Scratch that Triton might ask for is not there: any address will do.
-            places += [0] * form.hidden
-            return DeviceAction(launcher(form.function, launch.grid, slots, places))
+    def _launched(
+        self, launch: Launch, places: Sequence[int], aligned: tuple[bool, ...], slots: Slots
+    ) -> Action:
+        """The action of a launch, once the places of all arguments are known."""
+        platform, after = self.run.platform, self.count + len(self.pieces)
+        form = launch.kernel.form(platform.index, platform.capability, aligned)
+        where = [place if place >= 0 else after + FIXED - place for place in places]
+        if isinstance(form, Interpreted):
+            return InterpretedAction(form, launch.grid, tuple(where), self.fixed)
+        # Scratch that Triton might ask for is not there: any address will do.
+        where += [0] * form.hidden
+        return DeviceAction(launcher(form.function, launch.grid, slots, where))
 
-        self.actions.append(made)
-
-    def _source(self, key: Any) -> tuple[tuple[str, int], bool]:
-        """Where the argument of a slot comes from, and whether it is aligned."""
+    def _source(self, key: Any) -> tuple[int, bool]:
+        """The place of the argument that a run gives for a key, and whether it is aligned."""
         kind, *rest = key
         if kind == "array" and rest[0] in self.given:
             number = self.given[rest[0]]
-            return ("given", number), self.aligned[number]
+            return number, self.aligned[number]
         if key in self.places:
-            return ("piece", self.places[key]), True
+            return self.count + self.places[key], True
         assert kind == "degree", f"nothing bound to {key}"
         row_ptr = self.run.walk(*rest).row_ptr
         address = self.run.platform.address(row_ptr)
-        return self._fix(row_ptr, address), address % ALIGNMENT == 0
-
-    def _fix(self, argument: Any, number: int) -> tuple[str, int]:
-        """A fixed argument, as a number: an array's address."""
-        if argument is not number:
-            self.keep.append(argument)
-        self.fixed.append(number)
-        return "fixed", len(self.fixed) - 1
+        self.keep.append(row_ptr)
+        self.fixed.append(address)
+        return FIXED - (len(self.fixed) - 1), address % ALIGNMENT == 0

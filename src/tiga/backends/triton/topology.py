@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -94,15 +95,15 @@ class DeviceWalk:
     copied: bool = False
     """Whether the index arrays lay on the host and were copied."""
 
-    @property
+    @cached_property
     def num_chunks(self) -> int:
         return self.chunk_hub.shape[0]
 
-    @property
+    @cached_property
     def num_hubs(self) -> int:
         return self.hub_rows.shape[0]
 
-    @property
+    @cached_property
     def num_items(self) -> int:
         return self.item_row.shape[0]
 
