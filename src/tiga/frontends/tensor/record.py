@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 from tiga.frontends.tensor.application import Record
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.lazy import LazyNode
 from tiga.frontends.tensor.planned import keep
+from tiga.trace.origin import Origin
 from tiga.types import DType
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,7 +40,7 @@ def recorded(function: Function) -> Function:
         record = records.get(key)
         if record is None:
             made = function(*args, **options)
-            record = Record.of(given, [made._node]) if made.__class__ is Tensor else None
+            record = _record_of(given, made)
             if record is None or not record.steps:
                 return made
             keep(records, key, record)
@@ -47,6 +49,12 @@ def recorded(function: Function) -> Function:
         return result(node, *tensors)
 
     return call  # type: ignore[return-value]
+
+
+def _record_of(given: list[LazyNode], made: Any) -> Record | None:
+    """The record of what was made; None of numbers, which are folded into what is built on them."""
+    numbers = any(node.op.origin is Origin.NUMBER for node in given)
+    return None if numbers or made.__class__ is not Tensor else Record.of(given, [made._node])
 
 
 _ABSENT = "absent"
