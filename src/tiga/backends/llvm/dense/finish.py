@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
-from tiga.backends.llvm.complex_values import A, Value
-from tiga.backends.llvm.complex_values import cast as cast_complex
+from tiga.backends.llvm.complex_values import Value
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.slots import slot_names
 from tiga.backends.llvm.lanes import integer
@@ -19,15 +18,13 @@ from tiga.backends.llvm.task_function import task_function
 from tiga.ir import llvm
 from tiga.ops.monoid import COMBINED_BY
 from tiga.passes.tensor_spec import COLUMN, TOTAL, Spec
-from tiga.types import DType, complex64, complex128, float32, float64
+from tiga.types import DType
 
 TOTAL_LANES = 8
 """Parts of a total that are combined side by side."""
 
 COLUMN_LANES = 16
 """Neighbouring columns that are combined at once."""
-
-_WIDE = {float32: float64, complex64: complex128}
 
 
 def identity(name: str, dtype: DType, lanes: int) -> Value:
@@ -118,7 +115,7 @@ class _Part:
         one = finish.spec.instructions[finish.spec.stores[place]]
         self.combine, self.dtype = one.text, one.dtype
         self.stored = one.dtype.compute
-        self.wide = _WIDE.get(self.stored, self.stored) if one.text == "add" else self.stored
+        self.wide = dv.WIDER.get(self.stored, self.stored) if one.text == "add" else self.stored
         self.base, self.into = finish.pointer("store", place), finish.pointer("result", place)
 
     def start(self, lanes: int) -> Value:
@@ -127,17 +124,11 @@ class _Part:
     def added(self, state: Value, at: ir.Value, lanes: int, mask: ir.Value) -> Value:
         """The state with the parts from an element on; what is masked is no part."""
         loaded = dv.load(self.base, self.stored, at, lanes, mask)
-        return dv.combine(self.combine, self.wide, state, _cast(loaded, self.stored, self.wide))
+        return dv.combine(
+            self.combine, self.wide, state, dv.converted(loaded, self.stored, self.wide)
+        )
 
     def store(self, value: Value, element: ir.Value, lanes: int, mask: ir.Value | None) -> None:
         """Store results from an element on."""
-        narrow = _cast(value, self.wide, self.stored)
+        narrow = dv.converted(value, self.wide, self.stored)
         dv.store(self.into, self.dtype, narrow, element, lanes, mask)
-
-
-def _cast(value: Value, given: DType, wanted: DType) -> Value:
-    if given == wanted:
-        return value
-    if given.is_complex:
-        return cast_complex(value, given, wanted)
-    return (A.cast(value[0], given, wanted),)

@@ -10,25 +10,23 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from tiga.backends.llvm.complex_values import COMPLEX, A, cast
+from tiga.backends.llvm.complex_values import COMPLEX, A
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
 from tiga.ops.tensor_scan import AxisScan
 from tiga.passes.tensor_spec import Instruction, Spec
-from tiga.types import DType, complex64, complex128, float32, float64
+from tiga.types import DType
 
 if TYPE_CHECKING:
     from tiga.backends.llvm.dense.lanes import Lanes
-
-_WIDE = {float32: float64, complex64: complex128}
 
 
 def state_dtype(spec: Spec, i: int) -> DType:
     """The type of what a scan carries."""
     one = spec.instructions[i]
     plain = one.dtype.compute
-    return _WIDE.get(plain, plain) if _adds(one) else plain
+    return dv.WIDER.get(plain, plain) if _adds(one) else plain
 
 
 def first_state(spec: Spec, i: int) -> Value:
@@ -54,19 +52,11 @@ def value(lanes: "Lanes", i: int) -> Value:
     sources = [lanes.value(j) for j in one.inputs]
     if _adds(one):
         wide = state_dtype(spec, i)
-        made, lanes.carries[i] = _added(lanes, _converted(sources[0], one.dtype.compute, wide),
+        made, lanes.carries[i] = _added(lanes, dv.converted(sources[0], one.dtype.compute, wide),
                                         wide, state)  # fmt: skip
-        return dv.rounded(_converted(made, wide, one.dtype.compute), one.dtype)
+        return dv.rounded(dv.converted(made, wide, one.dtype.compute), one.dtype)
     made, lanes.carries[i] = _one_by_one(lanes, one, sources, state)
     return dv.rounded(made, one.dtype)
-
-
-def _converted(x: Value, source: DType, target: DType) -> Value:
-    if source == target:
-        return x
-    if source.is_complex:
-        return cast(x, source, target)
-    return (A.cast(x[0], source, target),)
 
 
 def _backwards(lanes: "Lanes") -> bool:
