@@ -29,6 +29,23 @@ def test_what_to_write_instead(name):
         kernel(edge)(graph=GRAPH, **FIELDS)
 
 
+def test_what_layers_of_pyg_say():
+    with pytest.raises(errors.InvalidType, match=r"`aggr = 'mean'`.*`reducer = tg\.mean\(\)`"):
+
+        class Averaged(tg.MessagePassing):
+            aggr = "mean"
+
+    class Known(tg.MessagePassing):
+        aggr, reducer = "mean", tg.mean()
+
+    class Sent(tg.MessagePassing):
+        def message(self, x_j):
+            return x_j
+
+    with pytest.raises(errors.InvalidType, match=r"has no `edge`.*`src\.x` for `x_j`"):
+        Sent()(graph=GRAPH, **FIELDS)
+
+
 def test_fields_and_shapes_can_be_printed(capsys):
     def edge(src, dst, edge):
         print(src, edge, src.x.shape, src.x)

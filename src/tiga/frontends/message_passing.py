@@ -162,14 +162,24 @@ class MessagePassing:
                     f"its call. Name MessagePassing first: "
                     f"`class {cls.__name__}(tg.MessagePassing, {other.__name__})`."
                 )
+        aggr = vars(cls).get("aggr")
+        if isinstance(aggr, str) and cls.reducer is MessagePassing.reducer:
+            raise InvalidType(
+                f"class {cls.__name__}: `aggr = {aggr!r}` is what PyG's layers say, and is not "
+                f"read here. Write `reducer = tg.mean()`, `tg.sum()`, `tg.max()` and so on."
+            )
         others = cls.__mro__[place + 1 :]
         cls._is_module = any("__call__" in vars(other) for other in others)
 
     def edge(self, src: Any, dst: Any, edge: Any) -> Any:
         """The message of one edge. Subclasses override it."""
+        as_in_pyg = (
+            " What is `message(self, x_j, x_i)` in PyG reads `src.x` for `x_j` and `dst.x` for "
+            "`x_i` here; layers of PyG are compiled as they are by `tiga.interop.pyg.compile`."
+        )
         raise InvalidType(
             f"{type(self).__name__} has no `edge`: define `def edge(self, src, dst, edge)` that "
-            f"returns the message of an edge."
+            f"returns the message of an edge.{as_in_pyg if hasattr(self, 'message') else ''}"
         )
 
     def node(self, dst: Any, aggregate: Any) -> Any:
