@@ -82,7 +82,7 @@ def main() -> tuple[float, float]:
     for _ in range(100):
         optimiser.zero_grad()
         loss = force_loss(model, batch, graph, membership, energy, force)
-        loss.backward()
+        loss.backward(inputs=list(model.parameters()))  # not of positions, leaves as well
         optimiser.step()
         losses.append(loss.item())
     print(f"Forces on benzene: loss from {losses[0]:.3f} to {losses[-1]:.3f}")
