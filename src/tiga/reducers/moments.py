@@ -6,7 +6,7 @@ from tiga.ops.extremum import RowExtremum
 from tiga.ops.functions import sqrt
 from tiga.ops.leaf import constant, ones_like, zeros_like
 from tiga.ops.moments import SquaredDeviations
-from tiga.ops.pointwise import cast, div, eq, maximum, sub, where
+from tiga.ops.pointwise import cast, div, eq, logical_or, maximum, sub, where
 from tiga.reducers.base import Messages, Reducer
 from tiga.trace.node import Node
 from tiga.types import DType, int64
@@ -79,9 +79,9 @@ class Std(Var):
     def rows(self, messages: Messages) -> Node:
         variance = self._variance(messages)
         zero = zeros_like(variance)
-        # The mean of equal messages is rounded: their variance is a rounding error, not 0.
-        variance = where(self._are_equal(messages), zero, variance)
-        is_zero = eq(variance, zero)
+        # The mean of equal messages is rounded: their variance is a rounding error, not 0. One
+        # condition for both is all that a gradient keeps beside the moments.
+        is_zero = logical_or(self._are_equal(messages), eq(variance, zero))
         root = sqrt(where(is_zero, ones_like(variance), variance))
         return _result(where(is_zero, zero, root), messages.parts[0])
 
