@@ -1,5 +1,8 @@
 """A program is compiled for the device that runs it: what one refuses, another may compute."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -48,3 +51,25 @@ def test_gradients_are_compiled_for_the_device(wide):
     assert wide.training((0,), GPU) is trained
     with pytest.raises(Unfusable):
         wide.training((0,), CPU)
+
+
+STEP_ON_A_CPU = """
+import sys, torch
+import tiga as tg
+
+class Difference(tg.MessagePassing):
+    def edge(self, src, dst, edge):
+        return torch.relu(src.x - dst.x)
+
+graph = tg.Graph.from_coo(torch.tensor([0, 1]), torch.tensor([1, 2]), num_src=3, num_dst=3)
+x = torch.randn(3, 4, requires_grad=True)
+Difference()(graph=graph, ndata={"x": x}).sum().backward()
+print([name for name in sys.modules if name.startswith(("triton", "tiga.backends.triton"))])
+"""
+
+
+def test_a_step_on_a_cpu_loads_nothing_of_gpus():
+    done = subprocess.run(
+        [sys.executable, "-c", STEP_ON_A_CPU], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr

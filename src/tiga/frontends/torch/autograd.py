@@ -25,7 +25,7 @@ from tiga.frontends.torch.batching import (
     side_by_side,
     taken_apart,
 )
-from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.unit import Trained, Unit
 from tiga.frontends.torch.untraced import untraced
 from tiga.relations import Graph

@@ -7,8 +7,8 @@ import torch
 
 from tiga.errors import InvalidType, UnsupportedByBackend
 from tiga.frontends.torch.capture import Captured, FieldSource, ParamSource
+from tiga.frontends.torch.devices import device_of, may_stage
 from tiga.frontends.torch.draws import NodeOrder
-from tiga.frontends.torch.gpu import device_of, may_stage
 from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.orders import edge_numbers, in_row_order, in_user_order
 from tiga.relations import Graph

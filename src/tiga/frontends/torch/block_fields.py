@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.orders import orders_of
 from tiga.frontends.torch.where import user_line
 from tiga.frontends.views import View

@@ -22,8 +22,8 @@ from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.block_fields import BlockFields, EdgeRange, RowBlock, wide
 from tiga.frontends.torch.block_plan import Blocks, Sizes, measured, planned
 from tiga.frontends.torch.blocks import Programs, Reduction, finish, send, tensors_of
+from tiga.frontends.torch.devices import device_of, on_gpu
 from tiga.frontends.torch.discover import Discovery
-from tiga.frontends.torch.gpu import device_of, on_gpu
 from tiga.frontends.torch.untraced import untraced
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.paging.span import PagePlan

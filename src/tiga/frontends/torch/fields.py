@@ -7,8 +7,8 @@ import torch
 
 from tiga.errors import InvalidType, InvalidValue, UnsupportedByBackend
 from tiga.frontends.message_passing import Fields, FieldSets
+from tiga.frontends.torch.devices import device_of, may_stage
 from tiga.frontends.torch.dtypes import dtype_of
-from tiga.frontends.torch.gpu import device_of, may_stage
 from tiga.relations import Graph
 
 EXTENT_NAMES = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_src"}

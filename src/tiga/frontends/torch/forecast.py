@@ -9,7 +9,7 @@ import torch
 from tiga.backends.llvm.paged.forecast import planned_on_cpu
 from tiga.errors import OutOfBudget, Unfusable
 from tiga.frontends.spaces import extents_of
-from tiga.frontends.torch.gpu import device_of, on_gpu
+from tiga.frontends.torch.devices import device_of, on_gpu
 from tiga.frontends.torch.paged import rows_of
 from tiga.frontends.torch.unit import Runnable, Trained, Unit
 from tiga.paging.planned import PlannedRows

@@ -17,35 +17,12 @@ from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.lanes import Lane
 from tiga.frontends.torch.scalars import number_on
 from tiga.paging.span import PagePlan
-from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.relations.sorting import offer
 from tiga.runtime.cuda import current_stream, on
 from tiga.runtime.tiers import size_text
 from tiga.trace.program import Program
 from tiga.types import Space
-
-_CPU = torch.device("cpu")
-
-
-def device_of(graph: Graph) -> torch.device:
-    """Where a graph's index arrays lie, and with them the fields and results of a call; where a
-    graph in a file runs."""
-    if graph.paged:
-        return torch.device(graph.device)
-    place = graph.input.place
-    return _CPU if place is None else place
-
-
-def on_gpu(device: torch.device) -> bool:
-    """Whether calls on graphs of this device run on a GPU."""
-    return device.type == "cuda"
-
-
-def may_stage(graph: Graph, device: torch.device) -> bool:
-    """Whether a field on this device serves a graph that is elsewhere: pages of a graph in a file
-    take what they need of it."""
-    return graph.paged and device.type == "cpu"
 
 
 @lru_cache(maxsize=1024)

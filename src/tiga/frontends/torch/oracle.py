@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from tiga.backends.reference import EdgeList, evaluate
+from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.gpu import device_of
 from tiga.relations import Graph
 from tiga.trace.program import Program
 from tiga.types import DType

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tiga.frontends.torch.autograd import transforming
-from tiga.frontends.torch.gpu import device_of
+from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.rows import rows_at
 from tiga.frontends.torch.untraced import untraced
 from tiga.relations import Graph

@@ -9,7 +9,7 @@ import torch
 from tiga.backends.llvm.paged.calls import Call
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.spaces import extents_of
-from tiga.frontends.torch.gpu import device_of, on_gpu
+from tiga.frontends.torch.devices import device_of, on_gpu
 from tiga.relations.paged import PagedField, PagedGraph
 from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import FileRows, MemoryRows, Rows

@@ -2,8 +2,7 @@
 
 import torch
 
-from tiga.backends.triton.row_moves import move_rows
-from tiga.frontends.torch.gpu import on_gpu
+from tiga.frontends.torch.devices import on_gpu
 from tiga.runtime.cuda import capability, current_stream, on
 
 LEAST_ROWS = 1 << 14
@@ -40,6 +39,8 @@ def _row_bytes(x: torch.Tensor) -> int:
 
 
 def _moved(x: torch.Tensor, order: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    from tiga.backends.triton.row_moves import move_rows
+
     given, device = x.contiguous(), x.device
     addresses = [tensor.data_ptr() for tensor in (given, order, out)]
     with on(device):

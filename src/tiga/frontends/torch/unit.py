@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 import torch
@@ -15,8 +15,7 @@ from tiga.compiler import Compiled, executable, normalize, settings
 from tiga.errors import Unfusable, bare
 from tiga.frontends.spaces import EXTENTS
 from tiga.frontends.torch.bound import CPU, BoundRun
-from tiga.frontends.torch.gpu import GpuRuns, device_of, gpu_executable, on_gpu
-from tiga.frontends.torch.lanes import Lane
+from tiga.frontends.torch.devices import device_of, on_gpu
 from tiga.frontends.torch.layouts import layout_of
 from tiga.ops.leaf import stop_gradient
 from tiga.passes.differentiate import RULES
@@ -27,6 +26,10 @@ from tiga.runtime.parallel import thread_count
 from tiga.trace.derivatives import Gradient, gradient, tangent, training
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Space
+
+if TYPE_CHECKING:
+    from tiga.frontends.torch.gpu import GpuRuns
+    from tiga.frontends.torch.lanes import Lane
 
 PARALLEL_ELEMENTS = 32768
 """Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
@@ -60,8 +63,10 @@ class Runnable:
         return self._unless_refused(False, executable)
 
     @cached_property
-    def gpu_runs(self) -> GpuRuns:
+    def gpu_runs(self) -> "GpuRuns":
         """The runs on GPUs."""
+        from tiga.frontends.torch.gpu import GpuRuns, gpu_executable
+
         return GpuRuns(self._unless_refused(True, gpu_executable))
 
     def _unless_refused(self, gpu: bool, compiled: Callable[[Program], Made]) -> Made:
