@@ -130,3 +130,15 @@ def test_one_tensor_at_both_ends_and_many_cotangents_at_once():
         for o in (out, want)
     )
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["x", "w", "weight"])
+def test_a_graph_in_a_file_gives_the_same_bits(tmp_path, name):
+    paged = tg.Graph.open(GRAPH.save(tmp_path / "g"))
+    found = []
+    for graph in (paged, paged.in_memory()):
+        x, y, w = drawn()
+        known = dict(zip(NAMES, (x, y, w, *LAYER.mix.parameters()), strict=True))
+        out = LAYER(graph=graph, src={"x": x}, dst={"y": y}, edge={"w": w}, slope=0.7)
+        found += torch.autograd.grad(out.sin().sum(), known[name])
+    assert torch.equal(*found)

@@ -257,12 +257,11 @@ class GraphCall(OuterCall):
         self, wanted: Sequence[bool], ct: Node, out: Node, *inputs: Node
     ) -> Sequence[Node | None]:
         walk, floats = self.walk, differentiable(self.walk.launch.program)
-        if not floats:
+        some = tuple(i for i in floats if wanted[i])
+        if not some:
             return (None,) * len(inputs)
         if not walk.trained:
             walk = self._walk(_saving(walk.launch, floats), True)
-        # What a call over a file reads and writes is told beforehand, for all gradients.
-        some = floats if walk.graph.paged else tuple(i for i in floats if wanted[i])
         found, launch = walk.backward(self.index, some)
         read = [i for kind, i in found.arguments if kind == "output"]
         outputs = dict(zip(read, self.called(walk, inputs, read), strict=True))

@@ -104,10 +104,7 @@ def _backward(ctx: Any, *cotangents: Any) -> Any:
 @untraced
 def _backward_of_asked(ctx: Any, *cotangents: Any) -> Any:
     """As `_backward`, of the inputs whose gradients this pass of autograd goes on with."""
-    job: Job = ctx.job
-    # What a call over a file reads and writes is told beforehand, for all gradients.
-    wanted = job.trained.wanted if job.graph.paged else asked(ctx, job.trained)
-    return _gradients_of(ctx, wanted, cotangents)
+    return _gradients_of(ctx, asked(ctx, ctx.job.trained), cotangents)
 
 
 def _gradients_of(ctx: Any, wanted: tuple[int, ...], cotangents: Sequence[Any]) -> Any:
