@@ -204,35 +204,6 @@ def test_scans_over_long_rows(budget: str, stored: Any, tmp_path: Path) -> None:
     assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("kind", ["random", "local", "gaps"])
-@pytest.mark.parametrize("budget", ["1200KiB", "3MiB"])
-def test_sums_scattered_to_the_other_ends(
-    kind: str, budget: str, stored: Any, tmp_path: Path
-) -> None:
-    """Gradients of scans: four groups of partial sums, 766 KiB, stay in memory."""
-    graph, paged = stored(kind)
-    expected = results(Chain(), graph, *fields())
-    with tg.execution(memory={"host": budget}, spill_dir=tmp_path) as run:
-        found = results(Chain(), paged, *attached(paged, *fields()))
-    assert same(found, expected)
-    assert run.memory_report()["peak_bytes"]["host"] <= parse_size(budget)
-
-
-@pytest.mark.parametrize(("kind", "budget"), [("local", "700KiB"), ("hubs", "4MiB")])
-def test_scattered_sums_that_do_not_fit_and_long_rows_go_through_torch(
-    kind: str, budget: str, stored: Any, tmp_path: Path
-) -> None:
-    """Blocks send messages through memory, so nothing is scattered; values agree up to rounding."""
-    graph, paged = stored(kind)
-    expected, layer = results(Chain(), graph, *fields()), Chain()
-    with tg.execution(memory={"host": budget}, spill_dir=tmp_path) as run:
-        found = results(layer, paged, *attached(paged, *fields()))
-    assert run.memory_report()["peak_bytes"]["host"] <= parse_size(budget)
-    assert "gradient of a scan" in layer.explain()
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_other_dtypes(dtype: torch.dtype, stored: Any) -> None:
     graph, paged = stored("random", dtype)

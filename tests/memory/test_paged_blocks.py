@@ -213,7 +213,7 @@ def test_a_row_whose_messages_do_not_fit_is_refused(stored: Any) -> None:
         Sorted()(graph=paged, ndata={"x": x}, edge={"w": w})
 
 
-def test_gradients_of_large_tables(stored: Any) -> None:
+def test_gradients_of_tables_that_do_not_fit(stored: Any) -> None:
     """In memory they are fused: forward and backward agree up to rounding."""
 
     class Embedded(tg.MessagePassing, torch.nn.Module):
@@ -229,12 +229,13 @@ def test_gradients_of_large_tables(stored: Any) -> None:
     x, kind = fields()[0], torch.arange(EDGES) * 7919 % 70_000
     layer = Embedded()
     grads = []
-    for one in (graph, paged):
-        out = layer(graph=one, ndata={"x": x}, edge={"kind": kind})
+    for one, budget in ((graph, None), (paged, "1MiB")):
+        with tg.execution(memory={} if budget is None else {"host": budget}):
+            out = layer(graph=one, ndata={"x": x}, edge={"kind": kind})
         grads.append((out.detach(), *torch.autograd.grad((out**2).sum(), layer.table)))
     for found, expected in zip(*grads, strict=True):
         torch.testing.assert_close(found, expected)
-    assert "the gradient of a table" in layer.explain()
+    assert "the gradient of a large table" in layer.explain()
 
 
 @pytest.mark.parametrize("local", [False, True])

@@ -126,6 +126,13 @@ class RowProgram:
             node for node in self.outer_sums if node.op.by_index and node.type.size > LARGEST_PIECE
         )
 
+    @property
+    def fills_tables(self) -> bool:
+        """Whether all that it adds up over edges are such gradients: rows add to them one after the
+        other, wherever a task is interrupted."""
+        large = self.large_sums
+        return bool(large) and large.issuperset(self.outer_sums) and not self.totals
+
     def refuse_large_sums(self, where: str) -> None:
         """Raise Unfusable for the gradient of a large table."""
         for node in self.large_sums:

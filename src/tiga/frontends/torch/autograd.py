@@ -319,12 +319,12 @@ def require_pages(
     unit: Unit, trained: Trained, graph: Any, values: Sequence[Any], wanted: tuple[int, ...]
 ) -> None:
     """Raise Unfusable if no pages hold the gradient."""
-    from tiga.frontends.torch.forecast import require_room_for_scans
+    from tiga.frontends.torch.forecast import require_room_for_sums
 
     device = device_of(graph)
     trained.require_pages(device, len(unit.program.outputs))
     if device.type == "cpu":
-        require_room_for_scans(unit, trained, graph, values, wanted)
+        require_room_for_sums(unit, trained, graph, values, wanted)
 
 
 def _saves_as_is() -> bool:

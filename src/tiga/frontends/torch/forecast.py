@@ -14,7 +14,7 @@ from tiga.frontends.torch.paged import rows_of
 from tiga.frontends.torch.unit import Runnable, Trained, Unit
 from tiga.paging.planned import PlannedRows
 from tiga.paging.predicted import Places, Planned, Prediction, plan_gradient
-from tiga.passes.rows import PAGED
+from tiga.passes.rows import PAGED, RowProgram
 from tiga.relations.paged import PagedGraph
 from tiga.relations.walk import HUB_DEGREE
 from tiga.runtime.parallel import thread_count
@@ -41,21 +41,27 @@ def predict(
     yield Prediction("gradients", backward)
 
 
-def require_room_for_scans(
+def require_room_for_sums(
     unit: Unit, trained: Trained, graph: PagedGraph, values: Sequence[Any], wanted: tuple[int, ...]
 ) -> None:
-    """Raise Unfusable where pages cannot hold the gradient of a scan: it adds to all sources from a
-    walk over destinations, in memory, and takes no long row apart."""
-    count = len(unit.program.outputs)
-    sides = {step.side for step in trained.gradient_walks(count) if step.scatters}
-    longest = max((graph.walks[side].longest for side in sides), default=0)
-    if longest > HUB_DEGREE:
-        raise Unfusable(f"the gradient of a scan over a row of {longest} edges {PAGED}")
+    """Raise Unfusable where pages cannot hold the gradient of a scan, which adds to all sources
+    from a walk over destinations, or of a large table: these are in memory, and no long row is
+    taken apart for them."""
+    walks = trained.gradient_walks(len(unit.program.outputs))
+    walks = [step for step in walks if step.scatters or step.fills_tables]
+    for step in walks:
+        longest = graph.walks[step.side].longest
+        if longest > HUB_DEGREE:
+            raise Unfusable(f"{_sum_of(step)} over a row of {longest} edges {PAGED}")
     try:
-        for _ in predict(unit, graph, values, wanted) if sides else ():
+        for _ in predict(unit, graph, values, wanted) if walks else ():
             pass
     except OutOfBudget as reason:
-        raise Unfusable(f"the gradient of a scan {PAGED}: {reason}") from None
+        raise Unfusable(f"{_sum_of(walks[0])} {PAGED}: {reason}") from None
+
+
+def _sum_of(step: RowProgram) -> str:
+    return "the gradient of a scan" if step.scatters else "the gradient of a large table"
 
 
 def _place(value: Any, node: Node, graph: PagedGraph) -> PlannedRows | None:

@@ -259,7 +259,8 @@ class Trained:
             self.derivative(present).unit.plain().gpu_runs.executable.require_pages()
             return
         for step in self.gradient_walks(count):
-            step.refuse_large_sums(PAGED)
+            if not step.fills_tables:
+                step.refuse_large_sums(PAGED)
 
     def gradient_walks(self, count: int) -> list[RowProgram]:
         """The row programs, on the CPU, of the gradient of the first `count` outputs."""

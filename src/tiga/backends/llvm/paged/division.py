@@ -1,6 +1,7 @@
 """How the kernels of a row program take its walk apart, whatever the pages."""
 
 from tiga.backends.llvm.paged.scatters import group_bounds
+from tiga.backends.llvm.paged.tables import table_bounds
 from tiga.paging.plan import Division
 from tiga.passes.carries import joined_phases, levels
 from tiga.passes.rows import RowProgram
@@ -10,8 +11,9 @@ from tiga.relations.walk import HUB_CHUNK, HUB_DEGREE
 def division_of(program: RowProgram, tasks: int) -> Division:
     """Where sums over rows depend on tasks, these stay whole; where sums are scattered, groups of
     tasks have pages of their own."""
-    splits = not program.has_sums
+    splits = program.fills_tables or not program.has_sums
     bounds = group_bounds(tasks) if program.scatters else [0, tasks]
+    bounds = table_bounds(tasks) if program.fills_tables else bounds
     return Division(splits, HUB_DEGREE, HUB_CHUNK, chunk_kernels(program), tuple(bounds))
 
 

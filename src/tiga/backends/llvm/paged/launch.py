@@ -12,6 +12,7 @@ import numpy as np
 from tiga.backends.llvm.executable import RowStep
 from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.paged.scatters import Sums, group_bounds
+from tiga.backends.llvm.paged.tables import Tables
 from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.scatters import SCATTER_GROUPS
 from tiga.backends.llvm.steps import Variant
@@ -42,6 +43,8 @@ class Pieces:
     def whole(self, node: Node) -> np.ndarray:
         """In the order of rows: those of tasks, then those of split rows."""
         pieces = sorted(self.known[node], key=lambda piece: piece.first)
+        if len(pieces) == 1 and not len(pieces[0].split):
+            return pieces[0].tasks
         return np.concatenate([*(p.tasks for p in pieces), *(p.split for p in pieces)])
 
 
@@ -116,7 +119,7 @@ NO_SPLIT = Split(*(np.empty(0, np.int64) for _ in fields(Split)))
 @dataclass(frozen=True)
 class Launcher:
     """Runs one step's kernels; `addresses` are those of global values, `pieces` collects partial
-    sums, `sums` those at the other ends."""
+    sums, `sums` those at the other ends, `tables` large ones by an index."""
 
     step: RowStep
     bits: int
@@ -124,6 +127,7 @@ class Launcher:
     addresses: Mapping[Node, int]
     pieces: Pieces
     sums: Sums | None = None
+    tables: Tables | None = None
     _compiling: Any = field(default_factory=Lock, repr=False)
 
     def variant(self, hub_degree: int) -> Variant:
@@ -136,6 +140,9 @@ class Launcher:
         program, count = self.step.program, len(tasks) - 1
         if self.sums is not None:
             self._scatter(page, tasks, self.sums)
+            return
+        if self.tables is not None:
+            self._fill(page, self.tables)
             return
         light = page.span.gap > 0
         split = Split.of(page) if page.max_degree > HUB_DEGREE and not light else NO_SPLIT
@@ -179,6 +186,19 @@ class Launcher:
         for node, block in totals.items():
             self.pieces.add(node, page.rows[0], block, count)
 
+    def _fill(self, page: Page, tables: Tables) -> None:
+        """A page of rows that add to tables, one after the other."""
+        if page.max_degree > HUB_DEGREE:
+            raise UnsupportedByBackend(
+                f"this program adds to a table by an index of its edges (the gradient of a large "
+                f"table); with a row of more than {HUB_DEGREE} edges it does not run on pages. Use "
+                "`graph.in_memory()`."
+            )
+        rows = np.array(page.rows, np.int64)
+        named = tables.slots(page.span.first)
+        table = self.table(page, rows, NO_SPLIT, Counts(1, 0, 0), named)
+        launch(self.variant(0).address("rows"), ctypes.addressof(table), 1, 1)
+
     def states(self, hubs: int, chunks: int) -> dict[tuple[str, Node], np.ndarray]:
         """What is kept of split rows between kernels, by slot."""
         counts = {"chunk": chunks, "hub": hubs, "carry": chunks}
@@ -215,6 +235,8 @@ class Launcher:
     def totals(self) -> None:
         """Add the pieces of all pages, as the whole graph's would be."""
         program, slots, pieces = self.step.program, self.step.slots, self.pieces
+        for node, block in self.tables.blocks.items() if self.tables is not None else ():
+            pieces.add(node, 0, block, len(block))
         if not slots.pieces:
             return
         sums = {n: pieces.whole(n) for n in slots.pieces if n in pieces.known}

@@ -20,6 +20,7 @@ from tiga.backends.llvm.paged.launch import Launcher, Pieces, RowInParts, even_t
 from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import Sums
 from tiga.backends.llvm.paged.steps import Steps, name_of
+from tiga.backends.llvm.paged.tables import Tables
 from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.paged.tile_kernels import tiled_step
 from tiga.backends.llvm.paged.tiles import TiledWalk
@@ -128,14 +129,16 @@ class PagedRun:
         if step.program.scatters:
             sums = Sums.of(step, len(walk.tasks) - 1, planner.stage.others)
         bits = walk.dtype.itemsize * 8
-        launcher = Launcher(step, bits, self.team, self.addresses, Pieces(), sums)
+        tables = Tables.of(step.program, len(walk.tasks) - 1)
+        launcher = Launcher(step, bits, self.team, self.addresses, Pieces(), sums, tables)
         kept = self._collected(planner)
         self.pipeline.arenas.provide(spans, self.paging.limits.nbytes)
         with self._charged(spans.resident):
             homes = {**self.homes, **self._held(planner.stage), **kept}
             planner = replace(planner, stage=replace(planner.stage, homes=homes))
             jobs = WalkPages(planner, launcher).jobs(spans.pages)
-            self._go(jobs, spans, bool(planner.stage.collectable), sums is not None)
+            in_order = sums is not None or tables is not None
+            self._go(jobs, spans, bool(planner.stage.collectable), in_order)
         for collected in kept.values():
             self.pipeline.arenas.borrow(collected.finish)
         launcher.totals()

@@ -14,6 +14,7 @@ from tiga.backends.llvm.library import numpy_matmul
 from tiga.backends.llvm.paged.division import division_of
 from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import sums_bytes
+from tiga.backends.llvm.paged.tables import tables_bytes
 from tiga.backends.llvm.paged.team import Team
 from tiga.paging.plan import Limits, Planner, RowBytes, Way, arenas_of, plan_walk, row_spans
 from tiga.paging.span import PagePlan, Spans, step_name
@@ -47,16 +48,18 @@ class Steps:
             OutOfBudget: a page, or the sums at the other ends, do not fit.
         """
         assert program.relation is not None
-        program.refuse_large_sums(PAGED)
+        if not program.fills_tables:
+            program.refuse_large_sums(PAGED)
         graph = self.graphs[program.relation]
         walk = graph.walks[program.side]
-        if program.outer_sums:
+        if program.outer_sums and not program.fills_tables:
             whole = walk
             walk = graph.keep(
                 ("joined walk", program.side), lambda: whole.joined(joined_tasks(whole.tasks[:, 0]))
             )
         stage = Stage(program, roles_of(program), graph, walk, self.homes)
         sums = sums_bytes(program, stage.others, self.limits.nbytes)
+        sums += tables_bytes(program, len(walk.tasks) - 1, self.limits.nbytes)
         limits = self.limits.of_cached() if _is_cached(stage) else self.limits
         limits = replace(limits, nbytes=limits.nbytes - sums)
         way, tiling = self._planned(stage, limits, schedule)
