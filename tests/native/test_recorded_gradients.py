@@ -159,3 +159,11 @@ def test_records_made_of_numbers_serve_no_values(name: str, dtype: tg.DType) -> 
     got, exact = FUNCTIONS[name](x), FUNCTIONS[name](tg.tensor(x.numpy().astype(np.float64)))
     limit = 1e-12 if dtype == tg.float64 else 5e-3
     np.testing.assert_allclose(got.numpy(), exact.numpy(), rtol=limit, atol=limit)
+
+
+def test_records_do_not_reach_below_their_operands() -> None:
+    """Functions of a scalar are folded with what it is made of: here with numbers alone."""
+    of_numbers = tg.var(tg.imag(tg.ones((3, 3), dtype=tg.float64)))
+    assert tg.std(of_numbers, keepdims=False).item() == 0.0
+    value = tg.tensor(0.25, dtype=tg.float64) * 1.5
+    assert tg.std(value, keepdims=False).item() == 0.0

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 from tiga.frontends.tensor.application import Record
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.lazy import LazyNode
+from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.frontends.tensor.planned import keep
-from tiga.trace.origin import Origin
 from tiga.types import DType
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,7 +26,7 @@ def recorded(function: Function) -> Function:
         >>> twice(tg.ones(2)).tolist(), twice(tg.ones(2), scale=3.0).tolist()
         ([2.0, 2.0], [6.0, 6.0])
     """
-    records: dict[Any, Record] = {}
+    records: dict[Any, Record | None] = {}
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -36,27 +35,40 @@ def recorded(function: Function) -> Function:
         key = (len(args), *options, *[_setting(v) for v in values])
         if None in key or len({id(t._node) for t in tensors}) < len(tensors):
             return function(*args, **options)
-        given = [tensor._node for tensor in tensors]
-        record = records.get(key)
-        if record is None:
-            made = function(*args, **options)
-            record = _record_of(given, made)
-            if record is None or not record.steps:
-                return made
+        record = records.get(key, _UNKNOWN)
+        if record is _UNKNOWN:
+            record = _record_of(function, args, options)
             keep(records, key, record)
-        (node,) = record.build(given)
+        if record is None:
+            return function(*args, **options)
+        (node,) = record.build([tensor._node for tensor in tensors])
         assert node is not None
         return result(node, *tensors)
 
     return call  # type: ignore[return-value]
 
 
-def _record_of(given: list[LazyNode], made: Any) -> Record | None:
-    """The record of what was made; None of numbers, which are folded into what is built on them."""
-    numbers = any(node.op.origin is Origin.NUMBER for node in given)
-    return None if numbers or made.__class__ is not Tensor else Record.of(given, [made._node])
+def _record_of(function: Function, args: Any, options: Any) -> Record | None:
+    """The record of a call; None if there is nothing to record.
+
+    It is made on tensors without values: what is built on an operand itself may be folded with what
+    that is made of, which other operands are not.
+    """
+    given: list[LazyNode] = []
+
+    def stand_in(value: Any) -> Any:
+        if value.__class__ is not Tensor:
+            return value
+        kind = value._node.type
+        given.append(LazyNode(Leaf(kind, function.__name__), (), kind, None))
+        return Tensor(given[-1], value._grad)
+
+    made = function(*map(stand_in, args), **{k: stand_in(v) for k, v in options.items()})
+    record = Record.of(given, [made._node]) if made.__class__ is Tensor else None
+    return record if record is not None and record.steps else None
 
 
+_UNKNOWN: Any = object()
 _ABSENT = "absent"
 
 
