@@ -86,7 +86,9 @@ def generated_code(x: Tensor, stage: str | None = None) -> str:
 def prepare(x: Tensor) -> Callable[[], Tensor]:
     """A function that computes the expression again from the present values of its inputs.
 
-    It writes into the tensor's own storage and returns the tensor: no allocation, no look-up.
+    It writes into the tensor's own storage and returns the tensor: no allocation, no look-up. It
+    does none of what a write in place does: the version stays, and expressions built on the tensor
+    that still wait, and derivatives through it, read the new elements.
 
     Example:
         >>> import tiga as tg
