@@ -2,12 +2,14 @@
 
 import linecache
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
 from tiga.backends.triton.layout import WARP
+from tiga.backends.triton.shared_memory import shared_bytes
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import UnsupportedByBackend
 
@@ -76,30 +78,63 @@ def without_name(source: KernelSource) -> Hashable:
 
 
 def _compiled_to_fit(source: KernelSource, capability: int, aligned: Sequence[bool]) -> Any:
-    made = _compiled(source, capability, aligned)
-    if made.metadata.shared <= SHARED_KIB.get(capability, LEAST_SHARED_KIB) * 1024:
-        return made
-    # Loads that are not started ahead need no buffers.
-    return _compiled(source, capability, aligned, num_stages=1)
+    most = SHARED_KIB.get(capability, LEAST_SHARED_KIB) * 1024
+    asked = _Asked(source, capability, aligned)
+    if asked.may_need_much and (asked.shared_bytes() or 0) > most:
+        # Loads that are not started ahead need no buffers.
+        return asked.compile(num_stages=1)
+    made = asked.compile()
+    return made if made.metadata.shared <= most else asked.compile(num_stages=1)
 
 
-def _compiled(
-    source: KernelSource, capability: int, aligned: Sequence[bool], **options: int
-) -> Any:
-    triton = _triton()
-    from triton.backends.compiler import GPUTarget
+@dataclass(frozen=True)
+class _Asked:
+    """What Triton is asked to compile."""
 
-    signature = {p.name: p.type for p in source.parameters}
-    attributes = {(i,): [["tt.divisibility", ALIGNMENT]] for i, a in enumerate(aligned) if a}
-    ast = triton.compiler.ASTSource(function(source), signature, {}, attributes)
-    # Without fusion of products and sums, what is computed again has the same bits everywhere.
-    options |= {"num_warps": source.tile.warps, "enable_fp_fusion": False}
-    if source.tile.stages:
-        options.setdefault("num_stages", source.tile.stages)
-    if source.tile.registers:
-        options["maxnreg"] = source.tile.registers
-    return triton.compile(ast, target=GPUTarget("cuda", capability, WARP), options=options)
+    source: KernelSource
+    capability: int
+    aligned: Sequence[bool]
 
+    @property
+    def may_need_much(self) -> bool:
+        """Whether values are wide, and Triton chooses how many loads start ahead: only then does it
+        pay to find out beforehand what the buffers take."""
+        return self.source.tile.warps >= MANY_WARPS and not self.source.tile.stages
+
+    def compile(self, **changes: int) -> Any:
+        """The compiled kernel."""
+        return _triton().compile(
+            self._ast(), target=self._target(), options=self._options() | changes
+        )
+
+    def shared_bytes(self) -> int | None:
+        """The shared memory that it takes, without compiling it; None if that is not known."""
+        return shared_bytes(self._ast(), self._target(), self._options())
+
+    def _ast(self) -> Any:
+        signature = {p.name: p.type for p in self.source.parameters}
+        places = [i for i, is_aligned in enumerate(self.aligned) if is_aligned]
+        attributes = {(i,): [["tt.divisibility", ALIGNMENT]] for i in places}
+        return _triton().compiler.ASTSource(function(self.source), signature, {}, attributes)
+
+    def _target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.capability, WARP)
+
+    def _options(self) -> dict[str, Any]:
+        tile = self.source.tile
+        # Without fusion of products and sums, what is computed again has the same bits everywhere.
+        options = {"num_warps": tile.warps, "enable_fp_fusion": False}
+        if tile.stages:
+            options["num_stages"] = tile.stages
+        if tile.registers:
+            options["maxnreg"] = tile.registers
+        return options
+
+
+MANY_WARPS = 8
+"""Warps of kernels that may need more shared memory than there is: those of wide products."""
 
 SHARED_KIB = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227}
 """Shared memory that a program may take, by compute capability."""
