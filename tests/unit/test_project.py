@@ -82,6 +82,37 @@ def test_nothing_asks_for_the_name_of_an_op(path: Path) -> None:
     assert not any(map(_compares_names, ast.walk(ast.parse(path.read_text()))))
 
 
+FACTS = {
+    "Pointwise": "pointwise", "Cast": "converts", "Reshape": "reshapes", "Broadcast": "broadcasts",
+    "FeatureReduce": "reduces", "Scan": "carries", "Winner": "finds", "PackBits": "packs",
+    "UnpackBits": "unpacks",
+}  # fmt: skip
+"""What compilers ask instead of whether an op is of one of these classes."""
+
+COMPILERS = [p for p in SOURCES if {"passes", "backends"} & set(p.relative_to(ROOT).parts)]
+
+
+def _asked_classes(tree: ast.AST) -> set[str]:
+    """The names in the second arguments of `isinstance`, but for those of assertions."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Assert):
+            continue
+        found |= _asked_classes(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            classes = node.args[1:] if node.func.id == "isinstance" else []
+            names = (n for c in classes for n in ast.walk(c) if isinstance(n, ast.Name))
+            found |= {n.id for n in names}
+    return found
+
+
+@pytest.mark.parametrize("path", COMPILERS, ids=_name)
+def test_compilers_ask_for_facts_and_not_for_classes(path: Path) -> None:
+    """So that an op which is of no class that they know is compiled as well."""
+    asked = _asked_classes(ast.parse(path.read_text())) & set(FACTS)
+    assert not asked, f"ask for {', '.join(FACTS[name] for name in sorted(asked))}"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_dialect_files_keep_annotations_as_objects(path: Path) -> None:
     """Postponed annotations make the MLIR op DSL read every operand as an attribute, silently."""
