@@ -142,7 +142,7 @@ def test_results_in_files_within_a_small_budget(
     """Blocks are smaller than in memory, so gradients are added up in another order."""
     graph, paged = stored(kind, dtype)
     expected = results(Sorted(), graph, *fields(dtype))
-    budget, layer = "40KiB", Sorted()
+    budget, layer = "32KiB", Sorted()
     with tg.execution(memory={"host": budget}, spill_dir=tmp_path) as run:
         found = results(layer, paged, *attached(paged))
     report = run.memory_report()["peak_bytes"]
