@@ -251,6 +251,16 @@ def test_what_was_written_to_a_mapped_tensor_counts(stored: Any) -> None:
     assert torch.equal(WeightedSum()(graph=paged, src={"x": x}, edge={"w": w}), expected)
 
 
+def test_what_was_written_to_one_tensor_of_a_field_is_in_no_other(stored: Any) -> None:
+    _, paged = stored("random")
+    written, w = attached(paged, *fields())
+    written.mul_(2.0)
+    x, _ = attached(paged, *fields())
+    assert torch.equal(x, fields()[0])
+    expected = WeightedSum()(graph=paged, src=paged.fields["src"], edge={"w": w})
+    assert torch.equal(WeightedSum()(graph=paged, src={"x": x}, edge={"w": w}), expected)
+
+
 def test_second_derivatives(stored: Any) -> None:
     graph, paged = stored("random")
 

@@ -123,17 +123,13 @@ class PagedField:
         """Bytes in the file."""
         return self._entry.nbytes
 
-    @cached_property
-    def _array(self) -> np.ndarray:
+    def numpy(self) -> np.ndarray:
+        """The field, mapped from the file anew: memory is used for what is looked at. It is not to
+        be written to: pages are read from the file."""
         entry = self._entry
         self._container.require_length(entry)
         block = map_file(self._container.fd, entry.offset, entry.nbytes, self._container, False)
         return block.view(numpy_dtype(entry.dtype)).reshape(entry.shape)
-
-    def numpy(self) -> np.ndarray:
-        """The field, mapped from the file: memory is used for what is looked at. It is not to be
-        written to: pages are read from the file."""
-        return self._array
 
     def __repr__(self) -> str:
         return f"PagedField({self.name!r}, shape={self.shape}, dtype={self.dtype})"
