@@ -1,16 +1,20 @@
 """How long the first training step of a process takes, which compiles its kernels.
 
-    python -m benchmarks.first_steps [--models name,name] [--processes 3]
+    python -m benchmarks.first_steps [--models name,name] [--processes 3] [--sm 90]
 
 Each model takes its first step in processes of its own: forward, backward, and for potentials the
 derivative of forces. Given are the least wall and processor seconds of the step, and of a second.
+
+`--sm` has the kernels of potentials compiled for a GPU of this compute capability instead, of which
+none is needed, with an empty cache of Triton's, and once more with what that left there.
 """
 
 import argparse
 import json
-import resource
+import os
 import time
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -18,6 +22,8 @@ from torch import nn
 
 import tiga as tg
 from benchmarks.processes import run_child
+from tiga.frontends.torch.variants import state_of
+from tiga.trace.program import Program
 
 NODES, DEGREE, WIDTH = 2000, 8, 64
 
@@ -50,6 +56,10 @@ def _layer_step(name: str) -> Step:
 
 
 def _potential_step(name: str) -> Step:
+    return _potential(name)[1]
+
+
+def _potential(name: str) -> tuple[nn.Module, Step]:
     from benchmarks import potentials
 
     layer = {"schnet": potentials.SchNetLayer, "painn": potentials.PaiNNLayer}[name]
@@ -57,7 +67,7 @@ def _potential_step(name: str) -> Step:
     position = 5 * torch.rand(NODES, 3)
     edges = _edges()
     graph = tg.Graph.from_edge_index(edges[:, edges[0] != edges[1]], num_nodes=NODES)
-    return lambda: potentials.loss_of(model, graph, kind, position).backward()
+    return model, lambda: potentials.loss_of(model, graph, kind, position).backward()
 
 
 MODELS: dict[str, Callable[[str], Step]] = {
@@ -66,9 +76,11 @@ MODELS: dict[str, Callable[[str], Step]] = {
 }  # fmt: skip
 
 
+POTENTIALS = ("schnet", "painn")
+
+
 def _processor() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    return sum(os.times()[:4])
 
 
 def _timed(step: Step) -> tuple[float, float]:
@@ -87,20 +99,70 @@ def child(name: str) -> None:
     print(json.dumps({"first": first, "processor": used, "second": second}))
 
 
+def _programs(model: nn.Module) -> list[Program]:
+    """What the kernels of a model have run on the CPU, in order."""
+    kernels = (m for m in model.modules() if isinstance(m, tg.MessagePassing))
+    units = (variant.unit for kernel in kernels for variant in state_of(kernel).all())
+    ran = (found for unit in units if unit for _, found in unit.runnables() if found.is_compiled)
+    return list(dict.fromkeys(found.program for found in ran))
+
+
+def gpu_child(name: str, capability: int) -> None:
+    """Compile what a model's step takes for a GPU, and print what that took."""
+    from tiga.backends.triton.ahead import compile_ahead
+    from tiga.backends.triton.executable import compile_program
+    from tiga.backends.triton.loaded import Kernel
+
+    torch.manual_seed(0)
+    model, step = _potential(name)
+    step()
+    programs, kernels = _programs(model), list[Kernel]()
+
+    def compiled() -> None:
+        for program in programs:
+            made = [Kernel(source) for source in compile_program(program).sources(DEGREE, False)]
+            keys = [[p.type.startswith("*") for p in k.source.parameters] for k in made]
+            compile_ahead([(k, tuple(a)) for k, a in zip(made, keys, strict=True)], capability)
+            kernels.extend(made)
+
+    wall, used = _timed(compiled)
+    print(json.dumps({"wall": wall, "processor": used, "programs": len(programs),
+                      "kernels": len(kernels)}))  # fmt: skip
+
+
+def _report_gpu(names: list[str], capability: int) -> None:
+    print("| model, cache | programs | kernels | wall s | processor s |\n|---|---|---|---|---|")
+    for name in names:
+        with TemporaryDirectory() as folder:
+            os.environ["TRITON_CACHE_DIR"] = folder
+            for cache in ("empty", "full"):
+                arguments = ("--child", name, "--sm", str(capability))
+                found = run_child("benchmarks.first_steps", *arguments, seconds=1800)
+                print(f"| {name}, {cache} | {found['programs']} | {found['kernels']} | "
+                      f"{found['wall']:.1f} | {found['processor']:.1f} |", flush=True)  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=lambda names: names.split(","), default=list(MODELS))
     parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--sm", type=int)
     parser.add_argument("--child")
     args = parser.parse_args()
-    if args.child:
+    if args.child and args.sm:
+        gpu_child(args.child, args.sm)
+    elif args.child:
         child(args.child)
-        return
+    elif args.sm:
+        _report_gpu([name for name in args.models if name in POTENTIALS], args.sm)
+    else:
+        _report(args.models, args.processes)
+
+
+def _report(names: list[str], processes: int) -> None:
     print("| model | first step s | processor s | second step s |\n|---|---|---|---|")
-    for name in args.models:
-        found = [
-            run_child("benchmarks.first_steps", "--child", name) for _ in range(args.processes)
-        ]
+    for name in names:
+        found = [run_child("benchmarks.first_steps", "--child", name) for _ in range(processes)]
         least = {key: min(one[key] for one in found) for key in found[0]}
         print(f"| {name} | {least['first']:.2f} | {least['processor']:.2f} | "
               f"{least['second']:.3f} |", flush=True)  # fmt: skip
