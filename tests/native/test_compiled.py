@@ -327,3 +327,10 @@ def test_constants_count_once_for_every_element(name, monkeypatch: pytest.Monkey
     monkeypatch.setenv("TIGA_TENSOR_BACKEND", "native")
     np.testing.assert_allclose(function(whole).numpy(), expected[0], rtol=1e-14)
     np.testing.assert_allclose(function(constant, **rows).numpy(), expected[1], rtol=1e-14)
+
+
+def test_bfloat16_is_bits_to_llvm() -> None:
+    """For CPUs without instructions for it LLVM would call functions that no library here has."""
+    x = tg.full((3, 21), 1.5, dtype=tg.bfloat16)
+    for value in (tg.exp(x), (x * 2).sum(axis=1), x[tg.tensor([2, 0])]):
+        assert "bfloat" not in value.generated_code("llvm")

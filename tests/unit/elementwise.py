@@ -16,8 +16,8 @@ Body = Callable[..., ir.Value]
 
 
 def _mlir_element(dtype: DType) -> ir.Type:
-    """How a dtype lies in memory: bytes of bool are i8."""
-    spelling = {"bool": "i8", "uint8": "i8"}.get(dtype.name, dtype.mlir)
+    """How a dtype lies in memory: bytes of bool are i8, and bf16 is its bits."""
+    spelling = {"bool": "i8", "uint8": "i8", "bfloat16": "i16"}.get(dtype.name, dtype.mlir)
     return ir.Type.parse(spelling)
 
 

@@ -12,7 +12,8 @@ def cast(a: Lanes, source: DType, target: DType) -> Lanes:
 
     Floats round to nearest even; 16-bit floats convert through float32. Floats become integers by
     truncation: NaN gives 0, values past the range saturate at 32 or 64 bits, and 8- and 16-bit
-    targets then keep the low bits. Integers wrap. Anything becomes a boolean by `!= 0`.
+    targets then keep the low bits. Integers wrap. Anything becomes a boolean by `!= 0`. Lanes of
+    bf16 are i16, their bits.
     """
     if source == target:
         return a
@@ -31,8 +32,8 @@ def widened(a: Lanes, source: DType) -> Lanes:
     if not source.is_float or source.itemsize > 2:
         return a
     if source == bfloat16:
-        # Through bits, so that no target flushes subnormals.
-        wide = Lanes(arith.extui(with_element(a.type, integer(32)), a.bits().value))
+        # By bits, so that no target flushes subnormals.
+        wide = Lanes(arith.extui(with_element(a.type, integer(32)), a.value))
         return (wide << 16).as_float()
     return Lanes(arith.extf(with_element(a.type, ir.F32Type.get()), a.value))
 
@@ -50,9 +51,10 @@ def _rounded(a: Lanes, target: DType) -> Lanes:
 
 
 def _bfloat16(a: Lanes) -> Lanes:
+    """f32 as bf16, by its bits: where a CPU has no instructions for bf16, LLVM takes apart loads
+    and stores of such lanes by calls of functions that are in no library here."""
     high = _bfloat16_bits(a).shift_right_zero(16)
-    half = Lanes(arith.trunci(with_element(a.type, integer(16)), high.value))
-    return Lanes(arith.bitcast(with_element(a.type, ir.BF16Type.get()), half.value))
+    return Lanes(arith.trunci(with_element(a.type, integer(16)), high.value))
 
 
 def _bfloat16_bits(a: Lanes) -> Lanes:

@@ -8,7 +8,7 @@ from torch_mlir.dialects import arith, vector
 from tiga.backends.llvm.arithmetic import VectorArithmetic
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.ir import llvm
-from tiga.types import DType, bool_
+from tiga.types import DType, bfloat16, bool_
 
 CACHE_LINE = 64
 _ARITHMETIC = VectorArithmetic()
@@ -25,9 +25,11 @@ def lanes_type(element: ir.Type, count: int) -> ir.Type:
 
 
 def stored_element(dtype: DType) -> ir.Type:
-    """The element type in memory (booleans are bytes)."""
+    """The element type in memory (booleans are bytes, and bf16 is its bits)."""
     if dtype.kind in "bu":
         return integer(8)
+    if dtype == bfloat16:
+        return integer(16)
     return ir.Type.parse(dtype.mlir)
 
 
