@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch_mlir import ir
 
-from tiga.backends.llvm.engine import PIPELINE, compile_module, shared_library
+from tiga.backends.llvm.engine import PIPELINE, Library, compile_module, shared_library
 from tiga.backends.llvm.machine_code import generate_side_by_side
 
 BINARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -209,6 +209,18 @@ def test_what_fails_when_it_is_generated_is_raised():
 
     with pytest.raises(ArithmeticError, match="no code"):
         generate_side_by_side([library_of(constant_function(1)), Broken()])
+
+
+def test_libraries_are_generated_where_no_thread_can_be_started(monkeypatch):
+    def refuse(*arguments):
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    made = []
+    monkeypatch.setattr(Library, "generate", made.append)
+    library = library_of(constant_function(2))
+    generate_side_by_side([library])
+    assert made == [library]
 
 
 def test_threads_that_ask_for_one_library_find_the_same_code():

@@ -6,7 +6,7 @@ MLIR's C interface, in the library that the bindings have loaded: threads then c
 
 import ctypes
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,5 +65,17 @@ def generate_side_by_side(made: Iterable[Generated]) -> None:
             library.generate()
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="tiga-compile") as pool:
-        for running in [pool.submit(library.generate) for library in made]:
+        for running in [_started(pool, library) for library in made]:
             running.result()
+
+
+def _started(pool: ThreadPoolExecutor, library: Generated) -> "Future[None]":
+    """The generation of a library, begun; by the caller where there may be no more threads, as at
+    the end of a process."""
+    try:
+        return pool.submit(library.generate)
+    except RuntimeError:
+        library.generate()
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
