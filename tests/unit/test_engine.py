@@ -217,7 +217,7 @@ def test_libraries_are_generated_where_no_thread_can_be_started(monkeypatch):
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     made = []
-    monkeypatch.setattr(Library, "generate", made.append)
+    monkeypatch.setattr(Library, "generate", lambda library: made.append(library))
     library = library_of(constant_function(2))
     generate_side_by_side([library])
     assert made == [library]
