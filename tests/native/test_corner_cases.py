@@ -302,3 +302,16 @@ def test_sums_over_many_rows_without_elements() -> None:
         for axis in range(len(shape)):
             got = tg.sum(tg.zeros(shape), axis=axis).numpy()
             np.testing.assert_array_equal(got, np.zeros(shape).sum(axis))
+
+
+@pytest.mark.parametrize("dtype", [tg.float16, tg.bfloat16], ids=str)
+def test_gelu_of_16_bit_floats_rounds_once(dtype: tg.DType) -> None:
+    x = tg.linspace(-3.5, 3.5, 57).astype(dtype).detach().requires_grad_()
+    wide = tg.tensor(x.detach(), dtype=tg.float64, requires_grad=True)
+    limit = 2 * tg.finfo(dtype).eps
+    got, exact = tg.gelu(x), tg.gelu(wide)
+    np.testing.assert_allclose(got.astype(tg.float64).numpy(), exact.numpy(), rtol=limit)
+    slope, steep = ag.grad(got.sum(), x), ag.grad(exact.sum(), wide)
+    np.testing.assert_allclose(
+        slope.astype(tg.float64).numpy(), steep.numpy(), rtol=limit, atol=limit
+    )

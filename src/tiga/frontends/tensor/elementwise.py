@@ -218,9 +218,11 @@ def _square(x: Node) -> Node:
 
 
 def _gelu(x: Node) -> Node:
-    half = p.mul(x, number(0.5, x.type))
-    scaled = p.mul(x, number(0.7071067811865476, x.type))
-    return p.mul(half, p.add(ones(x), f.erf(scaled)))
+    # 1 + erf(x) vanishes below 0: in 16 bits, rounded at every step, little of it would be left.
+    wide = convert(x, x.type.dtype.compute)
+    half = p.mul(wide, number(0.5, wide.type))
+    scaled = p.mul(wide, number(0.7071067811865476, wide.type))
+    return convert(p.mul(half, p.add(ones(wide), f.erf(scaled))), x.type.dtype)
 
 
 def _softplus(x: Node) -> Node:
