@@ -1,6 +1,7 @@
 """What ops declare of themselves holds for their numpy meaning and the types that they infer."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -74,6 +75,26 @@ def test_results_follow_their_operands(sample: Sample) -> None:
         more = [x + (i == place) * 0.5 for i, x in enumerate(given)]
         change = sample.op.reference(*more) - sample.op.reference(*given)
         assert (trend * change >= 0).all()
+
+
+def smooth() -> list[Sample]:
+    """Samples of pointwise ops of real numbers that do not declare to be steep."""
+    found = [s for s in SAMPLES if s.op.pointwise and not s.op.steep]
+    return [s for s in found if s.operands and all(t.dtype == float64 for t in types_of(s))]
+
+
+@pytest.mark.parametrize("sample", smooth(), ids=names(smooth()))
+def test_no_slope_is_infinite_unless_declared(sample: Sample) -> None:
+    """At 0, 1 and -1, where functions have their poles and roots; steps are no slopes."""
+    width = 1e-9
+    for corner in itertools.product((0.0, 1.0, -1.0), repeat=len(sample.operands)):
+        given = [np.full_like(x, c) for x, c in zip(numbers(sample), corner, strict=True)]
+        here = sample.op.reference(*given).astype(float)
+        assert np.isfinite(here).all()
+        for place in range(len(given)):
+            near = [x + width * (i == place) for i, x in enumerate(given)]
+            change = np.abs(sample.op.reference(*near).astype(float) - here)
+            assert ((change < 100 * width) | (change > 0.5)).all()
 
 
 @pytest.mark.parametrize("sample", declares("exchanges"), ids=names(declares("exchanges")))

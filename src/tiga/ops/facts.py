@@ -70,6 +70,9 @@ class Facts:
     """Whether exchanging two operands transposes the value."""
     divides: ClassVar[bool] = False
     """Whether it is a quotient or a remainder: of integers these are other code than of floats."""
+    steep: ClassVar[bool] = False
+    """Of a pointwise op: whether it may be, or have a derivative that is, infinite where its
+    operands are finite."""
     finds: ClassVar[str | None] = None
     """Of a comparison with the extremum of many values, the kind of that: it holds for few."""
 

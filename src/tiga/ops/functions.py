@@ -109,6 +109,8 @@ class Roundeven(Rounding, name="roundeven"):
 class Sqrt(Unary, name="sqrt"):
     """The square root."""
 
+    steep = True
+
     cost = 6
     domain = (0.1, 4.0)
 
@@ -123,6 +125,8 @@ class Sqrt(Unary, name="sqrt"):
 class Exp(Unary, name="exp"):
     """e to the power x."""
 
+    steep = True
+
     def reference(self, x):
         return np.exp(x)
 
@@ -133,6 +137,8 @@ class Exp(Unary, name="exp"):
 @dataclass(frozen=True)
 class Expm1(Unary, name="expm1"):
     """exp(x) - 1, accurate near 0."""
+
+    steep = True
 
     def reference(self, x):
         return np.expm1(x)
@@ -145,6 +151,7 @@ class Expm1(Unary, name="expm1"):
 class Log(Unary, name="log"):
     """The natural logarithm."""
 
+    steep = True
     domain = (0.1, 4.0)
 
     def reference(self, x):
@@ -158,6 +165,7 @@ class Log(Unary, name="log"):
 class Log1p(Unary, name="log1p"):
     """log(1 + x), accurate near 0."""
 
+    steep = True
     domain = (-0.9, 4.0)
 
     def reference(self, x):
@@ -253,6 +261,7 @@ def quotient(a: Node, b: Node, remainder: Node, cut: Callable[[Node], Node]) -> 
 class Rem(Binary, name="rem"):
     """The remainder of a / b with the sign of a (C's fmod)."""
 
+    steep = True
     divides = True
     of_floats = True
     cost = 8
@@ -271,6 +280,7 @@ class Rem(Binary, name="rem"):
 class Pow(Binary, name="pow"):
     """a to the power b, as C's pow; of integers the fraction is cut off."""
 
+    steep = True
     of_floats = True
     cost = 40
     domain = (0.1, 3.0)

@@ -94,6 +94,8 @@ def _is_power_of_two(value: float) -> bool:
 class Div(Binary, name="div"):
     """a / b; integers truncate towards zero."""
 
+    steep = True
+
     cost = 4
     of_floats = True
     divides = True

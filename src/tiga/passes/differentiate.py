@@ -8,11 +8,18 @@ from tiga.ops.bits import pack_bits, unpack_bits
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.passes.base import Pass
+from tiga.passes.reached import reached_only
 from tiga.trace.derivatives import Rules, gradient, tangent, training
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
 RULES = Rules(add, lambda label, of: Input(label, of)(), pack_bits, unpack_bits)
+
+
+def trainable(program: Program, wanted: Sequence[int], *, bits: bool = False) -> Program:
+    """The training form of a program, of which derivatives are taken: `trace.derivatives.training`,
+    with none at nodes without edges."""
+    return training(reached_only(program), wanted, RULES, bits=bits)
 
 
 def _positions(labels: Sequence[str], inputs: Sequence[Node]) -> tuple[int, ...]:

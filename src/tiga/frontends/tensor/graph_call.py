@@ -13,13 +13,13 @@ from tiga.compiler import Compiled, executable
 from tiga.frontends.spaces import EXTENTS
 from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import OuterCall
-from tiga.passes.differentiate import RULES
+from tiga.passes.differentiate import RULES, trainable
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
 from tiga.runtime.pool import POOL
-from tiga.trace.derivatives import Gradient, gradient, tangent, training
+from tiga.trace.derivatives import Gradient, gradient, tangent
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Shape, Space, Type
@@ -142,7 +142,7 @@ def differentiable(program: Program) -> tuple[int, ...]:
 @lru_cache(maxsize=1024)
 def trained_program(program: Program, wanted: tuple[int, ...]) -> Program:
     """The program that also returns what its gradient reads."""
-    return training(program, wanted, RULES)
+    return trainable(program, wanted)
 
 
 def _saving(launch: Launch, wanted: tuple[int, ...]) -> Launch:

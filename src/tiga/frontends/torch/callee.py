@@ -14,9 +14,10 @@ from tiga.frontends.torch.rows import rows_at
 from tiga.frontends.torch.topologies import Topology
 from tiga.frontends.torch.unit import RULES, Unit, unit_of
 from tiga.ir.context import parse
+from tiga.passes.differentiate import trainable
 from tiga.passes.levels import new_context
 from tiga.passes.text import form_text, forms_of
-from tiga.trace.derivatives import gradient, tangent, training
+from tiga.trace.derivatives import gradient, tangent
 from tiga.trace.program import Program
 
 INDICES = 2
@@ -205,7 +206,7 @@ def training_text(text: str, wanted: tuple[int, ...], bits: bool) -> str:
     call = callee(text)
     program = call.unit.program
     targets = tuple(call.tensors[i] for i in wanted)
-    full = training(program, targets, RULES, bits=bits)
+    full = trainable(program, targets, bits=bits)
     return encode(full, call.graph_kind, call.arguments)
 
 

@@ -18,12 +18,12 @@ from tiga.frontends.torch.bound import CPU, BoundRun
 from tiga.frontends.torch.devices import device_of, on_gpu
 from tiga.frontends.torch.layouts import layout_of
 from tiga.ops.leaf import stop_gradient
-from tiga.passes.differentiate import RULES
+from tiga.passes.differentiate import RULES, trainable
 from tiga.passes.rows import PAGED, RowProgram
 from tiga.relations import Graph
 from tiga.relations.snapshot import Snapshot
 from tiga.runtime.parallel import thread_count
-from tiga.trace.derivatives import Gradient, gradient, tangent, training
+from tiga.trace.derivatives import Gradient, gradient, tangent
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Space
 
@@ -227,7 +227,7 @@ class Trained:
 
     def __init__(self, program: Program, wanted: tuple[int, ...], bits: bool) -> None:
         self.wanted = wanted
-        self.runnable = Runnable(training(program, wanted, RULES, bits=bits))
+        self.runnable = Runnable(trainable(program, wanted, bits=bits))
         full = self.runnable.program
         self.num_results = len(program.outputs)
         moves = [n.type.dtype.is_float and n.op != stop_gradient for n in full.outputs]
