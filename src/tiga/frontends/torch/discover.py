@@ -9,7 +9,7 @@ import functools
 import os
 import weakref
 from collections import ChainMap, UserDict, UserList, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import (
@@ -36,6 +36,7 @@ from tiga.frontends.torch.guards import (
     bytes_of,
     items_of,
 )
+from tiga.frontends.torch.namespaces import TABLES, had, instance_names, namespaces_of
 from tiga.frontends.torch.numbers import is_plain_number
 from tiga.frontends.torch.reading import implicit_methods, imported, is_library, mentions
 from tiga.reducers import CustomReducer, Multi, Reducer
@@ -111,8 +112,8 @@ class Discovery:
             before = len(self.names) + len(self.pending)
             reflects = self.names & _REFLECTION
             for owner, label in list(self.pending):
-                own = _instance_names(owner) if reflects else ()
-                for name in sorted(self.names.union(own)):
+                own = instance_names(owner) if reflects else ()
+                for name in sorted(had(owner, self.names.union(own))):
                     self.attribute(owner, name, label)
         if self.names & _ENVIRONMENT and self.first_time(os.environ):
             self.guards.fact(lambda: dict(os.environ))
@@ -279,7 +280,7 @@ class Discovery:
             return
         place = f"{label}.{name}"
         shadows: list[Mapping[str, Any]] = []
-        for mapping in _namespaces(owner, name):
+        for mapping in namespaces_of(owner, name):
             if name in mapping:
                 self.attributes.add((id(owner), name))
                 if isinstance(mapping[name], MemberDescriptorType) and not isinstance(owner, type):
@@ -327,7 +328,7 @@ class Discovery:
         if "forward" not in state:
             self.guards.items.append((state, "forward", MISSING))
         for name, value in state.items():
-            if name in ("_parameters", "_buffers", "_modules"):
+            if name in TABLES:
                 self.table(value, label)
             elif name not in _IGNORED and not name.startswith("_tiga"):
                 self.state(state, name, value, f"{label}.{name}")
@@ -352,29 +353,6 @@ class Discovery:
                 self.tensor(Slot(table, name), value, place)
             elif value is not None:
                 self.value(value, place)
-
-
-def _namespaces(owner: Any, name: str) -> Iterator[Mapping[str, Any]]:
-    """Where Python looks for an attribute of an object, in order."""
-    instance: dict[str, Any] | None = getattr(owner, "__dict__", None)
-    if isinstance(owner, type):
-        classes: list[type] = [*owner.__mro__, *type.mro(type(owner))]
-        yield from (vars(c) for c in classes if not is_library(c))
-        return
-    if instance is not None:
-        yield instance
-    yield from (vars(c) for c in type(owner).__mro__ if not is_library(c))
-    if isinstance(owner, torch.nn.Module):
-        for table in ("_parameters", "_buffers", "_modules"):
-            if name in vars(owner)[table]:
-                yield vars(owner)[table]
-
-
-def _instance_names(owner: Any) -> set[str]:
-    """The attributes of an object of a user's class."""
-    if isinstance(owner, (type, ModuleType)) or is_library(type(owner)):
-        return set()
-    return {name for name in getattr(owner, "__dict__", ()) if isinstance(name, str)}
 
 
 _VISITS: tuple[tuple[Any, Any], ...] = (
