@@ -309,9 +309,11 @@ class Container:
         if fd >= 0:
             os.close(fd)
 
-    def __del__(self) -> None:
-        if getattr(self, "fd", -1) >= 0:
-            self.close()
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # When the process ends the module may be gone; what is a default here is not.
+        fd, self.fd = getattr(self, "fd", -1), -1
+        if fd >= 0:
+            close(fd)
 
     def _altered(self, name: str) -> InvalidFile:
         return InvalidFile(
