@@ -27,7 +27,7 @@ class _Text(ctypes.Structure):
 @lru_cache(maxsize=1)
 def _look_up() -> Any:
     folder = Path(_mlir_libs.__file__).parent
-    (library,) = folder.glob("*AggregateCAPI.so")
+    (library,) = folder.glob("*AggregateCAPI.*")
     function = ctypes.CDLL(str(library)).mlirExecutionEngineLookup
     function.argtypes, function.restype = (ctypes.c_void_p, _Text), ctypes.c_void_p
     return function
