@@ -61,10 +61,6 @@ class StopGradient(Pointwise, name="stop_gradient"):
     def lower(self, b, x):
         return x
 
-    def expand(self, x: Node) -> Node:
-        """The operand: what is expanded is differentiated no more."""
-        return x
-
     def vjp(self, ct: Node, out: Node, x: Node) -> tuple[None]:
         return (None,)
 

@@ -316,6 +316,11 @@ class Where(Pointwise, name="where"):
             return a if condition.op.value else b
         return a if a is b else None
 
+    def expand(self, condition, a, b):
+        """A choice between a value and itself held fixed says where derivatives flow; what is
+        expanded is differentiated no more."""
+        return a if b.op.identity and b.inputs[0] is a else None
+
     def reference(self, condition, a, b):
         return np.where(condition, a, b)
 
