@@ -42,10 +42,6 @@ takes up to a third longer to compile."""
 SERIAL_BELOW = 32768
 """Elements of a domain below which one thread is faster."""
 
-CACHED_SHARE = 0.75
-"""Part of the last cache that a kernel may fill for its results to be there when they are read:
-the cache also has to hold what runs in between. The rule of memcpy in the GNU C library."""
-
 
 @dataclass(frozen=True)
 class Code:
@@ -289,7 +285,7 @@ def _fits_cache(step: KernelStep) -> bool:
     """Whether what the kernel reads and writes is in the last cache afterwards."""
     read = {load.node: load.node.type.row_bytes for load in step.loads}
     written = sum(node.type.row_bytes for node in step.outputs)
-    return sum(read.values()) + written <= CACHED_SHARE * last_cache_bytes()
+    return sum(read.values()) + written <= last_cache_bytes()
 
 
 def _cached(step: KernelStep) -> KernelStep:
