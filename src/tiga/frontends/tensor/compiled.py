@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from tiga.frontends.tensor.planned import Plans, Run
-from tiga.frontends.tensor.recipe import Recipe, structure, with_known
+from tiga.frontends.tensor.recipe import Recipe
 from tiga.runtime.layout import row_major_copy
 from tiga.tensor_compiler import TensorExecutable, compile_tensors
 from tiga.trace.node import Node
@@ -21,17 +21,8 @@ def run_compiled(
 ) -> tuple[list[np.ndarray], Run]:
     """Values of `roots`, and how they were computed."""
     start = perf_counter()
-    found = structure(roots)
-    key = (found.parts, native, relaxed)
-    entry = PLANS.get(key)
-    if entry is None:
-        found = with_known(found, roots)
-        key = (found.parts, native, relaxed)
-        entry = PLANS.get(key)
-    hit = entry is not None
-    if entry is None:
-        make = partial(compile_tensors, native=native, relaxed=relaxed)
-        entry = PLANS.add(key, roots, found, make)
+    make = partial(compile_tensors, native=native, relaxed=relaxed)
+    found, entry, hit = PLANS.of(roots, (native, relaxed), make)
     order, executable = found.order, entry.executable
     given = entry.operands(order)
     compile_ms = 0.0 if executable.is_compiled else executable.compile()

@@ -12,7 +12,7 @@ from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
 from tiga.frontends.tensor.planned import Entry, Plans, Run
-from tiga.frontends.tensor.recipe import Recipe, Structure, structure, with_known
+from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
@@ -46,12 +46,8 @@ def run_on_gpu(
             f"cuda:{index}; use auto or native, or copy them: x.cpu()."
         )
     start = perf_counter()
-    found = with_known(structure(roots), roots)
-    key: Any = found.parts if relaxed else ("in order", found.parts)
-    entry = PLANS.get(key)
-    hit = entry is not None
-    if entry is None:
-        entry = PLANS.add(key, roots, found, partial(compile_dense, relaxed=relaxed))
+    make = partial(compile_dense, relaxed=relaxed)
+    found, entry, hit = PLANS.of(roots, (relaxed,), make)
     given = [on_gpu(array, index) for array in entry.operands(found.order)]
     arrays, how = _launched(entry, given, index, found, hit, start)
     return arrays, how._replace(relaxed=relaxed)
@@ -62,7 +58,7 @@ def run_known(roots: Sequence[Node]) -> tuple[list[DeviceArray], Run] | None:
     the short way, which looks at nothing but their structure."""
     start = perf_counter()
     found = structure(roots)
-    entry = PLANS.get(found.parts)
+    entry = PLANS.get((found.parts, True))  # relaxed
     if entry is None:
         return None
     given = entry.operands(found.order)

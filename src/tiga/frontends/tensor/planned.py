@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tiga.frontends.tensor.program import program_of
-from tiga.frontends.tensor.recipe import Form, Recipe, Structure
+from tiga.frontends.tensor.recipe import Form, Recipe, Structure, structure, with_known
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 
@@ -57,13 +57,23 @@ class Plans(Generic[E]):
             self._last = key, entry
         return entry
 
-    def add(
-        self, key: Any, roots: Sequence[Node], given: Structure, compile: Callable[[Program], E]
-    ) -> Entry[E]:
-        """An expression planned anew, and remembered under its key."""
-        entry = _planned(roots, given, compile)
+    def of(
+        self, roots: Sequence[Node], settings: tuple[Any, ...], compile: Callable[[Program], E]
+    ) -> tuple[Structure, Entry[E], bool]:
+        """The structure of an expression, its plan under settings, and whether that was there
+        before; else it is planned and remembered."""
+        found = structure(roots)
+        entry = self.get((found.parts, *settings))
+        if entry is not None:
+            return found, entry, True
+        found = with_known(found, roots)
+        key = (found.parts, *settings)
+        entry = self.get(key)
+        if entry is not None:
+            return found, entry, True
+        entry = _planned(roots, found, compile)
         keep(self._entries, key, entry)
-        return entry
+        return found, entry, False
 
     def clear(self) -> None:
         """Forget all of them."""
