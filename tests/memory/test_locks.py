@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 import tiga as tg
+from tiga.backends.triton.dense.run import Room
+from tiga.backends.triton.machine import Interpreter
 from tiga.errors import InvalidState
 from tiga.runtime.locks import ORDER, Ordered
 from tiga.runtime.scope import Scope
+from tiga.runtime.tiers import Account
 
 PATIENCE = 300.0
 ELEMENTS = 4096
@@ -102,33 +105,47 @@ def run_all(works: list[Callable[[], None]]) -> None:
         raise failed[0]
 
 
+class Contended(Ordered):
+    """Another thread charges what was freed as soon as it may."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__("scope")
+        self.account, self.depth = account, 0
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        self.depth -= 1
+        if not self.depth and self.account.fits(NBYTES):
+            self.account.charge(NBYTES, "another thread's")
+
+
 def test_room_that_another_thread_takes_is_made_again() -> None:
     scope = Scope({"host": 2 * NBYTES}, lru=True)
     idle = [np.ones(ELEMENTS, np.float32) for _ in range(2)]
     for i in range(2):
         scope.adopt(idle[i], "idle", lambda: idle.pop() is not None)
-
-    class Contended(Ordered):
-        """Another thread charges what was freed as soon as it may."""
-
-        depth = 0
-
-        def __enter__(self) -> None:
-            super().__enter__()
-            self.depth += 1
-
-        def __exit__(self, *raised: object) -> None:
-            super().__exit__(*raised)
-            self.depth -= 1
-            if not self.depth and scope.host.fits(NBYTES):
-                scope.host.charge(NBYTES, "another thread's")
-
-    scope._lock = Contended("scope")
+    scope._lock = Contended(scope.host)
     scope.reserve(NBYTES, "mine")
     assert (len(idle), scope.host.live) == (1, 2 * NBYTES)
     scope.adopt(mine := np.ones(ELEMENTS, np.float32), "mine")
     assert (len(idle), scope.host.live) == (0, 2 * NBYTES)
     del mine
+
+
+def test_room_on_a_device_is_taken_by_who_made_it() -> None:
+    scope = Scope({"device": NBYTES}, lru=True)
+    room, device = Room(Interpreter(), scope), scope.accounts["device"]
+    idle = [room.like((ELEMENTS,), np.float32)]
+    scope.hold(idle[0].memory, lambda: bool(idle.pop()), "device")
+    scope._lock = Contended(device)
+    mine = room.like((ELEMENTS,), np.float32)
+    assert (len(idle), device.live) == (0, NBYTES)
+    del mine
+    assert device.live == 0
 
 
 def test_threads_share_a_scope_and_the_values_in_it(tmp_path: Any) -> None:

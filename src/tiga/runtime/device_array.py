@@ -13,7 +13,6 @@ import numpy as np
 
 from tiga.errors import InvalidType
 from tiga.runtime.layout import is_shown_as
-from tiga.runtime.tiers import Account
 
 LAUNCH_ALIGNMENT = 16
 """What kernels take of addresses: multiples of this."""
@@ -44,27 +43,26 @@ class Machine(Protocol):
 
 
 class DeviceMemory:
-    """A block of a device's memory, given back with the object. `owner` keeps memory of another
-    library alive, which is not ours to free."""
+    """A block of a device's memory, given back with the object; `uncharge` then takes back that its
+    bytes are charged. `owner` keeps memory of another library alive, which is not ours to free."""
 
     __slots__ = ("__weakref__", "_free", "address", "machine", "nbytes", "owner")
 
     def __init__(
-        self, machine: Machine, nbytes: int, account: Account | None = None, holder: str = "",
+        self, machine: Machine, nbytes: int, uncharge: Callable[[], None] | None = None,
         address: int | None = None, owner: Any = None,
     ) -> None:  # fmt: skip
         self.machine, self.nbytes, self.owner = machine, nbytes, owner
         if address is not None:
             self.address = address
             return
-        ticket = account.charge(nbytes, holder) if account is not None else 0
         try:
             self.address = machine.allocate(nbytes)
         except BaseException:
-            if account is not None:
-                account.release(ticket)
+            if uncharge is not None:
+                uncharge()
             raise
-        self._free = weakref.finalize(self, _free, machine, self.address, account, ticket)
+        self._free = weakref.finalize(self, _free, machine, self.address, uncharge)
         self._free.atexit = False  # the device's memory ends with the process
 
     def __reduce__(self) -> Any:
@@ -74,10 +72,10 @@ class DeviceMemory:
         )
 
 
-def _free(machine: Machine, address: int, account: Account | None, ticket: int) -> None:
+def _free(machine: Machine, address: int, uncharge: Callable[[], None] | None) -> None:
     machine.free(address)
-    if account is not None:
-        account.release(ticket)
+    if uncharge is not None:
+        uncharge()
 
 
 class DeviceArray:

@@ -172,16 +172,16 @@ class Scope:
             return
         raise OutOfBudget(account.refusal(nbytes, what) + self._why_none_left())
 
-    def charge(self, nbytes: int, what: str) -> int:
-        """Count bytes of memory as used, with room made for them that no other thread takes
-        meanwhile; `host.release` takes the result.
+    def charge(self, nbytes: int, what: str, tier: str = "host") -> int:
+        """Count bytes of a tier as used, with room made for them that no other thread takes
+        meanwhile; `release` of the tier's account takes the result.
 
         Raises:
             OutOfBudget: they do not fit, even with everything idle spilled.
         """
         with self._lock:
-            self.reserve(nbytes, what)
-            return self.host.charge(nbytes, what)
+            self.reserve(nbytes, what, tier)
+            return self.accounts[tier].charge(nbytes, what)
 
     def _why_none_left(self) -> str:
         """What kept values from leaving memory, where that is the disk's budget."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,11 @@ class Room:
         """Memory for an array."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         holder = f"a value of shape {tuple(shape)} on cuda:{self.machine.index}"
-        account = None if self.scope is None else self.scope.accounts["device"]
+        uncharge = None
         if self.scope is not None:
-            self.scope.reserve(nbytes, holder, "device")
-        memory = DeviceMemory(self.machine, nbytes, account, holder)
-        return DeviceArray(memory, shape, dtype)
+            ticket = self.scope.charge(nbytes, holder, "device")
+            uncharge = partial(self.scope.accounts["device"].release, ticket)
+        return DeviceArray(DeviceMemory(self.machine, nbytes, uncharge), shape, dtype)
 
 
 @dataclass(frozen=True)
