@@ -40,7 +40,7 @@ def wiring_of(groups: Sequence[Sequence[Node]]) -> Wiring | None:
     stale = False
     add, known = parts.append, places.get
     for node in order:
-        cell = getattr(node, "cell", None)
+        cell = node.cell
         if cell is not None and cell.stale:
             stale = True
         kind = node.__class__

@@ -10,7 +10,7 @@ from tiga.frontends.tensor.arguments import integer
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place, value_of
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place
 from tiga.ops.leaf import StopGradient, ones_like, zeros_like
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
@@ -85,8 +85,7 @@ def cotangent_of(output: Tensor, grad_output: Any) -> Node:
 def check_fresh(nodes: Sequence[Node]) -> None:
     """Refuse derivatives through values that were written in place since they were used."""
     for node in reached(nodes):
-        cell = value_of(node)
-        if cell is not None and cell.stale:
+        if node.cell is not None and node.cell.stale:
             raise InvalidValue(
                 f"a tensor from {node.where} was changed in place after it was used, and the "
                 f"derivative needs its old value ({here()}): make the derivative before the "

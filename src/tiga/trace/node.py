@@ -21,6 +21,8 @@ class Node:
     inputs: tuple["Node", ...]
     type: Type
     where: str | None
+    cell: Any = None
+    """The value, of a node of a native tensor that has it in memory."""
 
     def __init__(self, op: Any, inputs: tuple["Node", ...], type: Type, where: str | None) -> None:
         self.op = op

@@ -75,7 +75,7 @@ def sketch(roots: Sequence[Node]) -> Sketch:
     add, known = parts.append, places.get
     for node in order:
         op = node.op
-        if getattr(node, "cell", None) is not None:
+        if node.cell is not None:
             if op.__class__ is Constant:
                 numbers.append(op)
                 add(NUMBER)
@@ -185,7 +185,7 @@ class Capture:
         for node, place in places.items():
             entities.values[node] = self.read(place)
         if variable:
-            known = (n for n in of.order if getattr(n, "cell", None))
+            known = (n for n in of.order if n.cell)
             numbers = [n for n in known if n.op.origin is Origin.NUMBER]
             for i, node in enumerate(numbers):
                 scalar = self.input(Number(start[1] + i), node.type.with_shape(()))

@@ -79,7 +79,7 @@ class Entities:
         return self.values[node].type.space == self.space
 
     def _convert(self, node: Node) -> Node:
-        if getattr(node, "cell", None) is not None and node.op.origin is not Origin.NUMBER:
+        if node.cell is not None and node.op.origin is not Origin.NUMBER:
             return self.leaf(node)
         if not node.inputs:
             return self._constant(node)

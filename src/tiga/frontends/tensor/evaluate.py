@@ -61,10 +61,10 @@ def pending(roots: Sequence[Node]) -> list[Node]:
     while stack:
         node = stack[-1]
         key = id(node)
-        if key in seen or getattr(node, "cell", None) is not None:
+        if key in seen or node.cell is not None:
             stack.pop()
             continue
-        waiting = [c for c in node.inputs if id(c) not in seen and not has_value(c)]
+        waiting = [c for c in node.inputs if id(c) not in seen and c.cell is None]
         if waiting:
             stack.extend(reversed(waiting))
             continue
@@ -85,11 +85,6 @@ def report(tensor: Tensor) -> dict[str, Any]:
     return told
 
 
-def has_value(node: Node) -> bool:
-    """Whether the node's value is in memory."""
-    return getattr(node, "cell", None) is not None
-
-
 def evaluate_numpy(order: Sequence[Node], roots: Sequence[Node]) -> list[np.ndarray]:
     """Values of `roots` by numpy, op by op in `order`."""
     known: dict[int, np.ndarray] = {}
@@ -98,7 +93,7 @@ def evaluate_numpy(order: Sequence[Node], roots: Sequence[Node]) -> list[np.ndar
             arrays = []
             for child in node.inputs:
                 found = known.get(id(child))
-                arrays.append(child.cell.array if found is None else found)  # type: ignore[attr-defined]
+                arrays.append(child.cell.array if found is None else found)
             known[id(node)] = _evaluate_one(node, arrays)
     return [_owned(known[id(root)], root) for root in roots]
 
@@ -117,9 +112,9 @@ def _evaluate_one(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
 def _small(root: LazyNode) -> np.ndarray:
     """The value of a short expression of small values."""
     if root.op.defers:
-        cells = [getattr(child, "cell", None) for child in root.inputs]
+        cells = [child.cell for child in root.inputs]
         if None not in cells:
-            array: np.ndarray = root.op.compute(*[cell.array for cell in cells])  # type: ignore[union-attr]
+            array: np.ndarray = root.op.compute(*[cell.array for cell in cells])
             return array
     with np.errstate(all="ignore"):
         return _owned(_recursive(root, {}), root)
@@ -128,7 +123,7 @@ def _small(root: LazyNode) -> np.ndarray:
 def _recursive(node: Node, known: dict[int, np.ndarray]) -> np.ndarray:
     arrays = []
     for child in node.inputs:
-        cell = getattr(child, "cell", None)
+        cell = child.cell
         if cell is not None:
             arrays.append(cell.array)
             continue
@@ -214,7 +209,7 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
         number = numbers.get(id(tensor._node), 0)
         array = fresh.pop(id(tensor._node), None)
         # A second tensor of the same value gets memory of its own: it may be written in place.
-        _settle(tensor, duplicate(_known(tensor._node)) if array is None else array, how, number)
+        _settle(tensor, duplicate(value_of(tensor._node)) if array is None else array, how, number)
 
 
 def _realize_one(tensor: Tensor, mode: str) -> None:
@@ -257,18 +252,14 @@ SHORT = 32
 """Links of the longest chain that is evaluated by recursion."""
 
 
-def _devices(roots: Sequence[Node]) -> list[Any]:
-    """The device of every root: None for what has none, or for the CPU where nothing else is."""
-    if all(getattr(root, "largest", LARGE) < LARGE for root in roots):
-        return [None] * len(roots)
-    from tiga.frontends.tensor.placement import places
-
-    return places(pending(roots), roots)
+def _are_on_cpu(roots: Sequence[Node]) -> bool:
+    """Whether nothing of any other device is in expressions, as far as their sizes tell."""
+    return all(getattr(root, "largest", LARGE) < LARGE for root in roots)
 
 
 def _is_apart(roots: Sequence[Node]) -> bool:
     """Whether values are on several devices, or need copies between them: no program has both."""
-    if all(getattr(root, "largest", LARGE) < LARGE for root in roots):
+    if _are_on_cpu(roots):
         return False
     from tiga.frontends.tensor.placement import places
 
@@ -278,13 +269,12 @@ def _is_apart(roots: Sequence[Node]) -> bool:
 
 def device_of_node(node: Node) -> Device:
     """Where a value will be that is not computed yet."""
-    (found,) = _devices([node])
+    if _are_on_cpu([node]):
+        return CPU
+    from tiga.frontends.tensor.placement import places
+
+    (found,) = places(pending([node]), [node])
     return CPU if found is None else found
-
-
-def _known(node: LazyNode) -> np.ndarray:
-    assert node.cell is not None
-    return node.cell.array
 
 
 def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
@@ -330,7 +320,7 @@ def begin(tensor: Tensor) -> None:
 
 def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
     """Values of `roots`, all on one device, and how they were computed."""
-    if any(getattr(root, "largest", LARGE) >= LARGE for root in roots):
+    if not _are_on_cpu(roots):
         from tiga.frontends.tensor.gpu import run_anywhere, run_known
 
         found: Any = run_known(roots) or run_anywhere(pending(roots), roots, mode)
@@ -345,6 +335,14 @@ def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
     start = perf_counter()
     arrays = evaluate_numpy(order, roots)
     return arrays, Evaluation(perf_counter() - start)
+
+
+def value_of(node: Node) -> Any:
+    """The array of a node, computed now if it is not in memory."""
+    if node.cell is not None:
+        return node.cell.array
+    (array,), _ = run((node,), knobs.read("tensor_backend"))
+    return array
 
 
 def _is_surely_large(root: Node) -> bool:

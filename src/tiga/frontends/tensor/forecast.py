@@ -42,7 +42,7 @@ def _place(node: Node, of: Type, graph: Any) -> PlannedRows | None:
     computed for this."""
     if of.space == GLOBAL:
         return None
-    cell = getattr(node, "cell", None)
+    cell = node.cell
     elsewhere = device_of_node(node) != device_of(graph)
     if cell is not None and isinstance(cell.array, np.ndarray):
         rows = PlannedRows.like(rows_of(cell.array, graph))

@@ -98,30 +98,31 @@ def run_anywhere(
     found = places(order, roots)
     if any(isinstance(node.op, ToDevice) for node in order):
         start = perf_counter()
-        (root,) = without_transfers(order, roots, lambda below: run(below, mode))
-        cell = getattr(root, "cell", None)
-        return run((root,), mode) if cell is None else ([cell.array], Copy(perf_counter() - start))
+        (root,) = without_transfers(order, roots)
+        if root.cell is None:
+            return run((root,), mode)
+        return [root.cell.array], Copy(perf_counter() - start)
     index = next((d.index for d in found if d is not None and d != CPU), None)
     return None if index is None else run_on_gpu(roots, index, mode)
 
 
-def without_transfers(order: Sequence[Node], roots: Sequence[Node], run: Any) -> list[Node]:
-    """The roots with every waiting copy between devices made; `run` computes what is copied."""
+def without_transfers(order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
+    """The roots with every waiting copy between devices made."""
     made: dict[int, Node] = {}
     for node in order:
         inputs = tuple(made.get(id(child), child) for child in node.inputs)
         if isinstance(node.op, ToDevice):
-            made[id(node)] = leaf(_value_on(node.op.device, inputs[0], run), node.type)
+            made[id(node)] = leaf(_value_on(node.op.device, inputs[0]), node.type)
         elif inputs != node.inputs:
             place = getattr(node, "place", None)
             made[id(node)] = LazyNode(node.op, inputs, node.type, place, 1, LARGE)
     return [made.get(id(root), root) for root in roots]
 
 
-def _value_on(name: str, node: Node, run: Any) -> Any:
+def _value_on(name: str, node: Node) -> Any:
     """A value on a device: copied there, or computed there if no operand says where, and a graph is
     walked for it (a constant cotangent of a call)."""
-    from tiga.frontends.tensor.evaluate import pending
+    from tiga.frontends.tensor.evaluate import pending, value_of
 
     device = device_named(name)
     order = pending([node])
@@ -129,12 +130,4 @@ def _value_on(name: str, node: Node, run: Any) -> Any:
     if device != CPU and walks and places(order, [node]) == [None]:
         (array,), _ = run_on_gpu((node,), device.index, "auto")
         return array
-    return moved_to(_value(node, run), device)
-
-
-def _value(node: Node, run: Any) -> Any:
-    cell = getattr(node, "cell", None)
-    if cell is not None:
-        return cell.array
-    (array,), _ = run((node,))
-    return array
+    return moved_to(value_of(node), device)

@@ -235,8 +235,3 @@ def helping(given: LazyNode) -> LazyNode:
     node = LazyNode(Leaf(given.type, HELPER), (), given.type, given.place)
     node.cell = given.cell
     return node
-
-
-def value_of(node: Node) -> Cell | None:
-    """The value that a node holds."""
-    return node.cell if isinstance(node, LazyNode) else None

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tiga import knobs
 from tiga.errors import InvalidValue, UnsupportedByBackend
 from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
 from tiga.frontends.tensor.graph_call import GraphCall, Launch, Walk
-from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, Leaf, here, leaf, user_place
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf, user_place
 from tiga.frontends.trees import mapped
 from tiga.ops.feature import Broadcast
 from tiga.runtime import parallel
@@ -98,9 +97,8 @@ def tensor_of(node: LazyNode, grad: bool) -> Tensor:
 def computed_array(node: Node) -> Any:
     """The value of a node, computed now if need be; what is the same everywhere takes the memory of
     one element."""
-    cell = getattr(node, "cell", None)
-    if cell is not None:
-        return cell.array
+    if node.cell is not None:
+        return node.cell.array
     array = _evaluated(node)
     if isinstance(node, LazyNode):
         node.cell = Cell(array)
@@ -113,20 +111,19 @@ def is_repeated(node: Node) -> bool:
 
 
 def _evaluated(node: Node) -> Any:
-    from tiga.frontends.tensor.evaluate import pending, run
+    from tiga.frontends.tensor.evaluate import stands_for_many, value_of
 
     if node.op.origin is Origin.NUMBER:
         return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)
     if is_repeated(node):
         one: Any = computed_array(node.inputs[0])
         return np.broadcast_to(one.reshape((1,) * len(node.type.shape)), node.type.shape)
-    if any(isinstance(one.op, Leaf) for one in pending([node])):
+    if stands_for_many(node):
         raise UnsupportedByBackend(
             f"a call on a graph in a file needs the values of its operands, and one stands for "
             f"many ({here()}): use `graph.in_memory()`."
         )
-    (array,), _ = run([node], knobs.read("tensor_backend"))
-    return array
+    return value_of(node)
 
 
 def _brought(array: Any, like: Any, graph: Any) -> Any:

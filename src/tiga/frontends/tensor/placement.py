@@ -153,7 +153,7 @@ def places(order: Sequence[Node], roots: Sequence[Node]) -> list[Device | None]:
 def _place(node: Node, known: dict[int, Device | None]) -> Device | None:
     if id(node) in known:
         return known[id(node)]
-    cell = getattr(node, "cell", None)
+    cell = node.cell
     if cell is None or node.op.origin is Origin.NUMBER:
         return None
     if isinstance(node.op, Leaf) and node.op.label == HELPER:

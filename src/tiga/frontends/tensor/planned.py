@@ -33,7 +33,7 @@ class Entry(Generic[E]):
 
     def operands(self, order: Sequence[Node]) -> list[Any]:
         """The values in memory that it reads, of nodes like those that were planned."""
-        return [order[place].cell.array for place in self.form.inputs]  # type: ignore[attr-defined]
+        return [order[place].cell.array for place in self.form.inputs]
 
 
 class Plans(Generic[E]):

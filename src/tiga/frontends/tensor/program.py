@@ -53,7 +53,7 @@ def program_of(
 
 
 def _is_input(node: Node, top: bool, cut: bool) -> bool:
-    if isinstance(node.op, Constant) or getattr(node, "cell", None) is None:
+    if isinstance(node.op, Constant) or node.cell is None:
         return False
     return not node.inputs or (cut and not top)
 

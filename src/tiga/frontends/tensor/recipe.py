@@ -49,7 +49,7 @@ def structure(roots: Sequence[Node]) -> Structure:
     add, known = parts.append, places.get
     for place, node in enumerate(order):
         kind = node.__class__
-        is_value = place >= computed and getattr(node, "cell", None)
+        is_value = place >= computed and node.cell
         if is_value and (kind is Unbuilt or node.op.__class__ is not Constant):
             add(node.type)
             continue
@@ -85,7 +85,7 @@ def with_known(found: Structure, roots: Sequence[Node]) -> Structure:
 
 def is_operand(node: Node) -> bool:
     """Whether a node holds a value that was given or computed, and is no number."""
-    return getattr(node, "cell", None) is not None and node.op.__class__ is not Constant
+    return node.cell is not None and node.op.__class__ is not Constant
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Recipe:
         self._places: list[Place | None] = [getattr(node, "place", None) for node in order]
         self._operands: list[tuple[ref, ref]] = []
         for place in form.inputs:
-            cell: Any = order[place].cell  # type: ignore[attr-defined]
+            cell: Any = order[place].cell
             self._operands.append((ref(cell.array), ref(cell)))
 
     def node(self, root: int = 0, *, alive: bool = False) -> LazyNode:

@@ -10,7 +10,6 @@ import numpy as np
 from tiga import knobs
 from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.evaluate import has_value
 from tiga.frontends.tensor.program import program_of
 from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import OuterCall
@@ -145,5 +144,5 @@ def _compute_inputs(roots: Sequence[Node], inner: Sequence[Node]) -> None:
             continue
         inside.add(id(node))
         for child in node.inputs:
-            if id(child) not in inside and child.inputs and not has_value(child):
+            if id(child) not in inside and child.inputs and child.cell is None:
                 Tensor(child, True).realize()  # type: ignore[arg-type]

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tiga import knobs
 from tiga.errors import OutOfBudget
 from tiga.frontends.tensor.absent import Absent
 from tiga.frontends.tensor.core import Tensor, give_array
-from tiga.frontends.tensor.evaluate import Evaluation, pending, run
+from tiga.frontends.tensor.evaluate import Evaluation, pending, value_of
 from tiga.frontends.tensor.external_sort import Columns, Runs, descends, sort_vector, sorted_value
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
 from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
@@ -84,7 +83,7 @@ def _value(root: LazyNode, scope: Scope) -> np.ndarray:
 
 def _joined(node: Node) -> Iterator[Node]:
     """What a value is joined of along its first axis, joins among it taken apart."""
-    if getattr(node, "cell", None) is None and isinstance(node.op, Join) and node.op.axis == 0:
+    if node.cell is None and isinstance(node.op, Join) and node.op.axis == 0:
         for part in node.inputs:
             yield from _joined(part)
     else:
@@ -116,8 +115,8 @@ class Tiles:
     @staticmethod
     def of(root: Node, scope: Scope) -> "Tiles":
         """Raises NotTiled where no node is computed in tiles."""
-        order = pending([root]) if getattr(root, "cell", None) is None else []
-        leaves = [c for node in order for c in node.inputs if getattr(c, "cell", None) is not None]
+        order = pending([root]) if root.cell is None else []
+        leaves = [c for node in order for c in node.inputs if c.cell is not None]
         largest = max((root, *leaves), key=lambda node: node.type.row_bytes)
         leaf_ = max(leaves, key=lambda node: node.type.row_bytes, default=root)
         for extent in {node.type.shape[:1]: None for node in (largest, leaf_, root)}:
@@ -169,10 +168,8 @@ class Tiles:
 
     def value(self, node: Node) -> np.ndarray:
         """The whole value of a node."""
-        cell = getattr(node, "cell", None)
-        if cell is not None:
-            value: np.ndarray = cell.array
-            return value
+        if node.cell is not None:
+            return node.cell.array
         if id(node) not in self.whole:
             self.whole[id(node)] = self._made(node)
         return self.whole[id(node)]
@@ -251,11 +248,11 @@ class Tiles:
             lows = range(0, self.rows, rows)
             for low in reversed(lows) if backwards else lows:
                 high = min(low + rows, self.rows)
-                take(low, _computed(self._tile(node, low, high, {})))
+                take(low, value_of(self._tile(node, low, high, {})))
 
     def _prepare(self, node: Node, seen: set[int]) -> None:
         """Compute what tiles read whole, before there are any."""
-        if id(node) in seen or getattr(node, "cell", None) is not None:
+        if id(node) in seen or node.cell is not None:
             return
         seen.add(id(node))
         for child, tiled in zip(node.inputs, self._tiled(node), strict=True):
@@ -279,7 +276,7 @@ class Tiles:
         seen.add(id(node))
         cut = id(node) in self.cut or id(node) in self.turned
         own = node.type.row_bytes // self.rows if cut else 0
-        if getattr(node, "cell", None) is not None:
+        if node.cell is not None:
             return own
         inputs = zip(node.inputs, self._tiled(node), strict=True)
         return own + sum(self._row_bytes(child, seen) for child, tiled in inputs if tiled)
@@ -290,9 +287,8 @@ class Tiles:
         """The expression of rows [low, high) of a node, or of its share in what adds up."""
         if id(node) in known:
             return known[id(node)]
-        cell = getattr(node, "cell", None)
-        if cell is not None:
-            made: Node = self._given(node, _rows_of(cell, low, high))
+        if node.cell is not None:
+            made: Node = self._given(node, _rows_of(node.cell, low, high))
         else:
             inputs = [
                 self._tile(child, low, high, known)
@@ -328,18 +324,9 @@ def _of_rows(op: Any, rows: int) -> Any:
     return op
 
 
-def _computed(node: Node) -> np.ndarray:
-    cell = getattr(node, "cell", None)
-    if cell is not None:
-        value: np.ndarray = cell.array
-        return value
-    (array,), _ = run((node,), knobs.read("tensor_backend"))
-    return array
-
-
 def _computed_whole(node: Node, scope: Scope) -> np.ndarray:
     with scope.temporary(node.type.row_bytes, f"computing {node.type}"):
-        return _computed(node)
+        return value_of(node)
 
 
 def _rows_of(cell: Cell, low: int, high: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiga.errors import OutOfBudget
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.lazy import Cell, here, value_of
+from tiga.frontends.tensor.lazy import Cell, here
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.scope import Scope, active, block_of
 from tiga.trace.node import reached
@@ -17,8 +17,8 @@ from tiga.trace.node import reached
 def cells_below(nodes: Sequence[Any]) -> list[Cell]:
     """The values in memory, or on disk, that computing the nodes reads."""
     roots = [child for node in nodes if node.cell is None for child in node.inputs]
-    cells = (value_of(node) for node in reached(roots, lambda n: value_of(n) is not None))
-    return list({id(cell): cell for cell in cells if cell is not None}.values())
+    below = reached(roots, until=lambda node: node.cell is not None)
+    return list({id(node.cell): node.cell for node in below if node.cell is not None}.values())
 
 
 @contextmanager
