@@ -16,6 +16,7 @@ from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word, stored_element
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.task_function import Task, task_function
+from tiga.backends.llvm.tasks import Function, Over
 from tiga.passes.join import BLOCK_BYTES
 from tiga.trace.node import Node
 
@@ -36,11 +37,11 @@ class JointKernels:
         row_bytes = sum(node.type.row_bytes for node in self.kept)
         return max(1, min(MOST_ROWS, BLOCK_BYTES // row_bytes))
 
-    def emit(self, prefix: str) -> tuple[str, ...]:
+    def emit(self, prefix: str) -> tuple[Function, ...]:
         """`void prefix_rows(ptr table, i64 lo, i64 hi)`, over tasks of the first walk's rows; the
         second's slots follow the first's."""
         task_function(f"{prefix}_rows", self._prepared)
-        return ("rows",)
+        return (Function("rows", Over.TASKS),)
 
     def _prepared(self, table: ir.Value) -> Task:
         """What both walks do for a task, with memory for what goes from one to the other."""

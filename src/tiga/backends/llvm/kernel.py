@@ -21,6 +21,7 @@ from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.split_scans import SplitScans, chunk_edges, hub_chunks
 from tiga.backends.llvm.task_function import task_function
+from tiga.backends.llvm.tasks import Function, Over
 from tiga.passes.carries import kept_scans
 from tiga.passes.rows import Phase, RowProgram
 from tiga.passes.schedule import Schedule, evaluated
@@ -44,24 +45,37 @@ class Kernels:
     index_bits: int
     hub_degree: int = 0
 
-    def emit(self, prefix: str) -> tuple[str, ...]:
+    def emit(self, prefix: str) -> tuple[Function, ...]:
         """All functions, named after `prefix`, in launch order."""
-        emitters: dict[str, Task] = {"rows": self._group if self.program.scatters else self._rows}
-        if self.hub_degree and self.program.phases:
-            for number in range(len(self.program.phases)):
-                emitters.update(self._split_phase(number))
-            emitters["finish"] = self._finish_hub
-        if self.program.has_sums:
-            emitters["totals"] = self._totals
-        if self.program.scatters:
-            emitters["scatters"] = self._scatters
         if kept_scans(self.program):
             declare_allocator()
-        for name, body in emitters.items():
-            self._function(f"{prefix}_{name}", body)
+        emitters = self._emitters()
+        for function, body in emitters.items():
+            task_function(f"{prefix}_{function.name}", partial(self._with_slots, body))
         return tuple(emitters)
 
-    def _split_phase(self, number: int) -> Iterator[tuple[str, Task]]:
+    def _with_slots(self, body: Task, table: ir.Value) -> Callable[[ir.Value], None]:
+        return partial(body, SlotTable(self.slots, table))
+
+    def _emitters(self) -> dict[Function, Task]:
+        """What emits a task of each function."""
+        program = self.program
+        emitters: dict[Function, Task] = {}
+        if program.scatters:
+            emitters[Function("rows", Over.GROUPS)] = self._group
+        else:
+            emitters[Function("rows", Over.TASKS)] = self._rows
+        if self.hub_degree and program.phases:
+            for number in range(len(program.phases)):
+                emitters.update(self._split_phase(number))
+            emitters[Function("finish", Over.HUBS)] = self._finish_hub
+        if program.has_sums:
+            emitters[Function("totals", Over.ALL)] = self._totals
+        if program.scatters:
+            emitters[Function("scatters", Over.OTHERS)] = self._scatters
+        return emitters
+
+    def _split_phase(self, number: int) -> Iterator[tuple[Function, Task]]:
         """The functions of one phase over split rows."""
         phase = self.program.phases[number]
         if phase.scans:
@@ -69,15 +83,13 @@ class Kernels:
         if phase.carries_only:
             return
         if phase.scatters or self.program.large_sums.intersection(phase.outer_sums):
-            yield f"groups{number}", partial(self._chunk_group, phase=number)
+            groups = Function(f"groups{number}", Over.GROUPS, phase.stores)
+            yield groups, partial(self._chunk_group, phase=number)
         else:
-            yield f"chunks{number}", partial(self._chunk, phase=number)
+            chunks = Function(f"chunks{number}", Over.CHUNKS, phase.stores)
+            yield chunks, partial(self._chunk, phase=number)
         if phase.reductions:
-            yield f"hubs{number}", partial(self._combine, phase=phase)
-
-    def _function(self, name: str, body: Task) -> None:
-        """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
-        task_function(name, lambda table: partial(body, SlotTable(self.slots, table)))
+            yield Function(f"hubs{number}", Over.HUBS), partial(self._combine, phase=phase)
 
     @cached_property
     def slots(self) -> Slots:

@@ -7,9 +7,10 @@ of the phase then runs chunk by chunk on all threads, and a chunk's carries are 
 that, so what is stored is a state per chunk and not per edge.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -17,12 +18,13 @@ from torch_mlir.dialects import arith
 from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import evaluate_op
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import Step, loop
 from tiga.backends.llvm.memory import i64, lanes_type, load_word, register_element
 from tiga.backends.llvm.pieces import load, store
 from tiga.backends.llvm.scans import keep_carries, run_step
 from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
+from tiga.backends.llvm.tasks import Function, Over
 from tiga.passes.carries import joined_phases, kept_scans, levels, only_scans, reads_carry, root_of
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
 from tiga.passes.schedule import Schedule
@@ -64,14 +66,15 @@ class SplitScans:
     def phase(self) -> Phase:
         return self.program.phases[self.number]
 
-    def emitters(self) -> Iterator[tuple[str, Any]]:
-        """Names and bodies of the kernels, in launch order."""
+    def emitters(self) -> Iterator[tuple[Function, Callable[[SlotTable, ir.Value], None]]]:
+        """The functions, and what emits a task of each, in launch order."""
         if self.number not in joined_phases(self.program):
-            yield f"hub_scans{self.number}", self._whole
+            yield Function(f"hub_scans{self.number}", Over.HUBS), self._whole
             return
         for i in range(len(levels(self.phase))):
-            yield f"chunk_scans{self.number}_{i}", lambda t, c, i=i: self._alone(t, c, i)
-            yield f"hub_joins{self.number}_{i}", lambda t, h, i=i: self._join(t, h, i)
+            name = f"{self.number}_{i}"
+            yield Function(f"chunk_scans{name}", Over.CHUNKS), partial(self._alone, level=i)
+            yield Function(f"hub_joins{name}", Over.HUBS), partial(self._join, level=i)
 
     # pieces
 
@@ -175,18 +178,15 @@ class SplitScans:
         return evaluate_op(scope.layout, node, [])
 
     def _over_chunks(
-        self, table: SlotTable, hub: ir.Value, starts: Sequence[ir.Value], step: Any
+        self, table: SlotTable, hub: ir.Value, starts: Sequence[ir.Value], step: Step
     ) -> list[ir.Value]:
         """A loop over a row's chunks in the direction of the phase."""
         low, high = hub_chunks(table, hub)
         mirror = arith.subi(arith.addi(low, high), i64(1))
         reverse = self.phase.reverse
 
-        def body(position: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-            found: list[ir.Value] = step(
-                arith.subi(mirror, position) if reverse else position, carried
-            )
-            return found
+        def body(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            return step(arith.subi(mirror, position) if reverse else position, carried)
 
         return loop(low, high, 1, starts, body)
 

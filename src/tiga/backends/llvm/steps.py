@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from torch_mlir import ir
@@ -13,9 +13,10 @@ from tiga.backends.llvm.engine import Library, shared_library
 from tiga.backends.llvm.joint import JointKernels
 from tiga.backends.llvm.kernel import Kernels
 from tiga.backends.llvm.node_products import MAX_TASKS, ROWS_PER_TASK
-from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
+from tiga.backends.llvm.scatters import SCATTER_GROUPS
 from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.stages import Stages
+from tiga.backends.llvm.tasks import Counts, Function, Over
 from tiga.ir.kernel_context import kernel_context
 from tiga.ir.module import new_module
 from tiga.passes.rows import RowProgram
@@ -80,24 +81,15 @@ class Variant:
     """The kernels of a row program for one index width, with or without split rows."""
 
     library: Library
-    functions: tuple[str, ...]
+    functions: tuple[Function, ...]
 
     @cached_property
-    def kernels(self) -> tuple[tuple[str, int], ...]:
-        """The functions with their addresses, in launch order."""
-        return tuple((name, self.address(name)) for name in self.functions)
+    def kernels(self) -> tuple[tuple[int, Over], ...]:
+        """The addresses of the functions, and what they go over, in launch order."""
+        return tuple((self.address(one.name), one.over) for one in self.functions)
 
     def address(self, name: str) -> int:
         return self.library.address(f"step_{name}")
-
-
-class Counts(NamedTuple):
-    """Into how many pieces a walk is cut, and how many nodes are at its other end."""
-
-    tasks: int
-    hubs: int = 0
-    chunks: int = 0
-    others: int = 0
 
 
 @dataclass(eq=False)  # made for every step on every new graph
@@ -190,7 +182,7 @@ class RowStep:
 
     def place(
         self, walk: Walk, graphs: Mapping[Relation, Graph], others: int
-    ) -> tuple["array[int]", "Counts", np.ndarray]:
+    ) -> tuple["array[int]", Counts, np.ndarray]:
         """The first slots on a walk, its pieces, and the boundaries of its tasks."""
         hubs, chunks = len(walk.hub_rows), walk.num_chunks
         fixed, task_ptr = walk.addresses[:], walk.task_ptr
@@ -216,20 +208,12 @@ class RowStep:
             fixed.append(graphs[relation].walk(side).addresses[ROW_PTR])
 
     def _bound(
-        self, variant: Variant, fixed: "array[int]", counts: "Counts", tasks: np.ndarray
+        self, variant: Variant, fixed: "array[int]", counts: Counts, tasks: np.ndarray
     ) -> "BoundWalk":
-        kernels = [(address, self._count(name, counts)) for name, address in variant.kernels]
+        kernels = [(address, counts.of(over)) for address, over in variant.kernels]
         partials = self.partials + self.partials_of_hubs if counts.hubs else self.partials
         states = [(p.nbytes * p.pieces(counts), p.zeroed) for p in partials]
         return BoundWalk(fixed, states, kernels, tasks)
-
-    def _count(self, function: str, counts: "Counts") -> int:
-        """How many tasks a kernel of the program has."""
-        if function == "rows":
-            return SCATTER_GROUPS if self.program.scatters else counts.tasks
-        known = {"totals": 1, "scatters": -(-counts.others // SCATTER_ROWS)}
-        pieces = {"chunk": counts.chunks, "group": SCATTER_GROUPS}
-        return known.get(function, pieces.get(function[:5], counts.hubs))
 
     @cached_property
     def partials(self) -> tuple[Partial, ...]:
@@ -249,11 +233,13 @@ class RowStep:
         kinds = [(kind, n) for kind in ("chunk", "hub") for n in self.slots.reductions]
         return tuple(Partial.of(n, kind) for kind, n in (*kinds, *self.slots.scan_states))
 
-    def module(self, index_bits: int, hub_degree: int = 0) -> tuple[ir.Module, tuple[str, ...]]:
+    def module(
+        self, index_bits: int, hub_degree: int = 0
+    ) -> tuple[ir.Module, tuple[Function, ...]]:
         """The kernels as a module of upstream dialects, in a context of its own."""
         with new_module(kernel_context()) as module:
-            names = self.kernels(index_bits, hub_degree).emit("step")
-        return module, names
+            functions = self.kernels(index_bits, hub_degree).emit("step")
+        return module, functions
 
     def kernels(self, index_bits: int, hub_degree: int) -> Kernels:
         """What emits the functions."""
@@ -265,11 +251,11 @@ class RowStep:
         return f"kernel{self.number}"
 
     def _compile(self, index_bits: int, hub_degree: int) -> Variant:
-        module, names = self.module(index_bits, hub_degree)
+        module, functions = self.module(index_bits, hub_degree)
         split = "-split" if hub_degree else ""
         dump = self.stages.dump(f"{self.label}-i{index_bits}{split}")
         library = shared_library(module, verify=self.stages.verify, dump=dump)
-        return Variant(library, names)
+        return Variant(library, functions)
 
 
 @dataclass(eq=False)
@@ -316,16 +302,16 @@ class JointStep:
 
     def variant(self, index_bits: int) -> Variant:
         if index_bits not in self.variants:
-            module, names = self.module(index_bits)
+            module, functions = self.module(index_bits)
             stages = self.first.stages
             dump = stages.dump(f"kernel{self.first.number}-{self.second.number}-i{index_bits}")
             library = shared_library(module, verify=stages.verify, dump=dump)
-            self.variants.setdefault(index_bits, Variant(library, names))
+            self.variants.setdefault(index_bits, Variant(library, functions))
         return self.variants[index_bits]
 
-    def module(self, index_bits: int) -> tuple[ir.Module, tuple[str, ...]]:
+    def module(self, index_bits: int) -> tuple[ir.Module, tuple[Function, ...]]:
         """The kernel as a module of upstream dialects, in a context of its own."""
         kernels = [Kernels(s.program, s.schedule, index_bits) for s in (self.first, self.second)]
         with new_module(kernel_context()) as module:
-            names = JointKernels(kernels[0], kernels[1], self.kept).emit("step")
-        return module, names
+            functions = JointKernels(kernels[0], kernels[1], self.kept).emit("step")
+        return module, functions

@@ -16,6 +16,7 @@ from tiga.backends.llvm.paged.tables import Tables
 from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.scatters import SCATTER_GROUPS
 from tiga.backends.llvm.steps import Variant
+from tiga.backends.llvm.tasks import Counts, Function, Over
 from tiga.errors import UnsupportedByBackend
 from tiga.paging.page import Page
 from tiga.paging.span import LongRow
@@ -55,19 +56,6 @@ class Piece:
     first: int
     tasks: np.ndarray
     split: np.ndarray
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Into how many pieces the rows of a page are cut."""
-
-    tasks: int
-    hubs: int
-    chunks: int
-
-    @property
-    def slots(self) -> dict[Any, int]:
-        return {"num_tasks": self.tasks, "num_hubs": self.hubs, "num_chunks": self.chunks}
 
 
 @dataclass(frozen=True)
@@ -152,16 +140,15 @@ class Launcher:
         states = self.states(hubs, chunks)
         named = {("partial", n): block.ctypes.data for n, block in sums.items()}
         named |= {name: block.ctypes.data for name, block in states.items()}
-        table = self.table(page, tasks, split, Counts(count, hubs, chunks), named)
+        counts = Counts(count, hubs, chunks)
+        table = self.table(page, tasks, split, counts, named)
         variant = self.variant(HUB_DEGREE if hubs or light else 0)
-        counts = {"rows": count, "chunk": chunks}
         pointer = ctypes.addressof(table)
-        launches = [
-            Launch(variant.address(n), pointer, counts.get(n, counts.get(n[:5], hubs)))
-            for n in variant.functions
-            if n != "totals"
-        ]
-        self.team.run(launches)
+        self.team.run(
+            Launch(address, pointer, counts.of(over))
+            for address, over in variant.kernels
+            if over is not Over.ALL  # the sums of all pages are added once
+        )
         for node, block in sums.items():
             self.pieces.add(node, page.rows[0], block, count)
 
@@ -179,7 +166,7 @@ class Launcher:
         bounds = group_bounds(sums.tasks)
         named |= sums.slots(bisect(bounds, page.span.first) - 1)
         named["num_others"] = sums.others
-        counts = Counts(SCATTER_GROUPS * count, 0, 0)
+        counts = Counts(SCATTER_GROUPS * count)
         table = self.table(page, tasks, NO_SPLIT, counts, named)
         address = self.variant(0).address("rows")
         launch(address, ctypes.addressof(table), 1, 1)
@@ -196,7 +183,7 @@ class Launcher:
             )
         rows = np.array(page.rows, np.int64)
         named = tables.slots(page.span.first)
-        table = self.table(page, rows, NO_SPLIT, Counts(1, 0, 0), named)
+        table = self.table(page, rows, NO_SPLIT, Counts(1), named)
         launch(self.variant(0).address("rows"), ctypes.addressof(table), 1, 1)
 
     def states(self, hubs: int, chunks: int) -> dict[tuple[str, Node], np.ndarray]:
@@ -266,12 +253,14 @@ class RowInParts:
         self.states = self.launcher.states(1, chunks)
         self.sums = {n: states_of(n, 1) for n in step.program.totals}
         self.sums |= {n: states_of(n, chunks) for n in step.program.outer_sums}
+        for node, block in self.sums.items():
+            self.launcher.pieces.add(node, self.long.row, block, 0)
 
     @property
-    def kernels(self) -> tuple[str, ...]:
-        """The kernels for split rows, in their order."""
-        variant = self.launcher.variant(HUB_DEGREE)
-        return tuple(n for n in variant.functions if n not in ("rows", "totals"))
+    def functions(self) -> tuple[Function, ...]:
+        """Those over split rows and their chunks, in their order."""
+        functions = self.launcher.variant(HUB_DEGREE).functions
+        return tuple(one for one in functions if one.over in (Over.HUBS, Over.CHUNKS))
 
     def chunks(self, page: Page, kernel: str, first: int) -> None:
         """A kernel over the chunks of a page, of which `first` is the first one's number."""
@@ -282,8 +271,6 @@ class RowInParts:
         """A kernel over the row: it combines the states of all chunks, or stores its values."""
         split = Split.of_row(self.long.row, 0, 0, self.long.chunks)
         self._launch(page, kernel, split, 1, 0)
-        for node, block in self.sums.items() if kernel == "finish" else ():
-            self.launcher.pieces.add(node, self.long.row, block, 0)
 
     def _launch(self, page: Page, kernel: str, split: Split, count: int, first: int) -> None:
         """States by chunk are those from the first chunk on."""

@@ -24,6 +24,7 @@ from tiga.backends.llvm.paged.tables import Tables
 from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.paged.tile_kernels import tiled_step
 from tiga.backends.llvm.paged.tiles import TiledWalk
+from tiga.backends.llvm.tasks import Over
 from tiga.paging.collected import Collected
 from tiga.paging.lanes import Lanes
 from tiga.paging.pipeline import Arenas, Helpers, Job, Pipeline, never
@@ -225,20 +226,15 @@ class WalkPages(WalkJobs):
 
     def _long_row(self, long: LongRow) -> Iterator[Job]:
         row = RowInParts(self.launcher, long)
-        for kernel in row.kernels:
-            if not kernel.startswith("chunk"):
-                yield self._end(long.end, partial(row.whole, kernel=kernel))
+        for function in row.functions:
+            if function.over is Over.HUBS:
+                yield self._end(long.end, partial(row.whole, kernel=function.name))
                 continue
-            first, stage = 0, self.stage.storing(self._stored(kernel))
+            first, stage = 0, self.stage.storing(function.stores)
             for part in long.parts:
-                run = partial(row.chunks, kernel=kernel, first=first)
+                run = partial(row.chunks, kernel=function.name, first=first)
                 yield Job(partial(stage.read, part), run, never)
                 first += -(-part.edges // HUB_CHUNK)
-
-    def _stored(self, kernel: str) -> tuple[Node, ...]:
-        """The values of edges that a kernel over chunks stores."""
-        phases = enumerate(self.stage.program.phases)
-        return next((phase.stores for i, phase in phases if kernel == f"chunks{i}"), ())
 
     def _end(self, span: Span, run: Callable[[Page], None]) -> Job:
         """A job on a row without its edges."""

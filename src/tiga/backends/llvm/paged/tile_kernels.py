@@ -24,6 +24,7 @@ from tiga.backends.llvm.scope import KernelScope, RowScope
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.split_scans import chunk_edges
 from tiga.backends.llvm.steps import RowStep
+from tiga.backends.llvm.tasks import Function, Over
 from tiga.passes.roles import roles_of
 from tiga.trace.node import Node
 
@@ -31,6 +32,26 @@ GROUP = 128
 """Edges that are looked for, and what they read asked for, before they are folded: as many as the
 nearest cache holds the other ends of. Folding them in one loop, whatever their rows, spares a
 processor to guess how many each row has."""
+
+FINISH_ROWS = Function("finish_rows", Over.TASKS)
+FINISH_HUBS = Function("finish", Over.HUBS)
+TOTALS = Function("totals", Over.ALL)
+
+
+def tile_of(phase: int) -> Function:
+    """Folds a tile into rows."""
+    return Function(f"tile{phase}", Over.TASKS)
+
+
+def chunk_tile_of(phase: int) -> Function:
+    """Folds a tile into the chunks of split rows."""
+    return Function(f"chunk_tile{phase}", Over.CHUNKS)
+
+
+def hubs_of(phase: int) -> Function:
+    """Combines the chunks of split rows."""
+    return Function(f"hubs{phase}", Over.HUBS)
+
 
 TILE_SLOTS = ("tile_low", "tile_size", "number_low", "number_size")
 
@@ -76,22 +97,20 @@ class TileKernels(Kernels):
     def slots(self) -> TileSlots:
         return TileSlots(self.program)
 
-    def emit(self, prefix: str) -> tuple[str, ...]:
-        emitters: dict[str, Task] = {}
+    def _emitters(self) -> dict[Function, Task]:
+        emitters: dict[Function, Task] = {}
         for number, phase in enumerate(self.program.phases):
-            emitters[f"tile{number}"] = partial(self._rows_tile, number=number)
+            emitters[tile_of(number)] = partial(self._rows_tile, number=number)
             if self.hub_degree:
-                emitters[f"chunk_tile{number}"] = partial(self._chunk_tile, number=number)
+                emitters[chunk_tile_of(number)] = partial(self._chunk_tile, number=number)
             if self.hub_degree and phase.reductions:
-                emitters[f"hubs{number}"] = partial(self._combine, phase=phase)
-        emitters["finish_rows"] = self._finish_rows
+                emitters[hubs_of(number)] = partial(self._combine, phase=phase)
+        emitters[FINISH_ROWS] = self._finish_rows
         if self.hub_degree:
-            emitters["finish"] = self._finish_hub
+            emitters[FINISH_HUBS] = self._finish_hub
         if self.program.has_sums:
-            emitters["totals"] = self._totals
-        for name, body in emitters.items():
-            self._function(f"{prefix}_{name}", body)
-        return tuple(emitters)
+            emitters[TOTALS] = self._totals
+        return emitters
 
     # a tile
 

@@ -1,6 +1,7 @@
 """Run a walk by blocks of rows and tiles of their other ends; see `tiga.paging.tiles`."""
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -8,8 +9,16 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.launcher import Launch
-from tiga.backends.llvm.paged.launch import NO_SPLIT, Counts, Launcher, Split, even_tasks, states_of
+from tiga.backends.llvm.paged.launch import NO_SPLIT, Launcher, Split, even_tasks, states_of
+from tiga.backends.llvm.paged.tile_kernels import (
+    FINISH_HUBS,
+    FINISH_ROWS,
+    chunk_tile_of,
+    hubs_of,
+    tile_of,
+)
 from tiga.backends.llvm.steps import Variant
+from tiga.backends.llvm.tasks import Counts, Function
 from tiga.paging.numbers import STEP
 from tiga.paging.pipeline import Job, Pipeline, never
 from tiga.paging.span import Span
@@ -88,15 +97,17 @@ class BlockRun:
         held, launcher = self.held, self.walk.launcher
         page = replace(held.page, addresses={**held.page.addresses, **tile.edges})
         rows = even_tasks(held.block.rows, launcher.team.threads)
-        table = launcher.table(
-            page, rows, self.split, self._counts(len(rows) - 1), self._slots | _tile_slots(tile)
-        )
-        args, counts = ctypes.addressof(table), {f"tile{phase}": len(rows) - 1}
-        counts[f"chunk_tile{phase}"] = len(self.split.chunk_row)
-        launcher.team.run(
-            Launch(self.variant.address(name), args, count)
-            for name, count in counts.items()
-            if name in self.variant.functions
+        counts = self._counts(len(rows) - 1)
+        table = launcher.table(page, rows, self.split, counts, self._slots | _tile_slots(tile))
+        self._launch(table, (tile_of(phase), chunk_tile_of(phase)), counts)
+
+    def _launch(self, table: ctypes.Array, functions: Sequence[Function], counts: Counts) -> None:
+        """Those of the functions that there are."""
+        args, variant = ctypes.addressof(table), self.variant
+        self.walk.launcher.team.run(
+            Launch(variant.address(one.name), args, counts.of(one.over))
+            for one in functions
+            if one in variant.functions
         )
 
     def _counts(self, tasks: int) -> Counts:
@@ -124,13 +135,10 @@ class BlockRun:
 
     def _hubs(self, phase: int) -> None:
         """Combine the chunks of split rows."""
-        name = f"hubs{phase}"
-        if name not in self.variant.functions:
-            return
-        launcher, hubs = self.walk.launcher, len(self.split.hub_rows)
-        tasks = np.array(self.block.rows, np.int64)
-        table = launcher.table(self.held.page, tasks, self.split, self._counts(0), self._slots)
-        launcher.team.run([Launch(self.variant.address(name), ctypes.addressof(table), hubs)])
+        tasks, counts = np.array(self.block.rows, np.int64), self._counts(0)
+        launcher = self.walk.launcher
+        table = launcher.table(self.held.page, tasks, self.split, counts, self._slots)
+        self._launch(table, (hubs_of(phase),), counts)
 
     # the end
 
@@ -148,14 +156,9 @@ class BlockRun:
         named = self._slots | {("partial", n): block.ctypes.data for n, block in sums.items()}
         for name, rows in self.split_states.items():
             named[name] += a * rows.shape[1] * (name[0] == "hub")
-        split = replace(self.split, hub_rows=self.split.hub_rows[a:])
-        table = launcher.table(page, tasks, split, Counts(count, b - a, 0), named)
-        args, counts = ctypes.addressof(table), {"finish_rows": count, "finish": b - a}
-        launcher.team.run(
-            Launch(self.variant.address(name), args, number)
-            for name, number in counts.items()
-            if name in self.variant.functions
-        )
+        split, counts = replace(self.split, hub_rows=self.split.hub_rows[a:]), Counts(count, b - a)
+        table = launcher.table(page, tasks, split, counts, named)
+        self._launch(table, (FINISH_ROWS, FINISH_HUBS), counts)
         for node, block in sums.items():
             launcher.pieces.add(node, low, block, count)
 
