@@ -4,7 +4,7 @@ What goes from one to the other lies on the stack for a block. Both evaluate wha
 would, edge by edge in the same order, so that the results have the same bits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.kernel import Kernels
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import for_each
 from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word, stored_element
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.task_function import Task, task_function
@@ -57,14 +57,13 @@ class JointKernels:
         task_ptr, rows = first.pointer("task_ptr"), self._block_rows
         end = load_word(task_ptr, arith.addi(task, i64(1)))
 
-        def block(begin: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def block(begin: ir.Value) -> None:
             stop = arith.minsi(arith.addi(begin, i64(rows)), end)
             local = {node: _from_row(node, memory, begin) for node, memory in blocks.items()}
             self.first.rows_between(replace(first, local=local), task, begin, stop)
             self.second.rows_between(replace(second, local=local), task, begin, stop)
-            return carried
 
-        loop(load_word(task_ptr, task), end, rows, [], block)
+        for_each(load_word(task_ptr, task), end, rows, block)
 
 
 def _allocate(table: SlotTable, node: Node, rows: int) -> ir.Value:

@@ -11,7 +11,7 @@ from torch_mlir.dialects import arith, scf
 from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import for_each, loop
 from tiga.backends.llvm.memory import i64, load_word
 from tiga.backends.llvm.pieces import filled, fold, load, store
 from tiga.backends.llvm.products import add_pieces, make_accumulator
@@ -127,11 +127,10 @@ class Kernels:
             return
         full = whole - whole % window
 
-        def step(start: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def one(start: ir.Value) -> None:
             body(self._scope(table, FeatureLanes(whole, window), start))
-            return carried
 
-        loop(i64(0), i64(full), window, [], step)
+        for_each(i64(0), i64(full), window, one)
         if whole > full:
             body(self._scope(table, FeatureLanes(whole, whole - full), i64(full)))
 
@@ -141,12 +140,7 @@ class Kernels:
         """The tasks of a group, whose scattered sums are its own."""
         first = arith.muli(group, table.number("num_others"))
         low, high = tasks_of(group, table.number("num_tasks"))
-
-        def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            self._rows(table, position, first)
-            return carried
-
-        loop(low, high, 1, [], task)
+        for_each(low, high, 1, lambda task: self._rows(table, task, first))
 
     def _scatters(self, table: SlotTable, task: ir.Value) -> None:
         for node in self.program.scatters:
@@ -311,12 +305,7 @@ class Kernels:
     def _chunk_group(self, table: SlotTable, group: ir.Value, phase: int) -> None:
         """The chunks of a group, whose scattered and large sums are its own."""
         low, high = tasks_of(group, table.number("num_chunks"))
-
-        def chunk(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            self._chunk(table, position, phase, group)
-            return carried
-
-        loop(low, high, 1, [], chunk)
+        for_each(low, high, 1, lambda chunk: self._chunk(table, chunk, phase, group))
 
     def _chunk(
         self, table: SlotTable, chunk: ir.Value, phase: int, group: ir.Value | None = None

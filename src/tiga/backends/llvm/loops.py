@@ -8,6 +8,7 @@ from torch_mlir.dialects import scf
 from tiga.backends.llvm.memory import i64
 
 Step = Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]]
+Loop = Callable[[ir.Value, ir.Value, int, Sequence[ir.Value], Step], list[ir.Value]]
 
 
 def loop(
@@ -16,6 +17,18 @@ def loop(
     """For positions low, low + step, ... below high: `carried = body(position, carried)`."""
     op = scf.ForOp(low, high, i64(step), list(carried))
     return _filled(op, body)
+
+
+def for_each(
+    low: ir.Value, high: ir.Value, step: int, body: Callable[[ir.Value], None], over: Loop = loop
+) -> None:
+    """`body(position)` for the same positions, in one kind of loop; nothing is carried."""
+
+    def one(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        body(position)
+        return carried
+
+    over(low, high, step, [], one)
 
 
 def _filled(op: scf.ForOp, body: Step) -> list[ir.Value]:

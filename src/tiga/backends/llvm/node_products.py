@@ -18,7 +18,7 @@ from tiga.backends.llvm.engine import Library, shared_library
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.layout import ARITHMETIC
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import for_each, loop
 from tiga.backends.llvm.memory import (
     Array,
     element_pointer,
@@ -103,7 +103,7 @@ class _Block:
     column: int
     width: int
 
-    def rows(self, count: int, first: ir.Value, carried: Any) -> Any:
+    def rows(self, count: int, first: ir.Value) -> None:
         """Rows first, ..., first + count - 1 of the product."""
         x, matrix = self.node.inputs
         inner, outer = matrix.type.shape
@@ -125,7 +125,6 @@ class _Block:
         for entity, total in zip(entities, totals, strict=True):
             value = round_to(ARITHMETIC, total, self.node.type.dtype)
             out.store(value, arith.addi(out.start(entity), i64(self.column)))
-        return carried
 
 
 @dataclass(frozen=True)
@@ -171,16 +170,16 @@ class ProductStep:
         all rows of the task, and each of its rows serves ROW_BLOCK rows of x at a time."""
         first, last = frame.rows_of(task)
         if self.node.type.shape[-1] <= FEW_COLUMNS:
-            loop(first, last, 1, [], partial(self._dot, frame))
+            for_each(first, last, 1, partial(self._dot, frame))
             return
         rows = arith.subi(last, first)
         middle = arith.addi(first, arith.muli(arith.divsi(rows, i64(ROW_BLOCK)), i64(ROW_BLOCK)))
         for column, width in column_blocks(self.node.type.shape[-1]):
             block = _Block(self.node, frame, column, width)
-            loop(first, middle, ROW_BLOCK, [], partial(block.rows, ROW_BLOCK))
-            loop(middle, last, 1, [], partial(block.rows, 1))
+            for_each(first, middle, ROW_BLOCK, partial(block.rows, ROW_BLOCK))
+            for_each(middle, last, 1, partial(block.rows, 1))
 
-    def _dot(self, frame: _Frame, entity: ir.Value, carried: Any) -> Any:
+    def _dot(self, frame: _Frame, entity: ir.Value) -> None:
         """One row of a product of few columns: the shared axis lies across lanes."""
         inner, outer = self.node.inputs[1].type.shape
         left = frame.array("left", self.node.inputs[0], inner)
@@ -190,7 +189,6 @@ class ProductStep:
         )
         value = few_columns(left.load(left.start(entity), inner), right, inner, outer)
         out.store(round_to(ARITHMETIC, value, self.node.type.dtype), out.start(entity))
-        return carried
 
     def _pieces(self, frame: _Frame) -> Array:
         size = self.node.type.size
@@ -203,12 +201,11 @@ class ProductStep:
         total = OuterAccumulator.make(self.node, self._pieces(frame), task, frame.allocate)
         total.begin()
 
-        def row(entity: ir.Value, carried: Any) -> Any:
+        def row(entity: ir.Value) -> None:
             pair = (left.load(left.start(entity), inner), right.load(right.start(entity), outer))
             total.add(*pair, 1)
-            return carried
 
-        loop(*frame.rows_of(task), 1, [], row)
+        for_each(*frame.rows_of(task), 1, row)
         total.end()
 
     def _totals(self, frame: _Frame, task: ir.Value) -> None:

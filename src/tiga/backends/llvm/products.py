@@ -13,7 +13,7 @@ from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import ARITHMETIC, join, select_lanes
-from tiga.backends.llvm.loops import Step, loop
+from tiga.backends.llvm.loops import Step, for_each, loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, splat
 from tiga.ir import llvm
 from tiga.ops.arithmetic import round_to
@@ -144,17 +144,11 @@ class OuterAccumulator:
         for first, width in column_blocks(self.outer):
             zero = constant_of(0, lanes_type(register_element(self.total.dtype), width))
 
-            def clear(
-                row: ir.Value,
-                carried: Sequence[ir.Value],
-                zero: ir.Value = zero,
-                first: int = first,
-            ) -> Sequence[ir.Value]:
+            def clear(row: ir.Value, zero: ir.Value = zero, first: int = first) -> None:
                 at = arith.addi(arith.muli(row, i64(self.outer)), i64(first))
                 self.total.store(zero, arith.addi(start, at))
-                return carried
 
-            loop(i64(0), i64(self.inner), 1, [], clear)
+            for_each(i64(0), i64(self.inner), 1, clear)
 
     def add(self, x: ir.Value, y: ir.Value, lead: int) -> None:
         """Add one edge, `lead` pairs of vectors, to the tile."""
@@ -184,12 +178,7 @@ class OuterAccumulator:
         count = llvm.load(integer(64), self.counter)
         start = self.total.start(self.piece)
         full = self.inner - self.inner % TILE_ROWS
-
-        def rows(k: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            self._add_rows(start, k, TILE_ROWS, count)
-            return carried
-
-        loop(i64(0), i64(full), TILE_ROWS, [], rows)
+        for_each(i64(0), i64(full), TILE_ROWS, lambda k: self._add_rows(start, k, TILE_ROWS, count))
         if self.inner > full:
             self._add_rows(start, i64(full), self.inner - full, count)
         llvm.store(i64(0), self.counter)
@@ -234,12 +223,7 @@ class IndexAccumulator:
     def begin(self) -> None:
         """Clear the piece of the total."""
         zero = constant_of(0, lanes_type(register_element(self.total.dtype), self.row))
-
-        def clear(at: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            self.total.store(zero, self._start(at))
-            return carried
-
-        loop(i64(0), i64(self.extent), 1, [], clear)
+        for_each(i64(0), i64(self.extent), 1, lambda at: self.total.store(zero, self._start(at)))
 
     def _start(self, index: ir.Value) -> ir.Value:
         row = arith.muli(index, i64(self.row))
@@ -302,12 +286,10 @@ def add_pieces(pieces: Array, count: ir.Value, total: Array) -> None:
     """Store the sum of `count` pieces, in their order, in `total`."""
     rest = total.row % COLUMNS
     full = total.row - rest
-
-    def window(at: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        total.store(_sum_pieces(pieces, count, at, COLUMNS), at)
-        return carried
-
-    loop(i64(0), i64(full), COLUMNS, [], window)
+    for_each(
+        i64(0), i64(full), COLUMNS,
+        lambda at: total.store(_sum_pieces(pieces, count, at, COLUMNS), at),
+    )  # fmt: skip
     if rest:
         total.store(_sum_pieces(pieces, count, i64(full), rest), i64(full))
 

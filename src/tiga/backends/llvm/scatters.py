@@ -12,7 +12,7 @@ from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import ARITHMETIC
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import for_each, loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element
 from tiga.trace.node import Node
 
@@ -46,7 +46,7 @@ def combine_groups(
     low = arith.muli(task, i64(SCATTER_ROWS))
     high = arith.minsi(arith.addi(low, i64(SCATTER_ROWS)), num_others)
 
-    def row(entity: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+    def row(entity: ir.Value) -> None:
         def group(g: ir.Value, totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
             start = sums.start(arith.addi(arith.muli(g, num_others), entity))
             return [ARITHMETIC.add(totals[0], sums.load(start, sums.row))]
@@ -54,6 +54,5 @@ def combine_groups(
         zero = constant_of(0, lanes_type(register_element(node.type.dtype), sums.row))
         (total,) = loop(i64(0), i64(SCATTER_GROUPS), 1, [zero], group)
         result.store(total, result.start(entity))
-        return carried
 
-    loop(low, high, 1, [], row)
+    for_each(low, high, 1, row)

@@ -1,17 +1,16 @@
 """The functions that launches call: a loop over numbered tasks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from tiga.backends.llvm.lanes import integer
-from tiga.backends.llvm.loops import Step, loop
+from tiga.backends.llvm.loops import Loop, for_each, loop
 from tiga.ir import llvm
 
 Task = Callable[[ir.Value], None]
-Loop = Callable[[ir.Value, ir.Value, int, Sequence[ir.Value], Step], list[ir.Value]]
 
 
 @contextmanager
@@ -33,10 +32,4 @@ def task_function(name: str, prepare: Callable[[ir.Value], Task], over: Loop = l
     `over` is the kind of loop.
     """
     with launched(name) as (table, low, high):
-        task = prepare(table)
-
-        def step(number: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            task(number)
-            return carried
-
-        over(low, high, 1, [], step)
+        for_each(low, high, 1, prepare(table), over)

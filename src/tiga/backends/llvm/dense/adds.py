@@ -11,7 +11,7 @@ A position that does not exist adds nothing, and is noted.
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,7 +24,7 @@ from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.launcher import launch
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import for_each
 from tiga.backends.llvm.memory import element_pointer, i64
 from tiga.backends.llvm.task_function import task_function
 from tiga.errors import InvalidIndex
@@ -102,15 +102,14 @@ class _Adds:
             self.low, self.high = self._range(part, extent)
             self.start = arith.muli(outer, arith.muli(extent, self.table["inner"]))
 
-        def one(number: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def one(number: ir.Value) -> None:
             row = arith.addi(source, number)
             if self.form.along:
                 self._along(row)
             else:
                 self._row(row, self._position(number))
-            return carried
 
-        loop(first, last, 1, [], one)
+        for_each(first, last, 1, one)
 
     def _range(self, part: ir.Value, whole: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Where a task's part of `whole` starts and ends."""
@@ -175,32 +174,29 @@ class _Adds:
         inner, lanes = self.table["inner"], self.form.lanes
         whole = arith.muli(arith.divui(inner, i64(lanes)), i64(lanes))
 
-        def main(column: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def main(column: ir.Value) -> None:
             self._add(arith.addi(source, column), arith.addi(target, column), lanes, None)
-            return carried
 
-        def rest(column: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def rest(column: ir.Value) -> None:
             mask = dv.first_lanes(arith.subi(inner, column), lanes)
             self._add(arith.addi(source, column), arith.addi(target, column), lanes, mask)
-            return carried
 
-        loop(i64(0), whole, lanes, [], main)
+        for_each(i64(0), whole, lanes, main)
         if lanes > 1:
-            loop(whole, inner, lanes, [], rest)
+            for_each(whole, inner, lanes, rest)
 
     def _along(self, row: ir.Value) -> None:
         start = arith.muli(row, self.table["inner"])
 
-        def one(column: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def one(column: ir.Value) -> None:
             source = arith.addi(start, column)
             position = self._position(source)
             self._where_owned(
                 position,
                 lambda: self._add(source, arith.addi(self._target(position), column), 1, None),
             )
-            return carried
 
-        loop(i64(0), self.table["inner"], 1, [], one)
+        for_each(i64(0), self.table["inner"], 1, one)
 
     def _add(
         self, source: ir.Value, target: ir.Value, lanes: int, mask: ir.Value | None

@@ -12,7 +12,7 @@ from tiga.backends.llvm.complex_values import Value
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.slots import slot_names
 from tiga.backends.llvm.lanes import integer
-from tiga.backends.llvm.loops import rolled_loop
+from tiga.backends.llvm.loops import for_each, rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64
 from tiga.backends.llvm.task_function import task_function
 from tiga.ir import llvm
@@ -93,7 +93,7 @@ class _Finish:
         start = arith.muli(into, parts)
         part = _Part(self, place)
 
-        def some(column: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def some(column: ir.Value) -> None:
             mask = dv.first_lanes(arith.subi(high, column), lanes)
             first = arith.addi(start, column)
 
@@ -103,9 +103,8 @@ class _Finish:
 
             ended = rolled_loop(i64(0), parts, 1, dv.flat([part.start(lanes)]), one)
             part.store(tuple(ended), arith.addi(into, column), lanes, mask)
-            return carried
 
-        rolled_loop(low, high, lanes, [], some)
+        for_each(low, high, lanes, some, rolled_loop)
 
 
 class _Part:

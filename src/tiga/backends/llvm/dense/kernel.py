@@ -19,7 +19,7 @@ from tiga.backends.llvm.dense.slots import partial_places, slot_names
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.dense.windows import bounded_start
 from tiga.backends.llvm.lanes import integer
-from tiga.backends.llvm.loops import rolled_loop
+from tiga.backends.llvm.loops import for_each, rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
 from tiga.backends.llvm.task_function import launched
 from tiga.ir import llvm
@@ -123,12 +123,7 @@ class _Kernel:
 
     def run(self, low: ir.Value, high: ir.Value) -> None:
         """The loop over tasks."""
-
-        def task(position: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            self._task(position)
-            return carried
-
-        rolled_loop(low, high, 1, [], task)
+        for_each(low, high, 1, self._task, rolled_loop)
 
     def _task(self, task: ir.Value) -> None:
         tiles = self.size("tiles")

@@ -16,7 +16,7 @@ from tiga.backends.llvm.edges import EdgeLoop, TaskState
 from tiga.backends.llvm.kernel import Kernels, Task
 from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.layout import FeatureLanes
-from tiga.backends.llvm.loops import loop, repeat
+from tiga.backends.llvm.loops import for_each, loop, repeat
 from tiga.backends.llvm.memory import CACHE_LINE, Array, element_pointer, i64, load_word
 from tiga.backends.llvm.pieces import filled, load, store
 from tiga.backends.llvm.scans import KeptCarries
@@ -309,11 +309,10 @@ class Tile:
         others = self.kernels.others(self.table, scope)
         runs, edges = self.found
 
-        def step(place: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        def step(place: ir.Value) -> None:
             self._fold_edge(scope, others, load_word(runs, place), load_word(edges, place))
-            return carried
 
-        loop(i64(0), count, 1, [], step)
+        for_each(i64(0), count, 1, step)
 
     def _fold_edge(
         self, scope: KernelScope, others: KernelScope, run: ir.Value, edge: ir.Value
