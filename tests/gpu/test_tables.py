@@ -12,9 +12,10 @@ from tiga.errors import TigaError
 from tiga.ops.feature import feature_sum, permute
 from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input, constant
-from tiga.ops.lookup import lookup
+from tiga.ops.lookup import index_sum, lookup
 from tiga.ops.message import gather, sum_to
 from tiga.ops.pointwise import add, mul
+from tiga.passes.rows import LibraryCall
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type, bfloat16, float32, float64, int64
@@ -145,12 +146,52 @@ def test_a_large_table_and_rows_that_are_split(rng):
     check(back, arrays, where)
 
 
-class Typed(tg.MessagePassing, torch.nn.Module):
-    """A message scaled by an embedding of the edge's kind."""
+@pytest.mark.parametrize("space", [EDGE, SRC], ids=lambda space: space.kind)
+@pytest.mark.parametrize(("kinds", "shape"), [(20, (33,)), (3, (2, 150)), (32, ())], ids=repr)
+def test_sums_into_tables_of_few_rows_need_no_sort(rng, space, kinds, shape):
+    kind, x = numbers(space), Input("x", Type(float32, shape, space))()
+    program = Program((kind, x), (index_sum(kinds, kind, x),))
+    where = harness.problem(rng, 9, 1100, rng.integers(1, 6, 1100))
+    arrays = harness.fields(rng, where, program.inputs)
+    arrays[0][...] = rng.integers(-1, kinds + 1, arrays[0].shape)
+    arrays[1][:7] = np.nan  # of no row of the table
+    arrays[0][:7] = kinds
+    executable = check(program, arrays, where)
+    assert not any(isinstance(step, LibraryCall) for step in executable.steps)
+
+
+class Picked(tg.MessagePassing, torch.nn.Module):
+    """Of several rows of the source the one that the edge names, scaled by a number of its kind."""
 
     def __init__(self):
         super().__init__()
-        self.kinds = torch.nn.Embedding(KINDS, 5)
+        self.scale = torch.nn.Parameter(torch.randn(5))
+
+    def edge(self, src, dst, edge):
+        place = edge.kind[:, None, None].expand(-1, 1, 6)
+        return self.scale[edge.kind][:, None] * src.y.gather(1, place)[:, 0]
+
+
+def test_rows_of_the_source_that_an_edge_names(where):
+    src, dst = torch.randint(0, 12, (2, 60), device=where)
+    kind = torch.randint(0, 5, (60,), device=where)
+    graph, kernel = tg.Graph.from_coo(src, dst, num_src=12, num_dst=12), Picked().to(where)
+    y = torch.randn(12, 5, 6, device=where, requires_grad=True)
+    expected = torch.zeros(12, 6, device=where)
+    expected = expected.index_add(0, dst, kernel.scale[kind][:, None] * y[src, kind])
+    results = []
+    for out in (kernel(graph=graph, src={"y": y}, dst={}, edge={"kind": kind}), expected):
+        results.append((out, *torch.autograd.grad(out.square().sum(), (y, kernel.scale))))
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+    assert not kernel.diagnostics
+
+
+class Typed(tg.MessagePassing, torch.nn.Module):
+    """A message scaled by an embedding of the edge's kind."""
+
+    def __init__(self, width=5):
+        super().__init__()
+        self.kinds = torch.nn.Embedding(KINDS, width)
 
     def edge(self, src, dst, edge):
         return torch.tanh(self.kinds(edge.kind)) * src.x
@@ -178,11 +219,25 @@ def test_an_embedding_of_edge_kinds_to_second_order(where):
 
 
 def test_gradients_of_tables_of_edges_in_a_file_are_refused_before_anything_runs(where, tmp_path):
+    if where.type == "cpu":
+        pytest.skip("what no kernel computes over files goes block by block on a CPU")
     _, opened = paged_harness.saved(tmp_path, "sparse")
-    kernel = Typed().to(where)
-    x = torch.randn(opened.num_src, 5, device=where)
+    kernel = Typed(40).to(where)
+    x = torch.randn(opened.num_src, 40, device=where)
     kind = torch.zeros(opened.num_edges, dtype=torch.int64, device=where)
     with torch.no_grad():
         kernel(graph=opened, ndata={"x": x}, edge={"kind": kind})
     with pytest.raises(TigaError, match="edges index on a graph with edges in files"):
         kernel(graph=opened, ndata={"x": x}, edge={"kind": kind})
+
+
+def test_gradients_of_few_numbers_that_edges_of_a_file_index(where, tmp_path):
+    graph, opened = paged_harness.saved(tmp_path, "sparse")
+    kernel = Typed().to(where)
+    x = torch.randn(opened.num_src, 5, device=where)
+    kind = torch.randint(0, KINDS, (opened.num_edges,), device=where)
+    results = []
+    for one in (graph, opened):
+        out = kernel(graph=one, ndata={"x": x}, edge={"kind": kind})
+        results.append(torch.autograd.grad(out.square().sum(), kernel.kinds.weight))
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)

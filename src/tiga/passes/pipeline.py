@@ -23,6 +23,7 @@ from tiga.passes.scaled_products import ScaledProducts
 from tiga.passes.schedule_rows import ScheduleRows
 from tiga.passes.sink import Sink
 from tiga.passes.small_products import SmallProducts
+from tiga.passes.small_tables import SmallTables
 from tiga.passes.tensor_checkpoints import PlanTensorCheckpoints
 from tiga.passes.tensor_vjp import TensorVjp
 from tiga.passes.verify import verify_form, verify_text
@@ -30,7 +31,8 @@ from tiga.passes.wide_sums import WideSums
 
 PASSES: tuple[type[Pass], ...] = (
     Fold, DropEmpty, Expand, Canonicalize, Hoist, NearTables, Inverses, OnePass, FewerReads,
-    SmallProducts, WideSums, PartProducts, ScaledProducts, SaveRows, Vjp, Jvp, Sink, FormRows,
+    SmallProducts, SmallTables, WideSums, PartProducts, ScaledProducts, SaveRows, Vjp, Jvp, Sink,
+    FormRows,
     SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""

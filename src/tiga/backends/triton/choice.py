@@ -9,6 +9,7 @@ from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.scan_tiles import scan_tile
 from tiga.backends.triton.schedule import choose_tile
 from tiga.backends.triton.segments import fits
+from tiga.backends.triton.table_sums import summed_by_index, table_tile
 from tiga.backends.triton.topology import NO_EDGES, Degrees
 from tiga.passes.rows import RowProgram
 from tiga.types import GLOBAL, Space
@@ -63,6 +64,9 @@ def choose(program: RowProgram, degrees: Degrees) -> Tile:
     """
     if program.scans or program.scatters:
         return scan_tile(program)
+    summed = summed_by_index(program)
+    if summed is not None:
+        return table_tile(summed)
     tile = choose_tile(program, degrees.typical)
     if degrees != NO_EDGES and not tile.is_flat:
         parts = slices(program, degrees.far)

@@ -39,10 +39,38 @@ def stored(term: Term, dtype: DType) -> Term:
 
 @dataclass(frozen=True)
 class MovedPart:
-    """A piece of a moved value: its elements, and the condition under which they count."""
+    """A piece of a moved value: its elements, and the condition under which they count, which
+    depends on the position along some axes: None for any."""
 
     value: Value
     where: str | None
+    limited: tuple[int, ...] | None = None
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        """The feature axes along which the elements or the condition differ."""
+        if self.limited is None:
+            return tuple(range(rank))
+        return (*self.limited, *(a for a, n in enumerate(self.value.dims[2:]) if n > 1))
+
+
+def is_repeated(lanes: np.ndarray, source: Shape) -> bool:
+    """Whether elements of a value keep their places, but along axes on which it has one: there it
+    is repeated. Elsewhere (-1) nothing is taken."""
+    if lanes.ndim != len(source):
+        return False
+    moved = (n for n, m in zip(source, lanes.shape, strict=True) if n not in (1, m))
+    if any(moved):
+        return False
+    own = np.broadcast_to(np.arange(int(np.prod(source))).reshape(source), lanes.shape)
+    return bool((lanes == own)[lanes >= 0].all()) and box_map(lanes) is not None
+
+
+def limited(lanes: np.ndarray) -> tuple[int, ...]:
+    """The axes along which a box of elements does not fill the value."""
+    box = box_map(lanes)
+    assert box is not None
+    bounds = zip(box.low, box.high, lanes.shape, strict=True)
+    return tuple(axis for axis, (low, high, n) in enumerate(bounds) if (low, high) != (0, n))
 
 
 def shares(node: Node) -> list[tuple[Node, np.ndarray]]:
@@ -194,6 +222,8 @@ class Evaluator:
         target = tuple(map(padded, lanes.shape))
         if value.term.number is not None:
             return MovedPart(self.writer.full(value, (*lead, *target)), self.inside(lanes))
+        if is_repeated(lanes, child.type.shape):
+            return MovedPart(value, self.inside(lanes), limited(lanes))
         flat = int(np.prod(source))
         whole = self.writer.full(value, (*lead, *source)).text
         if len(source) != 1:
@@ -261,7 +291,9 @@ class Evaluator:
                 else f"tl.where({where}, {part.value.text}, {text})"
             )
         lead = (max(part.value.dims[i] for part in parts) for i in (0, 1))
-        return Value(Term(text, dtype), (*lead, *map(padded, shape)))
+        varying = {axis for part in parts for axis in part.axes(len(shape))}
+        features = (padded(n) if axis in varying else 1 for axis, n in enumerate(shape))
+        return Value(Term(text, dtype), (*lead, *features))
 
 
 def _insertions(source: tuple[int, ...], target: tuple[int, ...]) -> str | None:

@@ -19,6 +19,7 @@ from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
 from tiga.backends.triton.row_products import with_row_products
 from tiga.backends.triton.scatters import without_scatters
 from tiga.backends.triton.split import split
+from tiga.backends.triton.table_sums import sums_in_registers
 from tiga.backends.triton.topology import NO_EDGES
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import Unfusable
@@ -194,7 +195,8 @@ def prepare(
     Raises:
         Unfusable: a value is too wide for any tile.
     """
-    return _executable(with_row_products(split(index_sums_apart(plan))), relations, choose)
+    plan = with_row_products(split(index_sums_apart(plan)))
+    return _executable(sums_in_registers(plan), relations, choose)
 
 
 def _executable(plan: Plan, relations: tuple[Relation, ...], choose: Choose) -> Executable:

@@ -1,7 +1,9 @@
-"""Sums of edge values by an index of the edges, which no kernel adds up: of values that are stored.
+"""Sums of edge values by an index of the edges, which no walk adds up: of values that are stored.
 
 A walk that leaves such a sum, the gradient of a table that edges index, stores what is added and,
-where it is computed, the index. The library sorts and adds them as it does those of nodes.
+where it is computed, the index. They are added as those of nodes are: into tables of few rows by
+kernels (`table_sums.py`), into others by the library, which sorts them. Sums into a few numbers
+never come here: they are sums over edges like others (`passes/small_tables.py`).
 """
 
 from collections.abc import Iterator
@@ -9,6 +11,12 @@ from dataclasses import replace
 
 from tiga.passes.rows import LibraryCall, Phase, Plan, RowProgram, Step
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
+
+
+def is_index_sum(node: Node) -> bool:
+    """Whether a value is the sums of rows by an index."""
+    return node.op.by_index and node.op.origin is Origin.OUTER
 
 
 def index_sums_apart(plan: Plan) -> Plan:
@@ -18,8 +26,8 @@ def index_sums_apart(plan: Plan) -> Plan:
 
 def sums_of_edges(plan: Plan) -> tuple[Node, ...]:
     """The sums by an index whose operands are arrays of edges."""
-    calls = (step.node for step in plan.steps if isinstance(step, LibraryCall))
-    return tuple(n for n in calls if n.op.by_index and n.inputs[0].type.space.kind == "edge")
+    written = (node for step in plan.steps for node in step.writes if is_index_sum(node))
+    return tuple(n for n in written if n.inputs[0].type.space.kind == "edge")
 
 
 def _parts(step: Step) -> list[Step]:

@@ -15,6 +15,7 @@ from tiga.backends.triton.preparation import Preparation, Prepared, Run, Shape
 from tiga.backends.triton.scatters import far_sums
 from tiga.backends.triton.segments import joined, segments
 from tiga.backends.triton.split_scans import ScanKernels, splits
+from tiga.backends.triton.table_sums import summed_by_index, table_sum
 from tiga.backends.triton.topology import NO_EDGES, Degrees, DeviceWalk
 from tiga.backends.triton.totals import sum_pieces
 from tiga.backends.triton.writer import KernelSource
@@ -103,10 +104,15 @@ class RowStep:
 
     def sources(self, shape: Shape) -> list[tuple[str, KernelSource]]:
         """The kernels' texts in launch order, with what each is launched over."""
+        name = f"step{self.number}"
+        summed = summed_by_index(self.program)
+        if summed is not None:
+            rows = table_sum(f"{name}_rows", summed, shape.tile)
+            return [("items", rows), ("totals", sum_pieces(f"{name}_total", summed))]
         index = int32 if shape.index_bits == 32 else int64
         kind = ScanKernels if self.program.scans or self.program.scatters else Kernels
         kernels = kind(self.program, shape.tile, index, shape.wide, self.ordered)
-        name, phases = f"step{self.number}", len(self.program.phases)
+        phases = len(self.program.phases)
         found = self._walks(kernels, name, phases, shape.has_chunks and phases > 0)
         totals = (*self.program.totals, *self.program.outer_sums)
         found += [("totals", sum_pieces(f"{name}_total", node)) for node in totals]

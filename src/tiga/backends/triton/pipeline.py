@@ -15,6 +15,7 @@ from tiga.passes.one_pass import OnePass
 from tiga.passes.rows import Plan
 from tiga.passes.sink import Sink
 from tiga.passes.small_products import SmallProducts
+from tiga.passes.small_tables import SmallTables
 from tiga.passes.wide_sums import WideSums
 from tiga.trace.program import Program
 
@@ -29,6 +30,7 @@ PIPELINE: tuple[Pass, ...] = (
     OnePass(),
     FewerReads(),
     SmallProducts(),  # after sums of products with one matrix were joined
+    SmallTables(),
     WideSums(),
     PartProducts(),
     Sink(),

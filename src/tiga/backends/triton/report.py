@@ -12,6 +12,7 @@ from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.scatter_blocks import FarBlocks
 from tiga.backends.triton.scatters import CLEARED, ENTITIES, PIECES
 from tiga.backends.triton.schedule import facts
+from tiga.backends.triton.table_sums import summed_by_index
 from tiga.backends.triton.topology import DeviceWalk
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import InvalidValue
@@ -69,6 +70,9 @@ def schedules(executable: Executable) -> tuple[KernelSchedule, ...]:
 
 
 def _why(step: RowStep) -> str:
+    summed = summed_by_index(step.program)
+    if summed is not None:
+        return f"sums of rows by an index into {summed.op.extent}, in a fixed number of pieces"
     known = facts(step.program)
     parts = [f"widest value {known.whole or known.elements} elements, {known.read_size} bytes each"]
     if step.tiles:

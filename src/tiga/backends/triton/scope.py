@@ -18,8 +18,9 @@ from tiga.backends.triton.layout import box_map, padded
 from tiga.backends.triton.schedule import products as products_of
 from tiga.backends.triton.tables import looked_up
 from tiga.backends.triton.writer import Value, Writer, at_rank, pointer_type
+from tiga.ops.feature import reshape
 from tiga.ops.leaf import is_constant
-from tiga.ops.pointwise import LogicalAnd, Where
+from tiga.ops.pointwise import Eq, LogicalAnd, Where
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.trace.node import Node, users
@@ -29,9 +30,29 @@ from tiga.types import DType, Type, int64
 
 
 def is_rare(condition: Node) -> bool:
-    """Whether a condition holds for few edges of a row."""
+    """Whether a condition holds for few edges of a row, or few elements of an edge."""
     parts = condition.inputs if isinstance(condition.op, LogicalAnd) else (condition,)
-    return any(part.op.finds is not None for part in parts)
+    return any(part.op.finds is not None or _is_one_of(part) for part in parts)
+
+
+def _is_one_of(condition: Node) -> bool:
+    """Whether it compares one value with one number after another along an axis: one is equal."""
+    parts = condition.inputs
+    if not condition.op.concatenates or not all(isinstance(p.op, Eq) for p in parts):
+        return False
+    values, numbers = ({p.inputs[i] for p in parts} for i in (0, 1))
+    are_numbers = all(n.op.origin is Origin.NUMBER for n in numbers)
+    return are_numbers and len(values) == 1 and len(numbers) == len(parts) > 1
+
+
+def _below(value: Node) -> Node:
+    """What a value is under further axes of one element, or fewer; or the value."""
+    is_view = value.op.reshapes and _extents(value.inputs[0]) == _extents(value)
+    return value.inputs[0] if is_view else value
+
+
+def _extents(node: Node) -> list[int]:
+    return [n for n in node.type.shape if n != 1]
 
 
 @dataclass(frozen=True)
@@ -77,10 +98,11 @@ class KernelScope(ValueScope[Value]):
         filters = is_constant(rest, 0.0) and is_rare(condition)
         if not filters or chosen.op.origin is not Origin.END:
             return False
-        (array,) = chosen.inputs
+        (value,) = chosen.inputs
+        array = _below(value)
         at_other = chosen.op.side != self.program.side and array in self.reads
         at_other = at_other and not self.matrices
-        return at_other and len(self._readers[chosen]) == 1 == len(self._readers[array])
+        return at_other and all(len(self._readers[n]) == 1 for n in (chosen, value, array))
 
     @cached_property
     def _readers(self) -> dict[Node, list[Node]]:
@@ -286,10 +308,14 @@ class EdgeScope(ValueScope[Value]):
     def _picked(self, node: Node) -> Value:
         """A choice that few elements make of an array at the other end: only these are read."""
         kernel, (condition, chosen, _) = self.kernel, node.inputs
+        (value,) = chosen.inputs
+        array = _below(value)
+        condition = reshape(condition, array.type.shape)
         mask = self.value(condition)
         dims = kernel.writer.dims(*self.other.entity.dims, condition.type)
         text = kernel.writer.full(mask, dims).text
-        return kernel.load(self.block, chosen.inputs[0], self.other.entity, f"({text})")
+        found = kernel.load(self.block, array, self.other.entity, f"({text})")
+        return found if array is value else kernel.evaluator.renamed(value, found) or found
 
     def _position(self, node: Node) -> Value:
         """The positions of the edges in CSR order."""
