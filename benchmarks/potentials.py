@@ -113,14 +113,21 @@ class Potential(nn.Module):
         self, graph: tg.Graph, kind: torch.Tensor, position: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         position = position.detach().requires_grad_()
+        energy = self.energy_of(graph, kind, position)
+        (slope,) = torch.autograd.grad(energy, position, create_graph=True)
+        return energy, -slope
+
+    def energy_of(
+        self, graph: tg.Graph, kind: torch.Tensor, position: torch.Tensor
+    ) -> torch.Tensor:
+        """The energy of all atoms."""
         scalars = self.kinds(kind)
         vectors = scalars.new_zeros(len(kind), 3, scalars.shape[1])
         state = (scalars, vectors) if self.has_vectors else (scalars,)
         for layer in self.layers:
             state = layer(graph, state, position)
-        energy = self.energy(state[0]).sum()
-        (slope,) = torch.autograd.grad(energy, position, create_graph=True)
-        return energy, -slope
+        found: torch.Tensor = self.energy(state[0]).sum()
+        return found
 
 
 def loss_of(
