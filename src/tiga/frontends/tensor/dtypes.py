@@ -25,7 +25,8 @@ DEFAULT_FLOAT = float32
 DEFAULT_COMPLEX = complex64
 DEFAULT_INT = int64
 ALL = {**DTYPES, **{d.name: d for d in COMPLEX}}
-_RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+"""Kinds of dtypes by what they hold: values of a higher one do not fit a lower one."""
 
 
 def _integers(a: DType, b: DType) -> DType:
@@ -57,8 +58,8 @@ def promote(a: DType, b: DType) -> DType:
     """
     if a == b:
         return a
-    low, high = sorted((a, b), key=lambda d: _RANK[d.kind])
-    if _RANK[low.kind] == _RANK[high.kind] == 1:
+    low, high = sorted((a, b), key=lambda d: RANK[d.kind])
+    if RANK[low.kind] == RANK[high.kind] == 1:
         return _integers(low, high)
     if high.kind == "c":
         return _with_complex(low, high) if low.kind in "fc" else high

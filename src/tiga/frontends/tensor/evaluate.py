@@ -15,7 +15,15 @@ from tiga.errors import InvalidIndex, OutOfBudget
 from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import COMPILE_FROM, LARGE, Cell, LazyNode, Leaf, leaf
+from tiga.frontends.tensor.lazy import (
+    COMPILE_FROM,
+    LARGE,
+    OWN_REFERENCES,
+    Cell,
+    LazyNode,
+    Leaf,
+    leaf,
+)
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
@@ -236,15 +244,6 @@ def _compiler() -> Callable[..., Any]:
     return run_compiled
 
 
-def _own_references() -> int:
-    node = object()
-    return sys.getrefcount(node)
-
-
-_OWN_REFERENCES = _own_references()
-"""References to a node that nobody else has: a variable's, and what the count itself adds, which
-differs between versions of Python."""
-
 FEW = 4096
 """Elements up to which a value may keep its operands alive, so that its expression can be shown."""
 
@@ -287,7 +286,7 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
         node.cell = node.cell or Cell(array)
         return
     tensor._node = leaf(array, node.type, node.place)
-    shared, few = sys.getrefcount(node) > _OWN_REFERENCES, node.largest <= FEW
+    shared, few = sys.getrefcount(node) > OWN_REFERENCES, node.largest <= FEW
     if node.cell is None and (shared or few):
         node.cell = Cell(array)
     if few:

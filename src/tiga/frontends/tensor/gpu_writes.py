@@ -18,7 +18,7 @@ from tiga.frontends.tensor.graph_indices import plain
 from tiga.frontends.tensor.indexing import flat_position, parts_of
 from tiga.frontends.tensor.lazy import LazyNode, here
 from tiga.frontends.tensor.placement import duplicate
-from tiga.frontends.tensor.tracked import places_in_memory
+from tiga.frontends.tensor.written_parts import places_in_memory
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import bool_
 
@@ -50,9 +50,9 @@ def assign_at(x: Tensor, entries: tuple[Any, ...], values: Any, what: str) -> No
     _put_rows(moved, len(axes), places, duplicate(fits.transpose(*picked, *rest)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class PositionedPart:
-    """The part of a tensor on a GPU that an index with tensors names; see `tracked.Part`."""
+    """The part of a tensor on a GPU that an index with tensors names; see `WrittenPart`."""
 
     tensor: Tensor
     entries: tuple[Any, ...]

@@ -225,6 +225,16 @@ HELPER = "helper"
 """The label of values that Tiga made for itself, which go with operands on any device."""
 
 
+def _own_references() -> int:
+    node = object()
+    return sys.getrefcount(node)
+
+
+OWN_REFERENCES = _own_references()
+"""References to a node that nobody but one variable has, and what the count itself adds, which
+differs between versions of Python."""
+
+
 def is_wanted(node: Node) -> bool:
     """Whether derivatives with respect to this very value can be asked for."""
     return getattr(node, "wanted", False)
