@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,6 +70,19 @@ class Op(Facts):
     def inner_extent(self, *types: Type) -> int:
         """Of a product with a matrix, how many products each element sums; 0 of other ops."""
         return 0
+
+    def by_rows(self, *types: Type) -> tuple[bool, ...] | None:
+        """Of whole tensors: for each operand, whether a row of the value, along the first axis, is
+        made of the same row of it (else of all of it); None where rows are made of other rows."""
+        within = self.axis_fields and 0 not in self.axes_of_fields
+        kept = self.reshapes and self.infer(*types).shape[:1] == types[0].shape[:1]
+        return (True,) * len(types) if self.batches or within or kept else None
+
+    @property
+    def axes_of_fields(self) -> tuple[int, ...]:
+        """The axes that its `axis_fields` number."""
+        found = (getattr(self, name) for name in self.axis_fields)
+        return tuple(chain.from_iterable((a,) if isinstance(a, int) else a for a in found))
 
     def expand(self, *inputs: Node) -> Node | None:
         """The same value in simpler ops, which plans are made of; None for an op that stays."""

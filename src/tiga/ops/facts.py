@@ -106,6 +106,11 @@ class Facts:
         return False
 
     @property
+    def joined_by(self) -> str | None:
+        """What joins values of two parts of the elements that it reduces, if anything does."""
+        return self.combine if self.reduces else None
+
+    @property
     def collects(self) -> bool:
         """Whether the value is made from those of many entities at once, or for many at once."""
         gathered = (Origin.ROW, Origin.TOTAL, Origin.OUTER)

@@ -138,6 +138,9 @@ class Permute(Movement, name="permute"):
             return x.op(*reversed(x.inputs))
         return super().fold(inputs)
 
+    def by_rows(self, x):
+        return (True,) if self.axes[:1] == (0,) else None
+
     def target(self, shape: Shape) -> Shape:
         return tuple(shape[a] for a in self.axes)
 
@@ -212,8 +215,7 @@ class Put(Movement, name="put"):
 
     def lanes(self, shape: Shape) -> np.ndarray:
         result = np.full(self.target(shape), -1)
-        index = (slice(None),) * self.axis + (list(self.positions),)
-        result[index] = own_lanes(shape)
+        result[(slice(None),) * self.axis + (list(self.positions),)] = own_lanes(shape)
         return result
 
     def vjp(self, ct, out, x):
@@ -317,6 +319,9 @@ class FeatureSum(FeatureReduce, name="feature_sum"):
 class FeatureExtremum(FeatureReduce):
     """Largest or smallest element; ties share the derivative evenly."""
 
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return COMBINED_BY[self.combine].ufunc.reduce(x, axis=self.axis + 1)
+
     def _share(self, out: Node, x: Node) -> Node:
         wins = cast(eq(x, self._broadcast_back(out, x.type)), x.type.dtype)
         return div(wins, self._broadcast_back(feature_sum(wins, self.axis), x.type))
@@ -336,18 +341,12 @@ class FeatureMax(FeatureExtremum, name="feature_max"):
 
     combine = "maximum"
 
-    def reference(self, x: np.ndarray) -> np.ndarray:
-        return x.max(axis=self.axis + 1)
-
 
 @dataclass(frozen=True)
 class FeatureMin(FeatureExtremum, name="feature_min"):
     """Minimum over one feature axis."""
 
     combine = "minimum"
-
-    def reference(self, x: np.ndarray) -> np.ndarray:
-        return x.min(axis=self.axis + 1)
 
 
 def broadcast(x: Node, shape: Shape) -> Node:

@@ -47,6 +47,11 @@ class IndexTake(Pick, name="index_take"):
     def infer(self, x: Type, index: Type) -> Type:
         return x.with_shape((*x.shape[: self.axis], *index.shape, *x.shape[self.axis + 1 :]))
 
+    def by_rows(self, *types: Type) -> tuple[bool, ...] | None:
+        if self.axis == 0:
+            return (False, True) if types[1].shape else None
+        return True, False
+
     def compute(self, x: np.ndarray, index: np.ndarray) -> np.ndarray:
         return np.take(x, index, axis=self.axis)
 
@@ -84,6 +89,9 @@ class IndexAdd(AddAt, name="index_add"):
         after = self.axis + len(index.shape)
         assert values.shape[self.axis : after] == index.shape, f"{values} at {index}"
         return values.with_shape((*values.shape[: self.axis], self.extent, *values.shape[after:]))
+
+    def by_rows(self, *types: Type) -> tuple[bool, ...] | None:
+        return None if self.axis == 0 else (True, False)
 
     def compute(self, values: np.ndarray, index: np.ndarray) -> np.ndarray:
         after = self.axis + index.ndim

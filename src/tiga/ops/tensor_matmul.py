@@ -28,6 +28,9 @@ class Matmul(Dense, name="matmul"):
         assert fits, f"{a} times {b}"
         return a.with_shape((*a.shape[:-1], b.shape[-1]))
 
+    def by_rows(self, a: Type, b: Type) -> tuple[bool, ...]:
+        return True, len(b.shape) > 2
+
     def inner_extent(self, a: Type, b: Type) -> int:
         return a.shape[-1]
 

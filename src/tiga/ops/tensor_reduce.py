@@ -227,6 +227,10 @@ class Quantifier(NoDerivative):
     axis_fields = ("axes",)
     axes: Shape
 
+    @property
+    def joined_by(self) -> str | None:
+        return self.over_numbers.combine
+
     def expand(self, x: Node) -> Node:
         return cast(self.over_numbers(self.axes)(cast(x, int8)), bool_)
 

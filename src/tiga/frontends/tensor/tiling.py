@@ -23,14 +23,14 @@ from tiga.frontends.tensor.evaluate import Evaluation, pending, value_of
 from tiga.frontends.tensor.external_sort import Columns, Runs, descends, sort_vector, sorted_value
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
 from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
-from tiga.frontends.tensor.tiling_rules import join_of, needs, turns
-from tiga.ops.feature import Broadcast, Reshape
-from tiga.ops.leaf import Constant
+from tiga.frontends.tensor.tiling_rules import join_of, needs, of_rows
+from tiga.ops.feature import is_transpose
 from tiga.ops.tensor_index import ArgSort
 from tiga.ops.tensor_views import Join
 from tiga.runtime.pages import MemoryRows, Rows
 from tiga.runtime.scope import Scope, active
 from tiga.trace.node import Node
+from tiga.trace.origin import Origin
 
 SHARE = 4
 """Tiles take at most one part in so many of the budget."""
@@ -139,20 +139,20 @@ class Tiles:
     def _place(self, node: Node) -> None:
         """Find how a node is computed: by rows, by what its tiles add up to, or whole."""
         cut = [id(child) in self.cut for child in node.inputs]
-        if isinstance(node.op, Broadcast):
-            self._place_broadcast(node, node.op, cut[0])
-        elif isinstance(node.op, Constant):
+        if node.op.broadcasts:
+            self._place_broadcast(node, cut[0])
+        elif node.op.origin is Origin.NUMBER:
             self.cut.update([id(node)] * self._is_long(node))
         elif any(cut) and not self._folds(node):
             wanted = needs(node)
             if wanted is None or not self._is_long(node) or self._has_turned(node):
-                self.turned.update([id(node)] * turns(node))
+                self.turned.update([id(node)] * is_transpose(node))
             elif all(c for c, w in zip(cut, wanted, strict=True) if w):
                 self.cut.add(id(node))
 
-    def _place_broadcast(self, node: Node, op: Broadcast, cut: bool) -> None:
+    def _place_broadcast(self, node: Node, cut: bool) -> None:
         (x,) = node.inputs
-        same = len(x.type.shape) == len(op.to) and self._is_long(x)
+        same = len(x.type.shape) == len(node.type.shape) and self._is_long(x)
         if (cut and same) or (self._is_long(node) and not same and not cut):
             self.cut.add(id(node))
 
@@ -185,8 +185,8 @@ class Tiles:
         given = sorted_value(node)
         if given is not None and (id(given) in self.cut or is_mapped(self.value(given))):
             return self._sorted(node, given)
-        if isinstance(node.op, Reshape):
-            return self.value(node.inputs[0]).reshape(node.op.to)
+        if node.op.reshapes:
+            return self.value(node.inputs[0]).reshape(node.type.shape)
         made = node.op(*(self._given(child, self.value(child)) for child in node.inputs))
         try:
             tiles = Tiles.of(made, self.scope)
@@ -296,7 +296,7 @@ class Tiles:
                 else self._given(child, self.value(child))
                 for child, tiled in zip(node.inputs, self._tiled(node), strict=True)
             ]
-            made = _of_rows(node.op, high - low)(*inputs)
+            made = of_rows(node.op, high - low)(*inputs)
         known[id(node)] = made
         return made
 
@@ -313,15 +313,6 @@ def each_part(
     lows = range(0, len(array), rows)
     for low in reversed(lows) if backwards else lows:
         take(low, array[low : low + rows])
-
-
-def _of_rows(op: Any, rows: int) -> Any:
-    """An op that tells the shape of its result, for so many rows."""
-    if isinstance(op, (Broadcast, Reshape)):
-        return replace(op, to=(rows, *op.to[1:]))
-    if isinstance(op, Constant):
-        return replace(op, of=replace(op.of, shape=(rows, *op.of.shape[1:])))
-    return op
 
 
 def _computed_whole(node: Node, scope: Scope) -> np.ndarray:

@@ -1,76 +1,37 @@
-"""Which rows of an op's operands its rows, or its share of a total, come from."""
+"""What tiles of rows are asked of ops, beside what these declare (`Op.by_rows`)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from tiga.ops.base import Pointwise
-from tiga.ops.feature import Concat, Permute, Reshape
-from tiga.ops.tensor_index import ArgSort, IndexTake, TakeAlong
+from tiga.ops.feature import is_transpose
+from tiga.ops.monoid import COMBINED_BY
 from tiga.ops.tensor_matmul import Matmul
-from tiga.ops.tensor_reduce import (
-    AllTrue,
-    AnyTrue,
-    ArgExtremum,
-    Max,
-    Min,
-    Prod,
-    Quantifier,
-    Reduction,
-    Sum,
-)
-from tiga.ops.tensor_scan import AxisScan
-from tiga.ops.tensor_views import Slice
 from tiga.trace.node import Node
-
-FOLDS: dict[type, Callable[[Any, Any], Any]] = {
-    Sum: np.add, Prod: np.multiply, Max: np.maximum, Min: np.minimum,
-    AllTrue: np.logical_and, AnyTrue: np.logical_or,
-}  # fmt: skip
-"""How the reductions of tiles are joined."""
-
-ALONG_AN_AXIS = (ArgExtremum, ArgSort, Concat, AxisScan, Slice, TakeAlong)
-"""Ops on lines along their `axis`: of the same rows, unless that is the first."""
+from tiga.trace.origin import Origin
 
 
 def needs(node: Node) -> tuple[bool, ...] | None:
     """For each input, whether a row of the node comes from the same row of it (else from all of
     it); None where rows depend on other rows."""
-    op: Any = node.op
-    if not _by_rows(op, node):
-        return None
-    if isinstance(op, IndexTake):
-        return op.axis != 0, op.axis == 0
-    if isinstance(op, Matmul):
-        return True, len(node.type.shape) > 2
-    return (True,) * len(node.inputs)
-
-
-def _by_rows(op: Any, node: Node) -> bool:
-    if isinstance(op, (Reduction, Quantifier)):
-        return 0 not in op.axes
-    if isinstance(op, IndexTake):
-        return bool(op.axis or node.inputs[1].type.shape)
-    if isinstance(op, ALONG_AN_AXIS):
-        return bool(op.axis != 0)
-    if isinstance(op, Permute):
-        return bool(op.axes) and op.axes[0] == 0
-    if isinstance(op, Reshape):
-        return op.to[:1] == node.inputs[0].type.shape[:1]
-    return isinstance(op, (Pointwise, Matmul))
-
-
-def turns(node: Node) -> bool:
-    """Whether rows of a matrix become its columns."""
-    return isinstance(node.op, Permute) and node.op.axes == (1, 0)
+    found: tuple[bool, ...] | None = node.op.by_rows(*(child.type for child in node.inputs))
+    return found
 
 
 def join_of(node: Node) -> Callable[[Any, Any], Any] | None:
     """How what a node makes of some rows is joined with what it makes of others, if it is."""
-    op: Any = node.op
-    if isinstance(op, (Reduction, Quantifier)) and 0 in op.axes:
-        return FOLDS.get(type(op))
-    if isinstance(op, Matmul) and turns(node.inputs[0]):
-        return np.add
-    return None
+    op = node.op
+    if isinstance(op, Matmul) and is_transpose(node.inputs[0]):
+        return COMBINED_BY["add"].ufunc
+    if op.joined_by is None or 0 not in op.axes_of_fields:
+        return None
+    return COMBINED_BY[op.joined_by].ufunc
+
+
+def of_rows(op: Any, rows: int) -> Any:
+    """An op that tells the shape of its result, for so many rows."""
+    if op.is_view:
+        return replace(op, to=(rows, *op.to[1:]))
+    if op.origin is Origin.NUMBER:
+        return replace(op, of=replace(op.of, shape=(rows, *op.of.shape[1:])))
+    return op
