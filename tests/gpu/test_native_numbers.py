@@ -11,7 +11,7 @@ import tiga as tg
 from tiga.backends.triton.dense.executable import compile_dense
 from tiga.backends.triton.dense.values import GPU
 from tiga.frontends.tensor.build import apply, result
-from tiga.frontends.tensor.placement import room, to_gpu, to_host
+from tiga.frontends.tensor.gpu_arrays import room, to_gpu, to_host
 from tiga.ops.base import REGISTRY, Pointwise
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import Cast

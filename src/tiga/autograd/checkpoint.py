@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tiga import knobs
+from tiga.frontends.tensor.arrays import to_host
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.lazy import Cell
 from tiga.frontends.tensor.program import Ran, program_of, run_program
@@ -191,10 +192,7 @@ class Spilled:
 
 def _spilled(array: Any) -> Spilled:
     """The value in a file; where it is used again it goes back to its GPU."""
-    if isinstance(array, DeviceArray):
-        from tiga.frontends.tensor.placement import to_host
-
-        array = to_host(array)
+    array = to_host(array)
     handle, name = tempfile.mkstemp(prefix="tiga-checkpoint-")
     with os.fdopen(handle, "wb") as file:
         np.ascontiguousarray(array).reshape(-1).view(np.uint8).tofile(file)

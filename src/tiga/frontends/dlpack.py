@@ -113,11 +113,11 @@ def device_capsule(array: DeviceArray, stream: Any, **options: Any) -> Any:
     ours; asked for on the CPU (`dl_device`), it is a copy."""
     place = options.get("dl_device")
     if place is not None and tuple(map(int, place)) == CPU_DEVICE:
-        from tiga.frontends.tensor.placement import to_host
+        from tiga.frontends.tensor.arrays import to_host
 
         return capsule(to_host(array), max_version=options.get("max_version"))
     if options.get("copy"):
-        from tiga.frontends.tensor.placement import duplicate
+        from tiga.frontends.tensor.arrays import duplicate
 
         array = duplicate(array)
     if stream not in (None, -1, 0, LEGACY_STREAM):

@@ -8,6 +8,7 @@ from weakref import ref
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.arrays import to_host
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, helping, here, leaf, type_of, user_place
 from tiga.runtime.buffer import READY, Buffer, Event
@@ -241,12 +242,7 @@ class Tensor:
 
     def _host(self) -> np.ndarray:
         """The value's elements on the CPU, copied if they are elsewhere."""
-        array: Any = self._in_memory()
-        if array.__class__ is not DeviceArray:
-            return array
-        from tiga.frontends.tensor.placement import to_host
-
-        return to_host(array)
+        return to_host(self._in_memory())
 
     to_numpy = numpy
 

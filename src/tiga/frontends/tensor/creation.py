@@ -9,6 +9,7 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.absent import reserve
 from tiga.frontends.tensor.arguments import integer
+from tiga.frontends.tensor.arrays import device_of, duplicate, moved_to
 from tiga.frontends.tensor.build import SCALARS
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.devices import CPU, check_device
@@ -47,9 +48,7 @@ def finish(
     GPU it is a copy."""
     target = check_device(device) if device is not None or active() is not None else CPU
     if target != CPU and not (shared and device is None):
-        from tiga.frontends.tensor.placement import to_gpu
-
-        array = to_gpu(array, target.index)  # type: ignore[assignment]
+        array = moved_to(array, target)
     made = wrap(array)
     if not shared and active() is not None:
         charge(made)
@@ -153,7 +152,6 @@ def _of_buffer(data: Any) -> Any:
 
 def _copied(data: Tensor, dtype: DType | None, device: Any, requires_grad: bool) -> Tensor:
     """A leaf with the value of a tensor on a GPU, there unless another device is asked for."""
-    from tiga.frontends.tensor.placement import duplicate, moved_to
     from tiga.frontends.tensor.selection import astype
 
     source = data if dtype is None else astype(data, dtype)
@@ -260,8 +258,6 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     _known_dtype(array)
     if isinstance(array, np.ndarray):
         return finish(array, False, device, shared=True)
-    from tiga.frontends.tensor.placement import device_of, duplicate, moved_to
-
     target = device_of(array) if device is None else check_device(device)
     if target != device_of(array):
         return wrap(moved_to(array, target))

@@ -24,6 +24,7 @@ from tiga.frontends.tensor.lazy import (
     Leaf,
     leaf,
 )
+from tiga.frontends.tensor.placement import places
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.ops.base import Pointwise
 from tiga.ops.dense import Dense
@@ -260,8 +261,6 @@ def _is_apart(roots: Sequence[Node]) -> bool:
     """Whether values are on several devices, or need copies between them: no program has both."""
     if _are_on_cpu(roots):
         return False
-    from tiga.frontends.tensor.placement import places
-
     order = pending(roots)
     return any(isinstance(n.op, ToDevice) for n in order) or len(set(places(order, roots))) > 1
 
@@ -270,8 +269,6 @@ def device_of_node(node: Node) -> Device:
     """Where a value will be that is not computed yet."""
     if _are_on_cpu([node]):
         return CPU
-    from tiga.frontends.tensor.placement import places
-
     (found,) = places(pending([node]), [node])
     return CPU if found is None else found
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tiga.frontends.tensor.arrays import moved_to
 from tiga.frontends.tensor.build import apply
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
@@ -86,11 +87,8 @@ def _on(node: LazyNode, device: Device) -> LazyNode:
     """A given value on a device."""
     if device == CPU:
         return node
-    from tiga.frontends.tensor.placement import to_gpu
-
     assert node.cell is not None
-    array: Any = to_gpu(node.cell.array, device.index)
-    return leaf(array, node.type)
+    return leaf(moved_to(node.cell.array, device), node.type)
 
 
 def indices(array: np.ndarray) -> LazyNode:

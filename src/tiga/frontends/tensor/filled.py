@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType
+from tiga.frontends.tensor.arrays import filled_on
 from tiga.frontends.tensor.build import SCALARS, number, takes_tensor
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.creation import Extent, checked_shape, finish, room_for
@@ -38,9 +39,7 @@ def _filled(
     target = check_device(device) if device is not None or active() is not None else CPU
     if target == CPU:
         return finish(make(room_for(shape, dtype), dtype=dtype.numpy), requires_grad, CPU)
-    from tiga.frontends.tensor.placement import filled_on
-
-    array: Any = filled_on(Type(dtype, checked_shape(shape), GLOBAL), value, target.index)
+    array: Any = filled_on(Type(dtype, checked_shape(shape), GLOBAL), value, target)
     made = wrap(array)
     if active() is not None:
         charge(made)

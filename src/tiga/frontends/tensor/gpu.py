@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from tiga import knobs
 from tiga.backends.triton.dense.executable import DenseExecutable, compile_dense
 from tiga.errors import UnsupportedByBackend
+from tiga.frontends.tensor.arrays import moved_to
 from tiga.frontends.tensor.devices import CPU
+from tiga.frontends.tensor.gpu_arrays import on_gpu, room
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
-from tiga.frontends.tensor.placement import device_named, moved_to, on_gpu, places, room
+from tiga.frontends.tensor.placement import device_named, places
 from tiga.frontends.tensor.planned import Entry, Plans, Run
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
 from tiga.ops.tensor_transfer import ToDevice

@@ -24,9 +24,10 @@ from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.arguments import normalize_axis
 from tiga.frontends.tensor.build import same
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.devices import CPU, check_device
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.operators import OPERATORS
+from tiga.frontends.tensor.placement import to
 
 
 def _invert(x: Tensor) -> Any:
@@ -63,23 +64,15 @@ def _to(x: Tensor, target: Any = None, *, dtype: Any = None, device: Any = None)
             dtype = target
         else:
             device = target
-    moved = x if device is None else _placed(x, device)
+    moved = x if device is None else to(x, device)
     return moved if dtype is None else s.astype(moved, dtype, copy=False)
-
-
-def _placed(x: Tensor, device: Any) -> Tensor:
-    if check_device(device) == x.device:
-        return x
-    from tiga.frontends.tensor.placement import to
-
-    return to(x, device)
 
 
 def _to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     """`to(device)`, as the array API calls it. There is one stream per device: `stream` is None."""
     if stream is not None:
         raise InvalidValue(f"to_device: stream= expected None, got {stream!r} ({here()}).")
-    return _placed(x, device)
+    return to(x, device)
 
 
 def _size(x: Tensor, axis: int) -> int:
@@ -146,7 +139,7 @@ _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
 
 def cpu(x: Tensor) -> Tensor:
     """The tensor on the CPU: itself if it is there, else a copy with derivatives."""
-    return _placed(x, "cpu").realize()
+    return to(x, "cpu").realize()
 
 
 def cuda(x: Tensor, device: Any = "cuda") -> Tensor:
@@ -155,7 +148,7 @@ def cuda(x: Tensor, device: Any = "cuda") -> Tensor:
     Raises:
         InvalidValue: there is no such GPU here.
     """
-    return _placed(x, f"cuda:{device}" if isinstance(device, int) else device)
+    return to(x, f"cuda:{device}" if isinstance(device, int) else device)
 
 
 def _save(x: Tensor, path: Any, *, overwrite: bool = False) -> Any:

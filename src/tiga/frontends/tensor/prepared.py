@@ -71,7 +71,7 @@ def _on_cpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
 def _on_gpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
     from tiga.backends.triton.dense.executable import compile_dense
     from tiga.backends.triton.dense.prepared import prepare_dense
-    from tiga.frontends.tensor.placement import on_gpu, room
+    from tiga.frontends.tensor.gpu_arrays import on_gpu, room
 
     index = x.device.index
     output: Any = x._array

@@ -123,7 +123,7 @@ class Ran(NamedTuple):
 def _run_on_gpu(program: Program, arrays: Sequence[Any], index: int) -> Ran:
     from tiga.backends.triton.dense.executable import compile_dense
     from tiga.backends.triton.machine import machine
-    from tiga.frontends.tensor.placement import on_gpu, room
+    from tiga.frontends.tensor.gpu_arrays import on_gpu, room
 
     executable, here = compile_dense(program), machine(index)
     spent = 0.0 if executable.is_compiled(here) else executable.compile(here)

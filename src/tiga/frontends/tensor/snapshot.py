@@ -13,6 +13,7 @@ from tiga.frontends.tensor.absent import Absent, Layout
 from tiga.frontends.tensor.core import Tensor, contiguous_strides
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, here
+from tiga.frontends.tensor.placement import to
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.container import (
     Container,
@@ -102,8 +103,6 @@ def load(path: Any, *, device: Any = None, verify: bool = True) -> Any:
         raise InvalidFile(f"{path}: holds a {container.kind!r}, which tg.load does not know.")
     tensors = {name: _attach(container, e, verify) for name, e in container.entries.items()}
     if target != CPU:
-        from tiga.frontends.tensor.placement import to
-
         tensors = {name: to(tensor, target) for name, tensor in tensors.items()}
     return tensors[_ONE] if container.kind == "tensor" else tensors
 
