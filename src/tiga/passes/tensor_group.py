@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tiga.ops.leaf import Constant
+from tiga.ops import leaf
 from tiga.passes.tensor_fusable import CPU, Target, is_gather, is_pointwise, is_reduction, is_scan
 from tiga.passes.tensor_places import (
     Strides,
@@ -14,7 +14,22 @@ from tiga.passes.tensor_places import (
     join_positions,
     place_kind,
 )
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Load
+from tiga.passes.tensor_spec import (
+    COLUMN,
+    FULL,
+    ROW,
+    SCALAR,
+    TOTAL,
+    Apply,
+    Argument,
+    Constant,
+    Instruction,
+    Load,
+    Operand,
+    Reduce,
+    Scan,
+    Spread,
+)
 from tiga.passes.tensor_strides import boundary, fits, strides_of
 from tiga.passes.tensor_windows import Window, load_window, reading
 from tiga.trace.node import Node
@@ -39,7 +54,7 @@ class Group:
     target: Target = CPU
     instructions: list[Instruction] = field(default_factory=list)
     index: dict[Node, int] = field(default_factory=dict)
-    loads: list[Load] = field(default_factory=list)
+    loads: list[Operand] = field(default_factory=list)
     arguments: list[float | int] = field(default_factory=list)
     keys: dict[tuple, int] = field(default_factory=dict)
     group: int = 0
@@ -204,7 +219,7 @@ class Group:
             kind = self._pointwise_kind(node)
             assert kind is not None
             inputs = tuple(self._operand(child, kind) for child in node.inputs)
-            made = Instruction("apply", kind, node.type.dtype, inputs, node.op)
+            made = Apply(kind, node.type.dtype, inputs, op=node.op)
             self.index[node] = self.add(made)
 
     def _join_view(self, node: Node) -> None:
@@ -214,7 +229,7 @@ class Group:
             self.index[node] = self._load(x, node.type.shape, FULL)
         elif kind == ROW and node.op.broadcasts:
             # The value of the row, at every column of it.
-            spread = Instruction("spread", FULL, node.type.dtype, (self.index[x],))
+            spread = Spread(FULL, node.type.dtype, (self.index[x],))
             self.index[node] = self.add(spread)
         else:
             self.index[node] = self.index[x]
@@ -228,15 +243,15 @@ class Group:
         source = self._operand(x, FULL if self.kind(x) is None else str(self.kind(x)))
         if kind == TOTAL and self.instructions[source].kind == SCALAR:
             # A number counts once for every element, as full values do.
-            source = self.add(Instruction("spread", FULL, x.type.dtype, (source,)))
-        made = Instruction("reduce", kind, node.type.dtype, (source,), text=node.op.combine)
+            source = self.add(Spread(FULL, x.type.dtype, (source,)))
+        made = Reduce(kind, node.type.dtype, (source,), combine=node.op.combine)
         self.index[node] = self.add(made)
 
     def _join_scan(self, node: Node) -> None:
         self.direction = node.op.reverse
         inputs = tuple(self._operand(child, FULL) for child in node.inputs)
         op = replace(node.op, axis=0)
-        self.index[node] = self.add(Instruction("scan", FULL, node.type.dtype, inputs, op))
+        self.index[node] = self.add(Scan(FULL, node.type.dtype, inputs, op=op))
 
     def _operand(self, node: Node, kind: str) -> int:
         found = self.index.get(node)
@@ -248,10 +263,10 @@ class Group:
             return join_positions(self, node.op)
         return self._load(node, node.type.shape, kind)
 
-    def _constant(self, op: Constant) -> int:
+    def _constant(self, op: leaf.Constant) -> int:
         dtype = op.of.dtype
         if dtype.is_complex or str(op.value) in KEPT_TEXTS:
-            return self.add(Instruction("constant", SCALAR, dtype, text=op.text))
+            return self.add(Constant(SCALAR, dtype, text=op.text))
         assert not isinstance(op.value, complex)
         return self._argument(("argument", op.text, dtype), op.value, dtype)
 
@@ -263,7 +278,7 @@ class Group:
         if key not in self.keys:
             self.arguments.append(value)
         place = len(self.arguments) - 1
-        return self.add_keyed(Instruction("argument", SCALAR, dtype, dims=place), key)
+        return self.add_keyed(Argument(SCALAR, dtype, place=place), key)
 
     def add_keyed(self, instruction: Instruction, key: tuple) -> int:
         """Add an instruction under a key of its own."""
@@ -288,16 +303,15 @@ class Group:
 
     def load(self, node: Node, strides: Strides, moves: bool, kind: str) -> int:
         """A value in memory, read with these strides over the rows."""
-        place = self.place_of(node, strides)
-        made = Instruction("load", kind, node.type.dtype, text=str(place), dims=len(strides),
-                           moves=moves)  # fmt: skip
-        return self.add(made)
+        array = self.array_of(node, strides)
+        dtype = node.type.dtype
+        return self.add(Load(kind, dtype, array=array, dims=len(strides), moves=moves))
 
-    def place_of(
+    def array_of(
         self, node: Node, strides: Strides, start: int = 0, bounds: tuple[object, ...] = ()
     ) -> int:
         """The number of an array that the kernel reads with these strides over the rows."""
-        wanted = Load(node, strides, start, bounds)
+        wanted = Operand(node, strides, start, bounds)
         if wanted not in self.loads:
             self.loads.append(wanted)
         return self.loads.index(wanted)

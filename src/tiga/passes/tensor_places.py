@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tiga.ops.tensor_index import linear_positions
 from tiga.ops.tensor_scan import Positions
 from tiga.passes.tensor_fusable import KNOWN, is_gather, is_scan
-from tiga.passes.tensor_spec import FULL, ROW, SCALAR, Instruction
+from tiga.passes.tensor_spec import FULL, ROW, SCALAR, Gather, Position, Reduce, Spread
 from tiga.passes.tensor_strides import boundary, coalesced, fits, strides_of
 from tiga.trace.node import Node
 from tiga.types import Shape, int64
@@ -112,10 +112,11 @@ def join_gather(group: "Group", node: Node) -> None:
         kind = FULL if form.index_moves else ROW
         found = group.load(index, form.index, form.index_moves, kind)
     numbers = [group.number(n) for n in (x.type.shape[node.op.axis], form.step)]
-    load = group.place_of(x, form.strides)
-    made = Instruction("gather", FULL, node.type.dtype, (found, *numbers), text=str(load),
-                       dims=len(form.strides), moves=form.moves)  # fmt: skip
-    place = group.add(made)
+    array, dims = group.array_of(x, form.strides), len(form.strides)
+    inputs = (found, *numbers)
+    place = group.add(
+        Gather(FULL, node.type.dtype, inputs, array=array, dims=dims, moves=form.moves)
+    )
     group.index[node] = place
     group.gathers.setdefault(place, node)
 
@@ -124,7 +125,7 @@ def accepts_scan(group: "Group", node: Node) -> bool:
     """Whether a scan can join a kernel: along its rows, in one direction."""
     if group.flat or group.direction not in (None, node.op.reverse):
         return False
-    if group.ordered and node.op.reverse and any(i.opcode == "reduce" for i in group.instructions):
+    if group.ordered and node.op.reverse and any(isinstance(i, Reduce) for i in group.instructions):
         return False  # sums add from the start of a row
     if group.columns != node.type.shape[node.op.axis] or not group.is_full(node.type.shape):
         return False
@@ -159,9 +160,9 @@ def columns_of_positions(op: Positions) -> int | None:
 def join_positions(group: "Group", op: Positions) -> int:
     """The positions along an axis as a full value."""
     if place_kind(group, op) == FULL:
-        return group.add(Instruction("position", FULL, int64))
+        return group.add(Position(FULL, int64))
     place = boundary(op.shape, group.columns)
     steps = [group.number(n) for n in (math.prod(op.shape[op.axis + 1 : place]),
                                        op.shape[op.axis])]  # fmt: skip
-    row = group.add(Instruction("position", ROW, int64, tuple(steps)))
-    return group.add(Instruction("spread", FULL, int64, (row,)))
+    row = group.add(Position(ROW, int64, tuple(steps)))
+    return group.add(Spread(FULL, int64, (row,)))

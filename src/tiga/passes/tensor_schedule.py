@@ -6,7 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiga.ops.monoid import COMBINED_BY
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
+from tiga.passes.tensor_spec import (
+    COLUMN,
+    FULL,
+    ROW,
+    TOTAL,
+    Apply,
+    KernelStep,
+    Position,
+    Reduce,
+    Scan,
+    Spec,
+)
 from tiga.trace.node import Node
 
 if TYPE_CHECKING:
@@ -39,10 +50,9 @@ SHARING_VALUES = 8
 
 def block_of(spec: Spec) -> int:
     """How many rows go together: several where they share what they read, or where they add."""
-    kinds = {one.kind for one in spec.instructions if one.opcode == "reduce"}
+    kinds = spec.reduced
     full = sum(one.kind == FULL for one in spec.instructions)
-    scans = any(one.opcode == "scan" for one in spec.instructions)
-    if spec.flat or spec.stashed or scans or TOTAL in kinds:
+    if spec.flat or spec.stashed or spec.of(Scan) or TOTAL in kinds:
         return 1
     if COLUMN in kinds:
         # Rows that come again in a later phase are in a cache by then; many that are read once
@@ -56,7 +66,7 @@ def block_of(spec: Spec) -> int:
 
 def close(group: "Group", outputs: Sequence[Node], relaxed: bool = True) -> KernelStep:
     """The kernel of a group that stores `outputs`; sums in lanes and blocks if `relaxed`."""
-    reduces = any(one.opcode == "reduce" for one in group.instructions)
+    reduces = any(isinstance(one, Reduce) for one in group.instructions)
     ordered = reduces and not relaxed
     spec = Spec(
         group.flat,
@@ -92,12 +102,12 @@ def _lanes(group: "Group") -> int:
     """How many columns go together."""
     made = group.instructions
     full = [i for i in made if i.kind == FULL]
-    wide = any(i.dtype.itemsize >= 8 and i.opcode != "position" for i in full)
+    wide = any(i.dtype.itemsize >= 8 and not isinstance(i, Position) for i in full)
     few = len(full) <= MANY_VALUES
-    if few and any(i.opcode == "reduce" and COMBINED_BY[i.text].selects for i in made):
+    if few and any(isinstance(i, Reduce) and COMBINED_BY[i.combine].selects for i in made):
         # Extrema take several steps per element, each of which waits for the one before.
         lanes = 32 if wide else 64
-    elif few and not any(i.op is not None and i.op.cost >= DEAR for i in made):
+    elif few and not any(isinstance(i, Apply | Scan) and i.op.cost >= DEAR for i in made):
         lanes = 16 if wide else 32
     else:
         # Many values at once would not fit in registers, two of them each.
@@ -115,14 +125,14 @@ def _stashed(spec: Spec, columns: int) -> tuple[int, ...]:
     cost = [0] * len(made)
     phases: list[set[int]] = [set() for _ in made]
     for i, one in enumerate(made):
-        own = one.op.cost if one.op is not None and one.opcode == "apply" else 0
+        own = one.op.cost if isinstance(one, Apply) else 0
         cost[i] = own + sum(cost[j] for j in one.inputs if made[j].kind == FULL)
-    for end in [*spec.stores, *spec.of("reduce")]:
-        place = levels[end] - (made[end].opcode == "reduce" and made[end].kind == ROW)
+    for end in [*spec.stores, *spec.of(Reduce)]:
+        place = levels[end] - (isinstance(made[end], Reduce) and made[end].kind == ROW)
         _mark(spec, end, place, phases)
     return tuple(
         i for i, one in enumerate(made)
-        if one.kind == FULL and one.opcode == "apply" and len(phases[i]) > 1
+        if one.kind == FULL and isinstance(one, Apply) and len(phases[i]) > 1
         and cost[i] >= STASH_COST and not one.dtype.is_complex
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiga.ops.base import Op
+from tiga.ops.tensor_scan import AxisScan
 from tiga.passes.rows import LibraryCall
 from tiga.trace.node import Node, reached
 from tiga.types import DType
@@ -24,25 +25,75 @@ FULL, ROW, SCALAR, COLUMN, TOTAL = "full", "row", "scalar", "column", "total"
 
 @dataclass(frozen=True)
 class Instruction:
-    """One value of a kernel.
+    """One value of a kernel, made of those that `inputs` number."""
 
-    `opcode` is "load" (with `dims` strides over the rows; `moves`: along columns too), "argument"
-    (a number among the kernel's arguments), "constant" (`text`), "apply" (`op`), "spread" (a row's
-    value, or a number, at its columns), "reduce" (`text` names what combines), "gather" (a load at
-    a position, with the extent that bounds it and its step), "scan" (`op`, along a row) or
-    "position" (of a column, or of a row along an axis: its step and extent). The inputs of a load
-    are the numbers that its `window` is about, if it has one.
-    """
-
-    opcode: str
     kind: str
     dtype: DType
     inputs: tuple[int, ...] = ()
-    op: Op | None = None
-    text: str = ""
-    dims: int = 0
-    moves: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Instruction):
+    """A number that stays in the code."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument(Instruction):
+    """The number at a place among the kernel's arguments."""
+
+    place: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(Instruction):
+    """Elements of one of the kernel's arrays, with `dims` strides over the rows; `moves`: along
+    columns too."""
+
+    array: int
+    dims: int
+    moves: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Read):
+    """A value in memory. Its inputs are the numbers that its `window` is about, if it has one."""
+
     window: "Frame | None" = None
+
+
+class Gather(Read):
+    """Elements at a position: its inputs are that, the extent that bounds it, and its step."""
+
+
+class Position(Instruction):
+    """The number of a column; or of a row along an axis, whose step and extent are its inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apply(Instruction):
+    """A pointwise op."""
+
+    op: Op
+
+
+class Spread(Instruction):
+    """A row's value, or a number, at its columns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduce(Instruction):
+    """A reduction; `combine` names the pointwise op that combines."""
+
+    combine: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan(Instruction):
+    """What a row carries from column to column."""
+
+    op: AxisScan
 
 
 @dataclass(frozen=True)
@@ -81,8 +132,8 @@ class Spec:
         for i, one in enumerate(self.instructions):
             if one.kind != FULL:
                 continue
-            fixed = one.opcode == "load" and one.moves and not one.dims and not _is_bounded(one)
-            inner = one.opcode == "apply" and all(
+            fixed = isinstance(one, Load) and one.moves and not one.dims and not _is_bounded(one)
+            inner = isinstance(one, Apply) and all(
                 j in found or self.instructions[j].kind == SCALAR for j in one.inputs
             )
             if not self.flat and (fixed or inner):
@@ -100,24 +151,41 @@ class Spec:
     def _inputs(self, number: int) -> tuple[int, ...]:
         return self.instructions[number].inputs
 
-    def of(self, opcode: str) -> tuple[int, ...]:
-        """The instructions of one kind."""
-        return tuple(i for i, one in enumerate(self.instructions) if one.opcode == opcode)
+    def of(self, wanted: type[Instruction]) -> tuple[int, ...]:
+        """The instructions of one class."""
+        return tuple(i for i, one in enumerate(self.instructions) if isinstance(one, wanted))
+
+    @property
+    def reduced(self) -> set[str]:
+        """The kinds of its reductions."""
+        return {self.instructions[i].kind for i in self.of(Reduce)}
+
+    def load(self, i: int) -> Load:
+        """A load by its number."""
+        one = self.instructions[i]
+        assert isinstance(one, Load), f"{one} is not in memory"
+        return one
+
+    def reduction(self, i: int) -> Reduce:
+        """A reduction by its number."""
+        one = self.instructions[i]
+        assert isinstance(one, Reduce), f"{one} reduces nothing"
+        return one
 
     def full(self, wanted: Iterable[int]) -> set[int]:
         """The full instructions that values of a phase read, those values among them."""
         found = reached(wanted, lambda i: self.instructions[i].kind != FULL, self._inputs)
         return {i for i in found if self.instructions[i].kind == FULL}
 
-    def reached(self, wanted: Iterable[int], opcode: str) -> tuple[int, ...]:
-        """Those of one kind, each after those that it reads."""
+    def reached(self, wanted: Iterable[int], among: type[Instruction]) -> tuple[int, ...]:
+        """Those of one class, each after those that it reads."""
         full = self.full(wanted)
-        return tuple(i for i in self.of(opcode) if i in full)
+        return tuple(i for i in self.of(among) if i in full)
 
     @property
     def backwards(self) -> bool:
         """Whether rows are walked from their ends, as a scan asks for."""
-        return any(self.instructions[i].op.reverse for i in self.of("scan"))  # type: ignore[union-attr]
+        return any(isinstance(one, Scan) and one.op.reverse for one in self.instructions)
 
     def level(self, index: int) -> int:
         """How many row reductions come before the value: the phase that computes it."""
@@ -129,7 +197,7 @@ class Spec:
         found: list[int] = []
         for instruction in self.instructions:
             below = max((found[i] for i in instruction.inputs), default=0)
-            ends = instruction.opcode == "reduce" and instruction.kind == ROW
+            ends = isinstance(instruction, Reduce) and instruction.kind == ROW
             found.append(below + 1 if ends else below)
         return tuple(found)
 
@@ -141,20 +209,20 @@ class Spec:
             return ()
         loads = [
             i for i, one in enumerate(self.instructions)
-            if one.opcode == "load" and one.kind == FULL and one.moves and one.dims
+            if isinstance(one, Load) and one.kind == FULL and one.moves and one.dims
         ]  # fmt: skip
         return tuple(loads[phase - 1 :: last])
 
 
-def _is_bounded(one: Instruction) -> bool:
+def _is_bounded(one: Load) -> bool:
     """Whether rows differ in what there is of a load."""
     return one.window is not None and one.window.rows > 0
 
 
 @dataclass(frozen=True)
-class Load:
+class Operand:
     """A value that a kernel reads from its element `start` on, and its strides over the rows:
-    (extent, step) from the last axis to the first. Loads with other bounds are others."""
+    (extent, step) from the last axis to the first. With other bounds it is another operand."""
 
     node: Node
     strides: tuple[tuple[int, int], ...]
@@ -169,7 +237,7 @@ class KernelStep:
     spec: Spec
     rows: int
     columns: int
-    loads: tuple[Load, ...]
+    loads: tuple[Operand, ...]
     arguments: tuple[float | int, ...]
     outputs: tuple[Node, ...]
     group: int = 0

@@ -14,7 +14,7 @@ from tiga.ops.feature import Broadcast, Permute, Reshape
 from tiga.ops.tensor_index import linear_positions
 from tiga.ops.tensor_views import Slice, Unslice
 from tiga.passes.tensor_fusable import KNOWN
-from tiga.passes.tensor_spec import FULL, Frame, Instruction
+from tiga.passes.tensor_spec import FULL, Frame, Load
 from tiga.passes.tensor_strides import boundary, coalesced, with_rank
 from tiga.trace.node import Node
 from tiga.types import Shape
@@ -236,8 +236,8 @@ def load_window(group: "Group", node: Node) -> int:
     if form.columns is not None:
         numbers += [group.number(n) for n in form.columns]
     bounds = (*form.rows, form.columns)
-    place = group.place_of(window.base, form.strides, window.start, bounds)
+    array = group.array_of(window.base, form.strides, window.start, bounds)
     frame = Frame(form.step, len(form.rows), form.columns is not None)
-    made = Instruction("load", FULL, node.type.dtype, tuple(numbers), text=str(place),
-                       dims=len(form.strides), moves=form.step != 0, window=frame)  # fmt: skip
+    made = Load(FULL, node.type.dtype, tuple(numbers), array=array, dims=len(form.strides),
+                moves=form.step != 0, window=frame)  # fmt: skip
     return group.add(made)

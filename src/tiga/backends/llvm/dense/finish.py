@@ -111,10 +111,10 @@ class _Part:
     """How parts of one result are read and combined, and where it goes."""
 
     def __init__(self, finish: _Finish, place: int) -> None:
-        one = finish.spec.instructions[finish.spec.stores[place]]
-        self.combine, self.dtype = one.text, one.dtype
+        one = finish.spec.reduction(finish.spec.stores[place])
+        self.combine, self.dtype = one.combine, one.dtype
         self.stored = one.dtype.compute
-        self.wide = dv.WIDER.get(self.stored, self.stored) if one.text == "add" else self.stored
+        self.wide = dv.WIDER.get(self.stored, self.stored) if one.combine == "add" else self.stored
         self.base, self.into = finish.pointer("store", place), finish.pointer("result", place)
 
     def start(self, lanes: int) -> Value:

@@ -25,7 +25,22 @@ from tiga.backends.llvm.task_function import launched
 from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
 from tiga.ir.module import new_module
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
+from tiga.passes.tensor_spec import (
+    COLUMN,
+    FULL,
+    ROW,
+    SCALAR,
+    TOTAL,
+    Apply,
+    Argument,
+    Constant,
+    Instruction,
+    Load,
+    Position,
+    Read,
+    Reduce,
+    Spec,
+)
 from tiga.types import DType
 
 AHEAD_COLUMNS = 8192
@@ -61,7 +76,7 @@ class _Kernel:
             if name[0] in ("load", "store", "fault")
         }
         for i, one in enumerate(spec.instructions):
-            if one.kind == SCALAR and one.opcode != "apply":
+            if one.kind == SCALAR and not isinstance(one, Apply):
                 self.scalars[i] = self._scalar(one)
         self.common = spec.common
         self.phases = [Phase(self, number) for number in range(max(self.levels, default=0) + 1)]
@@ -75,11 +90,12 @@ class _Kernel:
         return self.words["size", name]
 
     def _scalar(self, one: Instruction) -> Value:
-        if one.opcode == "constant":
+        if isinstance(one, Constant):
             return dv.filled(dv.number(one.text, one.dtype), one.dtype, 1)
-        if one.opcode == "load":
-            return dv.load(self.pointers["load", int(one.text)], one.dtype, i64(0), 1, None)
-        word = self.words["argument", one.dims]
+        if isinstance(one, Load):
+            return dv.load(self.pointers["load", one.array], one.dtype, i64(0), 1, None)
+        assert isinstance(one, Argument), f"{one} is no number by itself"
+        word = self.words["argument", one.place]
         element = register_element(one.dtype)
         if not one.dtype.is_float:
             narrow = one.dtype.itemsize * 8 < 64
@@ -95,14 +111,11 @@ class _Kernel:
 
     def ends(self, kind: str, phase: int | None = None) -> list[int]:
         """Reductions of a kind (that take place in a phase)."""
-        found = []
-        for i, one in enumerate(self.spec.instructions):
-            if one.opcode != "reduce" or one.kind != kind:
-                continue
-            source = one.inputs[0]
-            if phase is None or self.levels[source] == phase:
-                found.append(i)
-        return found
+        kinds = self.spec.instructions
+        return [
+            i for i in self.spec.of(Reduce)
+            if kinds[i].kind == kind and phase in (None, self.levels[kinds[i].inputs[0]])
+        ]  # fmt: skip
 
     def full_stores(self, phase: int) -> list[int]:
         """The full values that a phase stores."""
@@ -116,8 +129,8 @@ class _Kernel:
 
     def identity(self, i: int, lanes: int) -> Value:
         """The value that a reduction starts from."""
-        one = self.spec.instructions[i]
-        return identity(one.text, one.dtype, lanes)
+        one = self.spec.reduction(i)
+        return identity(one.combine, one.dtype, lanes)
 
     # tasks
 
@@ -141,8 +154,8 @@ class _Kernel:
 
         ended = self._totals(self._rows(first, last, dv.flat(start)))
         for i, value, width in zip(self.totals, ended, widths, strict=True):
-            one = self.spec.instructions[i]
-            result = dv.across_lanes(one.text, one.dtype, value, width)
+            one = self.spec.reduction(i)
+            result = dv.across_lanes(one.combine, one.dtype, value, width)
             self._store_at(i, result, task)
 
     def _whole(self) -> ir.Value:
@@ -247,9 +260,9 @@ class _Kernel:
         """Store a row's values, and combine them with reductions over rows."""
         for i in self.totals:
             if self.source(i).kind == ROW:
-                one = self.spec.instructions[i]
+                one = self.spec.reduction(i)
                 value = self.row_value(row, one.inputs[0])
-                totals[i] = dv.combine(one.text, one.dtype, totals[i], value)
+                totals[i] = dv.combine(one.combine, one.dtype, totals[i], value)
         for i in dict.fromkeys(self.spec.stores):
             if self.spec.instructions[i].kind == ROW:
                 self._store_at(i, self.row_value(row, i), row.index)
@@ -257,22 +270,21 @@ class _Kernel:
     def _locate(self, row: Row, count: int) -> None:
         """Where every load starts in this row, and in the one `count` later, if rows are so short
         that it stays in a cache until then."""
-        loads = (one for one in self.spec.instructions if one.opcode in ("load", "gather"))
-        for one in loads:
-            if one.kind == SCALAR:
+        for one in self.spec.instructions:
+            if not isinstance(one, Read) or one.kind == SCALAR:
                 continue
-            row.starts[int(one.text)], there = self._start(one, row.index)
+            row.starts[one.array], there = self._start(one, row.index)
             if there is not None:
-                row.there[int(one.text)] = there
+                row.there[one.array] = there
         short = arith.cmpi(arith.CmpIPredicate.slt, self.size("columns"), i64(AHEAD_COLUMNS))
         later = arith.select(short, arith.addi(row.index, i64(count)), row.index)
         for phase in self.phases:
             for i in self.spec.ahead(phase.number):
-                row.ahead[i], _ = self._start(self.spec.instructions[i], later)
+                row.ahead[i], _ = self._start(self.spec.load(i), later)
 
-    def _start(self, one: Instruction, row: ir.Value) -> tuple[ir.Value, ir.Value | None]:
+    def _start(self, one: Read, row: ir.Value) -> tuple[ir.Value, ir.Value | None]:
         """Where a load starts in a row, and whether it has the row, if some are missing."""
-        number, rest, total = int(one.text), row, i64(0)
+        number, rest, total = one.array, row, i64(0)
         for dim in range(one.dims):
             step = self.words["step", number, dim]
             place = rest
@@ -280,7 +292,9 @@ class _Kernel:
                 extent = self.words["extent", number, dim]
                 place, rest = arith.remui(rest, extent), arith.divui(rest, extent)
             total = arith.addi(total, arith.muli(place, step))
-        return (total, None) if one.window is None else bounded_start(self, one, row, total)
+        if isinstance(one, Load) and one.window is not None:
+            return bounded_start(self, one, row, total)
+        return total, None
 
     def row_value(self, row: Row, i: int) -> Value:
         """A row or scalar value, made at the insertion point if it is not there yet."""
@@ -288,13 +302,13 @@ class _Kernel:
             return self.scalars[i]
         if i not in row.values:
             one = self.spec.instructions[i]
-            if one.opcode == "load":
-                base = self.pointers["load", int(one.text)]
-                row.values[i] = dv.load(base, one.dtype, row.starts[int(one.text)], 1, None)
-            elif one.opcode == "position":
+            if isinstance(one, Load):
+                base = self.pointers["load", one.array]
+                row.values[i] = dv.load(base, one.dtype, row.starts[one.array], 1, None)
+            elif isinstance(one, Position):
                 row.values[i] = row_position(self, row, one)
             else:
-                assert one.op is not None, f"{one} is not known yet"
+                assert isinstance(one, Apply), f"{one} is not known yet"
                 args = [self.row_value(row, j) for j in one.inputs]
                 row.values[i] = dv.apply(one.op, one.dtype, self.dtypes(one), args)
         return row.values[i]

@@ -10,7 +10,17 @@ from torch_mlir.dialects import arith
 from tiga.backends.llvm.dense import places, scans, windows
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
-from tiga.passes.tensor_spec import ROW, SCALAR, Instruction
+from tiga.passes.tensor_spec import (
+    ROW,
+    SCALAR,
+    Apply,
+    Gather,
+    Instruction,
+    Load,
+    Position,
+    Scan,
+    Spread,
+)
 
 
 @dataclass
@@ -54,12 +64,16 @@ class Lanes:
         one = kernel.spec.instructions[i]
         if one.kind in (ROW, SCALAR):
             return dv.spread(kernel.row_value(self.row, i), self.lanes)
-        if one.opcode == "spread":
-            return self.value(one.inputs[0])
-        if one.opcode == "load":
-            return self._load(one)
-        if one.opcode in _MAKERS:
-            return _MAKERS[one.opcode](self, i)
+        return _MAKERS[type(one)](self, i)
+
+    def spread(self, i: int) -> Value:
+        """A row's value at these columns."""
+        return self.value(self.kernel.spec.instructions[i].inputs[0])
+
+    def applied(self, i: int) -> Value:
+        """What a pointwise op makes, unless an earlier phase did and kept it."""
+        kernel = self.kernel
+        one = kernel.spec.instructions[i]
         if i in kernel.scratch and self._kept(i):
             return self._scratch(i, one)
         if (mask := places.compared(self, one)) is not None:
@@ -77,10 +91,12 @@ class Lanes:
     def _scratch(self, i: int, one: Instruction) -> Value:
         return dv.load(self.kernel.scratch[i], one.dtype.compute, self.column, self.lanes, None)
 
-    def _load(self, one: Instruction) -> Value:
+    def loaded(self, i: int) -> Value:
+        """What is in memory."""
+        one = self.kernel.spec.load(i)
         if one.window is not None:
             return windows.loaded(self, one)
-        kernel, number = self.kernel, int(one.text)
+        kernel, number = self.kernel, one.array
         base, start = kernel.pointers["load", number], self.row.starts[number]
         if not one.moves:
             return dv.spread(dv.load(base, one.dtype, start, 1, None), self.lanes)
@@ -90,14 +106,14 @@ class Lanes:
         """Ask for what a later row has in these columns."""
         kernel = self.kernel
         for i in kernel.spec.ahead(self.phase):
-            one = kernel.spec.instructions[i]
-            base, start = kernel.pointers["load", int(one.text)], self.row.ahead[i]
+            one = kernel.spec.load(i)
+            base, start = kernel.pointers["load", one.array], self.row.ahead[i]
             dv.prefetch(base, one.dtype, arith.addi(start, self.column), self.lanes)
 
     def reduced(self, i: int, state: Value) -> Value:
         """A reduction's accumulator with these lanes."""
-        one = self.kernel.spec.instructions[i]
-        joined = dv.combine(one.text, one.dtype, state, self.value(one.inputs[0]))
+        one = self.kernel.spec.reduction(i)
+        joined = dv.combine(one.combine, one.dtype, state, self.value(one.inputs[0]))
         return joined if self.mask is None else dv.choose(self.mask, joined, state)
 
 
@@ -106,7 +122,7 @@ def add_to_column(rows: Sequence[Lanes], i: int) -> None:
     rows."""
     first = rows[0]
     kernel, mask = first.kernel, first.mask
-    one = kernel.spec.instructions[i]
+    one = kernel.spec.reduction(i)
     offset = arith.addi(kernel.partial_row, first.column)
     base = next(
         kernel.pointers["store", place]
@@ -114,12 +130,15 @@ def add_to_column(rows: Sequence[Lanes], i: int) -> None:
     )  # fmt: skip
     value = dv.load(base, kernel.partial(i), offset, first.lanes, mask)
     for row in rows:
-        value = dv.combine(one.text, one.dtype, value, row.value(one.inputs[0]))
+        value = dv.combine(one.combine, one.dtype, value, row.value(one.inputs[0]))
     kernel.store_lanes(i, value, offset, first.lanes, mask)
 
 
-_MAKERS: dict[str, Callable[[Lanes, int], Value]] = {
-    "gather": places.gathered,
-    "position": lambda lanes, i: places.lane_positions(lanes),
-    "scan": scans.value,
+_MAKERS: dict[type[Instruction], Callable[[Lanes, int], Value]] = {
+    Apply: Lanes.applied,
+    Gather: places.gathered,
+    Load: Lanes.loaded,
+    Position: lambda lanes, i: places.lane_positions(lanes),
+    Scan: scans.value,
+    Spread: Lanes.spread,
 }

@@ -13,7 +13,7 @@ from tiga.backends.llvm.dense.lanes import Lanes, Row, add_to_column
 from tiga.backends.llvm.dense.places import pick_row
 from tiga.backends.llvm.dense.scans import first_state, state_dtype
 from tiga.backends.llvm.dense.values import Value
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, Gather, Scan
 from tiga.types import DType
 
 
@@ -30,7 +30,7 @@ class Phase:
         ends = (*self.reductions, *self.sums, *self.columns)
         self.wanted = [*(self.spec.instructions[i].inputs[0] for i in ends), *self.stores]
         self.full = self.spec.full(self.wanted)
-        self.scans = self.spec.reached(self.wanted, "scan")
+        self.scans = self.spec.reached(self.wanted, Scan)
 
     def run(self, rows: Sequence[Row], totals: dict[int, Value]) -> None:
         """Make the loop over the columns of some rows together, and their row values; `totals` are
@@ -53,7 +53,7 @@ class Phase:
         """Make the row values that the full values of a phase read, before its loop."""
         for i in self.spec.read_of_rows(self.wanted):
             self.kernel.row_value(row, i)
-        for i in self.spec.reached(self.wanted, "gather"):
+        for i in self.spec.reached(self.wanted, Gather):
             pick_row(self.kernel, row, i)
 
     def _dtypes(self, rows: int) -> list[DType]:
@@ -95,5 +95,6 @@ class Phase:
             self.kernel.store_lanes(i, one.value(i), offset, one.lanes, one.mask)
 
     def _across_lanes(self, i: int, value: Value) -> Value:
-        one = self.spec.instructions[i]
-        return dv.rounded(dv.across_lanes(one.text, one.dtype, value, self.spec.lanes), one.dtype)
+        one = self.spec.reduction(i)
+        whole = dv.across_lanes(one.combine, one.dtype, value, self.spec.lanes)
+        return dv.rounded(whole, one.dtype)

@@ -16,7 +16,7 @@ from tiga.backends.llvm.lanes import constant_of, integer
 from tiga.backends.llvm.memory import element_pointer, i64, splat
 from tiga.ir import llvm
 from tiga.ops.pointwise import Ge, Lt
-from tiga.passes.tensor_spec import FULL, SCALAR, Instruction
+from tiga.passes.tensor_spec import FULL, SCALAR, Apply, Gather, Instruction, Position
 
 if TYPE_CHECKING:
     from tiga.backends.llvm.dense.lanes import Lanes, Row
@@ -42,13 +42,13 @@ def lane_columns(column: ir.Value, lanes: int) -> ir.Value:
     return arith.addi(splat(column, lanes), arith.constant(type_, numbers))
 
 
-def compared(lanes: "Lanes", one: Instruction) -> Value | None:
+def compared(lanes: "Lanes", one: Apply) -> Value | None:
     """Whether columns lie below a number, or not: the mask of the first lanes, or of the rest. None
     if that is not what is asked."""
     if not isinstance(one.op, (Lt, Ge)) or lanes.lanes == 1:
         return None
     left, right = (lanes.kernel.spec.instructions[i] for i in one.inputs)
-    if left.opcode != "position" or left.kind != FULL or right.kind != SCALAR:
+    if not isinstance(left, Position) or left.kind != FULL or right.kind != SCALAR:
         return None
     (number,) = lanes.kernel.scalars[one.inputs[1]]
     below = dv.first_lanes(arith.subi(number, lanes.column), lanes.lanes)
@@ -84,7 +84,7 @@ def _note(kernel: Any, i: int, position: ir.Value, missing: ir.Value) -> None:
             zero = splat(i64(0), position.type.shape[0])
             worst = arith.select(missing, position, zero)
             position = vector.reduction(integer(64), vector.CombiningKind.MAXUI, worst)
-        number = kernel.spec.of("gather").index(i)
+        number = kernel.spec.of(Gather).index(i)
         place = element_pointer(kernel.pointers["fault",], i64(2 * number), integer(64))
         llvm.store(i64(1), place)
         after = element_pointer(kernel.pointers["fault",], i64(2 * number + 1), integer(64))
@@ -100,14 +100,14 @@ def pick_row(kernel: Any, row: "Row", i: int) -> None:
     (position,) = kernel.row_value(row, one.inputs[0])
     (scale,) = kernel.scalars[one.inputs[2]]
     offset = arith.muli(_checked(kernel, i, position, None), scale)
-    row.picks[i] = arith.addi(row.starts[int(one.text)], offset)
+    row.picks[i] = arith.addi(row.starts[one.array], offset)
 
 
 def gathered(lanes: "Lanes", i: int) -> Value:
     """A gather's lanes."""
     kernel = lanes.kernel
     one = kernel.spec.instructions[i]
-    base, count = kernel.pointers["load", int(one.text)], lanes.lanes
+    base, count = kernel.pointers["load", one.array], lanes.lanes
     if i in lanes.row.picks:
         start = lanes.row.picks[i]
         if not one.moves:
@@ -117,7 +117,7 @@ def gathered(lanes: "Lanes", i: int) -> Value:
     safe = _checked(kernel, i, position, lanes.mask)
     (scale,) = dv.spread(kernel.scalars[one.inputs[2]], count)
     offset = arith.muli(safe, scale)
-    (start,) = dv.spread((lanes.row.starts[int(one.text)],), count)
+    (start,) = dv.spread((lanes.row.starts[one.array],), count)
     offset = arith.addi(offset, start)
     if one.moves:
         offset = arith.addi(offset, lane_columns(lanes.column, count))

@@ -1,6 +1,6 @@
 """What the table of a whole-tensor kernel holds: extents, strides, numbers and addresses."""
 
-from tiga.passes.tensor_spec import COLUMN, TOTAL, Instruction, Spec
+from tiga.passes.tensor_spec import COLUMN, TOTAL, Argument, Gather, Instruction, Read, Spec
 
 SIZES = ("rows", "columns", "batch", "tile", "tiles")
 """The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
@@ -25,15 +25,15 @@ def slot_names(spec: Spec) -> list[tuple]:
     if partial := partial_places(spec):
         names += [("size", name) for name in FINISH]
         names += [("result", place) for place in partial]
-    names += [("fault",)] if spec.of("gather") else []
+    names += [("fault",)] if spec.of(Gather) else []
     return list(dict.fromkeys(names))
 
 
 def _slots_of(instruction: Instruction) -> list[tuple]:
     """What one instruction reads of the table."""
-    if instruction.opcode == "argument":
-        return [("argument", instruction.dims)]
-    if instruction.opcode not in ("load", "gather"):
+    if isinstance(instruction, Argument):
+        return [("argument", instruction.place)]
+    if not isinstance(instruction, Read):
         return []
-    number, dims = int(instruction.text), range(instruction.dims)
+    number, dims = instruction.array, range(instruction.dims)
     return [("load", number), *((name, number, d) for d in dims for name in ("extent", "step"))]

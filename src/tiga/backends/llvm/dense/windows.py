@@ -8,7 +8,7 @@ from torch_mlir.dialects import arith, vector
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
-from tiga.passes.tensor_spec import Instruction
+from tiga.passes.tensor_spec import Load
 from tiga.types import DType
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ ROW_NUMBERS = 5
 """Numbers that a bound on rows has."""
 
 
-def _numbers(
-    kernel: Any, one: Instruction
-) -> tuple[list[tuple[ir.Value, ...]], tuple[ir.Value, ...]]:
+def _numbers(kernel: Any, one: Load) -> tuple[list[tuple[ir.Value, ...]], tuple[ir.Value, ...]]:
     """The numbers of a load's bounds: on rows, and on columns."""
     assert one.window is not None
     known = [kernel.scalars[i][0] for i in one.inputs]
@@ -36,7 +34,7 @@ def _within(place: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
 
 
 def bounded_start(
-    kernel: Any, one: Instruction, row: ir.Value, start: ir.Value
+    kernel: Any, one: Load, row: ir.Value, start: ir.Value
 ) -> tuple[ir.Value, ir.Value | None]:
     """Where a window starts in a row, and whether the row is there; one that is not starts where
     another does, so that what is read exists."""
@@ -48,18 +46,18 @@ def bounded_start(
     return (start, None) if there is None else (arith.select(there, start, safe), there)
 
 
-def loaded(lanes: "Lanes", one: Instruction) -> Value:
+def loaded(lanes: "Lanes", one: Load) -> Value:
     """A window's lanes."""
     count, nothing = lanes.lanes, dv.filled(0, one.dtype, lanes.lanes)
     inside = _inside(lanes, one)
     value = _scalar(lanes, one, inside) if count == 1 else _run(lanes, one, inside)
     if inside is not None:
         value = dv.choose(inside, value, nothing)
-    there = lanes.row.there.get(int(one.text))
+    there = lanes.row.there.get(one.array)
     return value if there is None else dv.choose(there, value, nothing)
 
 
-def _inside(lanes: "Lanes", one: Instruction) -> ir.Value | None:
+def _inside(lanes: "Lanes", one: Load) -> ir.Value | None:
     """Which columns are there; None: all."""
     _, bounds = _numbers(lanes.kernel, one)
     if not bounds:
@@ -70,7 +68,7 @@ def _inside(lanes: "Lanes", one: Instruction) -> ir.Value | None:
     return arith.xori(below, before)
 
 
-def _scalar(lanes: "Lanes", one: Instruction, inside: ir.Value | None) -> Value:
+def _scalar(lanes: "Lanes", one: Load, inside: ir.Value | None) -> Value:
     assert one.window is not None
     base, start = _place(lanes, one)
     column = lanes.column
@@ -80,7 +78,7 @@ def _scalar(lanes: "Lanes", one: Instruction, inside: ir.Value | None) -> Value:
     return dv.load(base, one.dtype, offset, 1, None)
 
 
-def _run(lanes: "Lanes", one: Instruction, inside: ir.Value | None) -> Value:
+def _run(lanes: "Lanes", one: Load, inside: ir.Value | None) -> Value:
     """Lanes from runs of memory, without the masked ones."""
     assert one.window is not None
     base, start = _place(lanes, one)
@@ -118,6 +116,6 @@ def _every_second(
     return tuple(vector.shuffle(a, b, chosen) for a, b in zip(low, high, strict=True))
 
 
-def _place(lanes: "Lanes", one: Instruction) -> tuple[ir.Value, ir.Value]:
-    number = int(one.text)
+def _place(lanes: "Lanes", one: Load) -> tuple[ir.Value, ir.Value]:
+    number = one.array
     return lanes.kernel.pointers["load", number], lanes.row.starts[number]

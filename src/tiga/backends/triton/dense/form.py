@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tiga.backends.triton.layout import padded
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Spec
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Load, Spec
 
 LIMIT = 2**31 - 2**20
 """Elements from which offsets need 64 bits: what a tile reaches past the end counts too."""
@@ -74,14 +74,9 @@ class DenseGrid:
         return self.groups, self.windows, 1
 
 
-def reductions(spec: Spec) -> set[str]:
-    """The kinds of reductions in a kernel."""
-    return {one.kind for one in spec.instructions if one.opcode == "reduce"}
-
-
 def decompose(step: KernelStep) -> DenseGrid:
     """The programs of a kernel on its domain."""
-    spec, kinds = step.spec, reductions(step.spec)
+    spec, kinds = step.spec, step.spec.reduced
     rows, columns = step.rows, step.columns
     adds = bool(kinds & {COLUMN, TOTAL})
     held, window, loops = _tile(spec, rows, columns)
@@ -112,12 +107,12 @@ def _tile(spec: Spec, rows: int, columns: int) -> tuple[int, int, bool]:
     """Rows and columns that a program holds at once, and whether columns are taken in turn."""
     scale = 2 if any(i.dtype.itemsize >= 8 for i in spec.instructions) else 1
     scale *= 2 if sum(i.kind == FULL for i in spec.instructions) > MANY_VALUES else 1
-    if ROW in reductions(spec):
+    if ROW in spec.reduced:
         whole = padded(columns)
         if whole > WHOLE_ROW // scale:
             return 1, WINDOW // scale, True
         return min(max(1, ROW_TILE // scale // whole), padded(rows)), whole, False
-    kinds = reductions(spec)
+    kinds = spec.reduced
     tile = (COLUMN_TILE if COLUMN in kinds else TOTAL_TILE if TOTAL in kinds else TILE) // scale
     if spec.flat:
         return 1, min(tile, padded(columns)), False
@@ -128,14 +123,14 @@ def _tile(spec: Spec, rows: int, columns: int) -> tuple[int, int, bool]:
 def _warps(spec: Spec, elements: int) -> int:
     """Warps for so many elements: 8 of each value per thread, 16 of 16-bit ones and where rows are
     added up."""
-    loads = [i.dtype.itemsize for i in spec.instructions if i.opcode == "load" and i.kind == FULL]
+    loads = [i.dtype.itemsize for i in spec.instructions if isinstance(i, Load) and i.kind == FULL]
     narrow = bool(loads) and max(loads) <= 2
-    each = 16 if narrow or COLUMN in reductions(spec) else 8
+    each = 16 if narrow or COLUMN in spec.reduced else 8
     return max(1, min(16, elements // (32 * each)))
 
 
 def _is_multiple(step: KernelStep, unit: int) -> bool:
-    moving = {int(i.text) for i in step.spec.instructions if i.opcode == "load" and i.moves}
+    moving = {i.array for i in step.spec.instructions if isinstance(i, Load) and i.moves}
     steps = (s for number in moving for _, s in step.loads[number].strides)
     return step.columns % unit == 0 and all(s % unit == 0 for s in steps)
 

@@ -19,7 +19,21 @@ from tiga.backends.triton.evaluate import ARITHMETIC, stored
 from tiga.backends.triton.layout import Tile
 from tiga.backends.triton.writer import KernelSource
 from tiga.ops.arithmetic import round_to
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, SCALAR, TOTAL, Instruction, Spec
+from tiga.passes.tensor_spec import (
+    COLUMN,
+    FULL,
+    ROW,
+    SCALAR,
+    TOTAL,
+    Apply,
+    Argument,
+    Constant,
+    Instruction,
+    Load,
+    Reduce,
+    Spec,
+    Spread,
+)
 from tiga.types import DType
 
 Shape = tuple[int, int]
@@ -70,15 +84,15 @@ class DenseKernel:
 
     def _scalars(self) -> None:
         for i, one in enumerate(self.spec.instructions):
-            if one.kind != SCALAR or one.opcode == "apply":
+            if one.kind != SCALAR or isinstance(one, Apply):
                 continue
             self.shapes[i] = (1, 1)
-            if one.opcode == "constant":
+            if isinstance(one, Constant):
                 self.values[i] = dv.number(one.text, one.dtype)
-            elif one.opcode == "argument":
+            elif isinstance(one, Argument):
                 self.values[i] = (self.memory.argument(one),)
             else:
-                self.values[i] = self._load(i, one)
+                self.values[i] = self._load(i)
 
     def _added(self) -> None:
         """Tile after tile, then the partial results."""
@@ -98,10 +112,10 @@ class DenseKernel:
 
     def _start(self, i: int, shape: Shape) -> list[str]:
         """Accumulators of a reduction: a name for each part."""
-        one = self.spec.instructions[i]
+        one = self.spec.reduction(i)
         found = []
-        for part in dv.identity(one.text, one.dtype):
-            name = self.names.fresh({"add": "sum"}.get(one.text, one.text[:3]))
+        for part in dv.identity(one.combine, one.dtype):
+            name = self.names.fresh({"add": "sum"}.get(one.combine, one.combine[:3]))
             assert part.number is not None
             dims = self.memory.dims(shape)
             text = f"tl.full({dims}, {number_text(part.number)}, {dtype_text(part.dtype)})"
@@ -167,10 +181,10 @@ class DenseKernel:
 
     def _ends(self, kind: str, phase: int | None = None) -> list[int]:
         """Reductions of a kind (that take place in a phase)."""
+        kinds = self.spec.instructions
         return [
-            i for i, one in enumerate(self.spec.instructions)
-            if one.opcode == "reduce" and one.kind == kind
-            and phase in (None, self.levels[one.inputs[0]])
+            i for i in self.spec.of(Reduce)
+            if kinds[i].kind == kind and phase in (None, self.levels[kinds[i].inputs[0]])
         ]  # fmt: skip
 
     def _source(self, i: int) -> Instruction:
@@ -183,51 +197,51 @@ class DenseKernel:
 
     def _masked(self, i: int) -> Value:
         """What a reduction takes: its operand, and what changes nothing past the domain's end."""
-        one = self.spec.instructions[i]
+        one = self.spec.reduction(i)
         source = one.inputs[0]
         value, shape = self.value(source), self._accumulated(i)
         mask = self.memory.mask(shape)
         if mask is not None:
-            return dv.selected(mask, value, dv.identity(one.text, one.dtype))
+            return dv.selected(mask, value, dv.identity(one.combine, one.dtype))
         if self.shapes[source] == shape:
             return value
         dims = self.memory.dims(shape)
         return tuple(Term(f"tl.broadcast_to({typed(v).text}, {dims})", v.dtype) for v in value)
 
     def _accumulate(self, i: int) -> None:
-        one = self.spec.instructions[i]
+        one = self.spec.reduction(i)
         names = self.accumulators[i]
         state = tuple(Term(n, dv.part_dtype(one.dtype).compute) for n in names)
-        joined = dv.combined(one.text, one.dtype, state, self._masked(i))
+        joined = dv.combined(one.combine, one.dtype, state, self._masked(i))
         for name, term in zip(names, joined, strict=True):
             self.block.add(f"{name} = {_bare(term.text)}")
 
     def _add_to_column(self, i: int) -> None:
         """Combine these columns with the program's partial results in memory."""
-        one = self.spec.instructions[i]
-        value = dv.reduced(one.text, self._masked(i), 0, True)
+        one = self.spec.reduction(i)
+        value = dv.reduced(one.combine, self._masked(i), 0, True)
         for place, stored_ in enumerate(self.spec.stores):
             if stored_ == i:
                 before = self.memory.load_partial(self.block, place, one)
-                first = dv.selected("step == 0", dv.identity(one.text, one.dtype), before)
-                joined = dv.combined(one.text, one.dtype, first, value)
+                first = dv.selected("step == 0", dv.identity(one.combine, one.dtype), before)
+                joined = dv.combined(one.combine, one.dtype, first, value)
                 self.memory.store_partial(self.block, place, one, joined)
                 self.block.add("tl.debug_barrier()")
 
     def _end_row(self, i: int, value: Value) -> None:
         """The row values that a reduction over columns ends in."""
-        one = self.spec.instructions[i]
-        ended = dv.reduced(one.text, value, 1, True)
+        one = self.spec.reduction(i)
+        ended = dv.reduced(one.combine, value, 1, True)
         rounded = tuple(_rounded(term, one.dtype) for term in ended)
-        hint = {"add": "row_sum"}.get(one.text, f"row_{one.text[:3]}")
+        hint = {"add": "row_sum"}.get(one.combine, f"row_{one.combine[:3]}")
         self.values[i] = tuple(self._named(hint, term) for term in rounded)
         self.shapes[i] = (self.form.rows, 1)
 
     def _store_partial(self, i: int) -> None:
-        one = self.spec.instructions[i]
+        one = self.spec.reduction(i)
         state = tuple(Term(n, dv.part_dtype(one.dtype).compute) for n in self.accumulators[i])
         axis = 0 if one.kind == COLUMN else None
-        value = dv.reduced(one.text, state, axis, one.kind == COLUMN)
+        value = dv.reduced(one.combine, state, axis, one.kind == COLUMN)
         for place, stored_ in enumerate(self.spec.stores):
             if stored_ == i:
                 self.memory.store_partial(self.block, place, one, value)
@@ -243,18 +257,18 @@ class DenseKernel:
         return self.values[i]
 
     def _make(self, i: int, one: Instruction) -> Value:
-        if one.opcode == "load":
-            return self._load(i, one)
-        if one.opcode == "reduce":
+        if isinstance(one, Load):
+            return self._load(i)
+        if isinstance(one, Reduce):
             assert one.kind == ROW, f"{one} ends after the kernel"
             self._end_row(i, self._masked(i))
             return self.values[i]
         args = [self.value(j) for j in one.inputs]
         shapes = [self.shapes[j] for j in one.inputs]
         self.shapes[i] = (max(s[0] for s in shapes), max(s[1] for s in shapes))
-        if one.opcode == "spread":
+        if isinstance(one, Spread):
             return args[0]
-        assert one.op is not None
+        assert isinstance(one, Apply), f"no kernel for GPUs has {one}"
         sources = [self.spec.instructions[j].dtype for j in one.inputs]
         hint = one.op.name
         value = dv.apply(one.op, one.dtype, sources, args, lambda t: self._named(hint, t))
@@ -267,11 +281,12 @@ class DenseKernel:
         self.block.add(f"{name} = {_bare(typed(term).text)}")
         return Term(name, term.dtype)
 
-    def _load(self, i: int, one: Instruction) -> Value:
+    def _load(self, i: int) -> Value:
+        one = self.spec.load(i)
         self.shapes[i] = self.memory.shape_of(one)
         texts = self.memory.load(self.block, one, self.shapes[i])
         part = dv.part_dtype(one.dtype)
-        return tuple(self._named(f"x{one.text}", dv.loaded(t, part)) for t in texts)
+        return tuple(self._named(f"x{one.array}", dv.loaded(t, part)) for t in texts)
 
     def _prepare(self, wanted: list[int]) -> None:
         """Make the row values that the full values of a phase read, before its loop."""

@@ -10,7 +10,16 @@ from tiga.backends.triton.dense.form import DenseForm
 from tiga.backends.triton.dense.values import Value
 from tiga.backends.triton.evaluate import stored
 from tiga.backends.triton.writer import Parameter, pointer_type
-from tiga.passes.tensor_spec import COLUMN, ROW, SCALAR, Instruction, Spec
+from tiga.passes.tensor_spec import (
+    COLUMN,
+    ROW,
+    SCALAR,
+    Argument,
+    Instruction,
+    Load,
+    Reduce,
+    Spec,
+)
 from tiga.types import DType, float32, float64
 
 Shape = tuple[int, int]
@@ -55,11 +64,11 @@ class Memory:
     def steps(self) -> str:
         return self.parameter(("size", "steps"), "steps", "i32")
 
-    def argument(self, one: Instruction) -> Term:
+    def argument(self, one: Argument) -> Term:
         """A number among the kernel's arguments."""
         compute = one.dtype.compute
         type_ = _ARGUMENTS.get(compute, "i64" if compute.itemsize == 8 else "i32")
-        name = self.parameter(("argument", one.dims), "number", type_)
+        name = self.parameter(("argument", one.place), "number", type_)
         if not compute.is_float and compute.itemsize < 4:
             return Term(f"{name}.to(tl.{compute})", compute)
         return Term(name, compute)
@@ -97,11 +106,11 @@ class Memory:
         if not form.even_rows:
             block.add(f"in_rows = row < {self.extent('rows')}")
         for one in self.spec.instructions:
-            if one.opcode == "load" and one.kind != SCALAR and one.dims:
+            if isinstance(one, Load) and one.kind != SCALAR and one.dims:
                 self._locate_load(block, one)
 
     def _is_whole(self) -> bool:
-        return any(i.opcode == "reduce" and i.kind == ROW for i in self.spec.instructions)
+        return any(isinstance(i, Reduce) and i.kind == ROW for i in self.spec.instructions)
 
     def take_window(self, block: Block) -> None:
         """Say which columns a turn of the loop over windows has."""
@@ -120,7 +129,7 @@ class Memory:
             conditions.append("in_columns")
         return " & ".join(conditions) or None
 
-    def shape_of(self, one: Instruction) -> Shape:
+    def shape_of(self, one: Load) -> Shape:
         """The extents of what a load gives."""
         if one.kind == SCALAR:
             return 1, 1
@@ -129,9 +138,9 @@ class Memory:
         rows = self.form.rows if one.dims or one.kind == ROW else 1
         return rows, self.form.window if one.moves else 1
 
-    def _locate_load(self, block: Block, one: Instruction) -> None:
+    def _locate_load(self, block: Block, one: Load) -> None:
         """Say where a load starts in each row of the tile."""
-        number = int(one.text)
+        number = one.array
         unit = self.form.unit if one.moves else 1
         terms, rest = [], "row"
         for dim in range(one.dims):
@@ -147,20 +156,20 @@ class Memory:
 
     # loads and stores
 
-    def load(self, block: Block, one: Instruction, shape: Shape) -> list[str]:
+    def load(self, block: Block, one: Load, shape: Shape) -> list[str]:
         """The expressions of a loaded value's parts."""
-        base = self.parameter(("load", int(one.text)), f"p{one.text}", _pointer(one.dtype))
+        base = self.parameter(("load", one.array), f"p{one.array}", _pointer(one.dtype))
         if one.kind == SCALAR:
             places = [base, f"{base} + 1"][: dv.parts(one.dtype)]
             return [f"tl.load({place})" for place in places]
         if self.spec.flat:
             offset = "element"
         else:
-            start = [self.starts[int(one.text)]] if one.dims else []
+            start = [self.starts[one.array]] if one.dims else []
             offset = " + ".join([*start, *(["column"] if one.moves else [])]) or "0"
         mask = self.mask(shape)
         if one.dtype.is_complex:
-            return self._load_pair(block, base, offset, mask, one)
+            return self._load_pair(block, base, offset, mask, f"x{one.array}")
         guard = f", mask={mask}, other=0" if mask else ""
         return [f"tl.load({base} + {offset}{guard})"]
 
@@ -172,11 +181,11 @@ class Memory:
         return f"{base} + ({_joined(offset)} * 2){end} + tl.arange(0, 2){lead}", guard
 
     def _load_pair(
-        self, block: Block, base: str, offset: str, mask: str | None, one: Instruction
+        self, block: Block, base: str, offset: str, mask: str | None, name: str
     ) -> list[str]:
         pointers, guard = self._pairs(base, offset, mask)
         other = ", other=0" if guard else ""
-        real, imag = (self.names.fresh(f"x{one.text}_{part}") for part in ("re", "im"))
+        real, imag = (self.names.fresh(f"{name}_{part}") for part in ("re", "im"))
         block.add(f"{real}, {imag} = tl.split(tl.load({pointers}{guard}{other}))")
         return [real, imag]
 
@@ -196,14 +205,14 @@ class Memory:
         offset = f"{self._program()} * {self.columns()} + column"
         return offset, None if self.form.even_columns else "in_columns"
 
-    def load_partial(self, block: Block, place: int, one: Instruction) -> Value:
+    def load_partial(self, block: Block, place: int, one: Reduce) -> Value:
         """What a program has stored of a reduction over rows."""
         dtype = one.dtype.compute
         base = self.parameter(("store", place), f"out{place}", _pointer(dtype))
         offset, mask = self._partial_place()
         part = dv.part_dtype(dtype)
         if dtype.is_complex:
-            texts = self._load_pair(block, base, offset, mask, one)
+            texts = self._load_pair(block, base, offset, mask, f"x{one.combine}")
             return tuple(Term(text, part) for text in texts)
         guard = f", mask={mask}, other=0" if mask else ""
         return (Term(f"tl.load({base} + {offset}{guard})", part),)

@@ -15,7 +15,7 @@ from tiga.backends.triton.dense.kernel import build
 from tiga.backends.triton.dense.moves import contiguous
 from tiga.backends.triton.machine import Gpu, Interpreter, Launch
 from tiga.backends.triton.writer import KernelSource
-from tiga.passes.tensor_spec import COLUMN, TOTAL, KernelStep
+from tiga.passes.tensor_spec import COLUMN, TOTAL, KernelStep, Load
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
 from tiga.runtime.scope import Scope
 from tiga.trace.node import Node
@@ -125,7 +125,7 @@ def _number(step: KernelStep, grid: DenseGrid, key: Any) -> Any:
     extent, stride = step.loads[which].strides[rest[0]]
     if kind == "extent":
         return extent
-    moves = any(i.opcode == "load" and i.text == str(which) and i.moves
+    moves = any(isinstance(i, Load) and i.array == which and i.moves
                 for i in step.spec.instructions)  # fmt: skip
     return stride // unit if moves else stride
 
@@ -157,7 +157,8 @@ def _pieces(step: KernelStep, grid: DenseGrid) -> dict[int, Pieces]:
             continue
         count = grid.groups if one.kind == COLUMN else grid.groups * grid.windows
         columns = step.columns if one.kind == COLUMN else 1
-        form = combination(one.text, one.dtype, count, columns * dv.parts(one.dtype))
+        combine = step.spec.reduction(stored).combine
+        form = combination(combine, one.dtype, count, columns * dv.parts(one.dtype))
         found[place] = Pieces(count, columns, one.dtype, form)
     return found
 
