@@ -12,10 +12,11 @@ from tiga.backends.triton.dense.moves import contiguous
 from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.machine import Gpu, machine
 from tiga.backends.triton.native import NativePlatform
+from tiga.backends.triton.paged.budgets import SHARE
 from tiga.backends.triton.paged.calls import Call
 from tiga.backends.triton.paged.fetching import fetch, pinnable
 from tiga.backends.triton.paged.memory import HostRows
-from tiga.backends.triton.paged.placement import SHARE, Placement
+from tiga.backends.triton.paged.placement import Placement
 from tiga.errors import InvalidValue
 from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.graph_call import Launch
@@ -31,7 +32,7 @@ from tiga.types import GLOBAL, DType
 
 @dataclass(frozen=True)
 class NativeArrays:
-    """Arrays of the driver's memory; see `tiga.backends.triton.paged.placement.Arrays`."""
+    """Arrays of the driver's memory; see `tiga.backends.triton.paged.budgets.Arrays`."""
 
     index: int
 

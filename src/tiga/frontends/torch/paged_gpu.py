@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from tiga.backends.triton.paged.budgets import SHARE
 from tiga.backends.triton.paged.calls import Call
 from tiga.backends.triton.paged.memory import HostRows
-from tiga.backends.triton.paged.placement import SHARE, Placement
+from tiga.backends.triton.paged.placement import Placement
 from tiga.errors import InvalidType
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.spaces import extents_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TorchArrays:
-    """Tensors on a device; see `tiga.backends.triton.paged.placement.Arrays`."""
+    """Tensors on a device; see `tiga.backends.triton.paged.budgets.Arrays`."""
 
     device: torch.device
 

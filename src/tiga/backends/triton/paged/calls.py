@@ -5,13 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiga.backends.triton.executable import Executable
+from tiga.backends.triton.paged.budgets import Arrays
 from tiga.backends.triton.paged.needs import Needs
-from tiga.backends.triton.paged.placement import (
-    LESS_AND_LESS,
-    Arrays,
-    Keeps,
-    Placement,
-)
+from tiga.backends.triton.paged.placement import LESS_AND_LESS, Keeps, Placement
 from tiga.backends.triton.paged.run import run_paged
 from tiga.errors import OutOfBudget
 from tiga.paging.results import stored_sizes

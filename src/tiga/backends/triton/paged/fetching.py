@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from tiga.backends.triton.paged.budgets import loading_bytes
 from tiga.backends.triton.paged.kept import keeper_of
 from tiga.backends.triton.paged.link import link_of
 from tiga.backends.triton.paged.memory import Mover
-from tiga.backends.triton.paged.placement import loading_bytes
 from tiga.knobs import current
 from tiga.runtime.platform import Platform
 from tiga.runtime.scope import active

@@ -5,14 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from tiga.backends.triton.executable import Executable
+from tiga.backends.triton.paged.budgets import Arrays, loading_bytes
 from tiga.backends.triton.paged.needs import Needs
-from tiga.backends.triton.paged.placement import (
-    LESS_AND_LESS,
-    Arrays,
-    Keeps,
-    Placement,
-    loading_bytes,
-)
+from tiga.backends.triton.paged.placement import LESS_AND_LESS, Keeps, Placement
 from tiga.backends.triton.paged.steps import forecast
 from tiga.errors import OutOfBudget
 from tiga.paging.planned import PlannedRows
@@ -47,7 +42,13 @@ def _planned(
 ) -> Planned:  # fmt: skip
     sizes, before = stored_sizes(executable.plan, extents), held.get("device", 0)
     placement = Placement(
-        graph, arrays, Needs(executable), sizes, keeps, before, held.get("host", 0)
+        graph,
+        arrays,
+        Needs(executable),
+        sizes,
+        keeps,
+        held=before,
+        held_on_host=held.get("host", 0),
     )
     own = set(executable.plan.outputs)
     on_host = {n: sizes[n] for n in placement.on_host}

@@ -11,7 +11,7 @@ from tiga.backends.triton.paged.link import MOVERS, Copy, Link, Mark, copy_bytes
 from tiga.runtime.arena import anonymous
 from tiga.runtime.crew import Crew
 from tiga.runtime.floor import helped_by
-from tiga.runtime.pages import ByRanges, MemoryRows, Rows
+from tiga.runtime.pages import ByRanges, MemoryRows, Rows, scratch_bytes
 from tiga.runtime.platform import Platform
 from tiga.types import DType
 
@@ -20,6 +20,9 @@ PIECE = 2**21
 
 LANES = 8
 """Threads that move an array: one alone copies at a fraction of what the bus takes."""
+
+LEAST = 2**18
+"""Bytes that are worth a thread more."""
 
 
 class HostRows(MemoryRows):
@@ -87,22 +90,27 @@ class Mover:
     platform: Platform
     nbytes: int = LANES * PIECE
     memory: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))
-    """What results come through, if there is some already."""
+    """What arrays go through, if there is some already."""
 
     def load(self, home: Rows) -> DeviceRows:
         """All rows of an array."""
         width = home.row_bytes
         block = self.platform.arena(max(1, home.count * width))
         found = DeviceRows(self.platform, self.link, block, home.count, width)
-        start = self.link.mark()
+        self.bring(range(home.count), home, found.address)
+        return found
+
+    def bring(self, rows: "range | np.ndarray", home: Rows, address: int) -> None:
+        """Copy rows of an array, a range of them or those of ascending, distinct numbers, to an
+        address of the device, side by side, once what was launched so far is done."""
+        width, start = home.row_bytes, self.link.mark()
 
         def move(low: int, part: np.ndarray) -> None:
-            home.read_into(low, part)
-            copy = (found.address + low * width, part.ctypes.data, part.nbytes)
+            _read(rows[low : low + len(part)], home, part)
+            copy = (address + low * width, part.ctypes.data, part.nbytes)
             self.link.send([copy], start).wait()
 
-        self._by_parts(home.count, width, move)
-        return found
+        self._by_parts(len(rows), width, move)
 
     def pin(self, home: Rows) -> Rows:
         """All rows of an array in pinned memory; the array itself where that cannot be."""
@@ -120,9 +128,9 @@ class Mover:
     def fetch(self, address: int, out: np.ndarray) -> None:
         """Fill contiguous uint8 with what lies at an address of the device, once what was launched
         so far is done: while a part crosses the bus, threads copy the one before to its place."""
-        flat, half = out.reshape(-1), max(1, self.nbytes // 2)
-        if self.memory.nbytes < 2 * half:
-            self.memory = self.link.pinned(2 * half)
+        flat = out.reshape(-1)
+        half = max(1, min(self.nbytes // 2, len(flat)))
+        self._provide(2 * half)
         start, before = self.link.mark(), None
         with helped_by(self.link.movers, MOVERS):
             for number, low in enumerate(range(0, len(flat), half)):
@@ -133,15 +141,28 @@ class Mover:
                 before = coming
             _put(before)
 
+    def _provide(self, nbytes: int) -> None:
+        """Have so many bytes of pinned memory, and some more if more were asked for before."""
+        if self.memory.nbytes < nbytes:
+            more = min(self.nbytes, 2 * nbytes) if self.memory.nbytes else nbytes
+            self.memory = self.link.pinned(max(nbytes, more))
+
     def _by_parts(self, count: int, width: int, move: Callable[[int, np.ndarray], None]) -> None:
         """Move rows, as many at a time as a thread's part of the memory holds."""
         if not count * width:
             return
-        lanes = max(1, min(LANES, self.nbytes // width))
-        step = max(1, self.nbytes // lanes // width)
-        whole = self.link.pinned(lanes * step * width)  # not a view alone: it would be taken back
-        parts = list(whole.reshape(lanes, step, width))
+        lanes = max(1, min(LANES, self.nbytes // width, count * width // LEAST))
+        step = max(1, min(self.nbytes // lanes // width, -(-count // lanes)))
+        self._provide(lanes * step * width)
+        parts = list(self.memory[: lanes * step * width].reshape(lanes, step, width))
         _in_turn(count, step, parts, lambda low, part: move(low, part[: count - low]))
+
+
+def _read(rows: "range | np.ndarray", home: Rows, out: np.ndarray) -> None:
+    if isinstance(rows, range):
+        home.read_into(rows.start, out)
+    else:
+        home.take(rows, out, np.empty(scratch_bytes(home.row_bytes, out.nbytes), np.uint8))
 
 
 def _put(coming: "tuple[Mark, np.ndarray, np.ndarray] | None") -> None:
@@ -154,7 +175,8 @@ def _put(coming: "tuple[Mark, np.ndarray, np.ndarray] | None") -> None:
 
 
 def _in_turn(count: int, step: int, lanes: list[Any], move: Callable[[int, Any], None]) -> None:
-    """Move rows, `step` at a time, by a thread for each lane, which takes what is next."""
+    """Move rows, `step` at a time, by a thread for each lane, which takes what is next; by this one
+    where there is one lane."""
     lows, turn = iter(range(0, count, step)), Lock()
 
     def serve(lane: Any) -> None:
@@ -165,6 +187,9 @@ def _in_turn(count: int, step: int, lanes: list[Any], move: Callable[[int, Any],
                 return
             move(low, lane)
 
+    if len(lanes) == 1:
+        serve(lanes[0])
+        return
     with Crew(len(lanes), "tiga-move") as crew:
         done = [crew.submit(serve, lane) for lane in lanes]
     for one in done:

@@ -3,33 +3,25 @@ files; and how much memory pages may take. Whose arrays they are is the frontend
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from tiga.backends.triton.executable import Executable
+from tiga.backends.triton.paged.budgets import SHARE, Budgets, loading_bytes
 from tiga.backends.triton.paged.facts import WalkFacts, walk_facts
-from tiga.backends.triton.paged.kept import TIERS, Keeper, Room, keeper_of
-from tiga.backends.triton.paged.link import Link, link_of
-from tiga.backends.triton.paged.memory import LANES, PIECE, DeviceRows, HostRows, Mover
+from tiga.backends.triton.paged.memory import HostRows, Mover
 from tiga.backends.triton.paged.needs import Needs
 from tiga.backends.triton.paged.run import Paging
 from tiga.errors import OutOfBudget
-from tiga.knobs import current
 from tiga.paging.plan import Limits
 from tiga.paging.results import fitting, spilled, spilled_array
 from tiga.runtime.pages import FileRows, Rows
-from tiga.runtime.platform import Platform
-from tiga.runtime.pool import POOL
-from tiga.runtime.scope import Scope, active, fallback
-from tiga.runtime.tiers import memory_left, size_text
+from tiga.runtime.scope import active
+from tiga.runtime.tiers import size_text
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, DType, Space
-
-SHARE = 2
-"""Results, and then inputs, stay on the device as far as they take up to one part in so many of
-what is left of it; pages get the rest."""
+from tiga.types import GLOBAL, Space
 
 PAGE_BYTES = 2**25
 """A page that is not made larger: copies of so many bytes run at the full rate, launches are few,
@@ -40,29 +32,6 @@ PAGES_SHARE = 4
 
 READERS, WRITERS = 2, 1
 """Pages that are read, and written, at a time: several threads move the bytes of each."""
-
-KEPT_SHARE = 8
-"""One part in so many of what is left is kept for later calls, where no budget bounds it."""
-
-UNBOUNDED = 2**34
-"""Bytes of a device that has no memory of its own: under Triton's interpreter."""
-
-
-class Arrays(Protocol):
-    """Arrays of a frontend on a device."""
-
-    @property
-    def platform(self) -> Platform:
-        """The device; what it gives is not charged to a scope."""
-
-    def free(self) -> int:
-        """Bytes that the device has left."""
-
-    def new(self, shape: tuple[int, ...], dtype: DType, what: str) -> Any:
-        """An array on the device, charged to the scope in force while it lives."""
-
-    def block(self, array: Any) -> tuple[Any, int]:
-        """The arena, as the platform has them, that a contiguous array lies in, and where."""
 
 
 def facts_of(graph: Any, side: str) -> WalkFacts:
@@ -91,21 +60,14 @@ LESS_AND_LESS = (
 
 
 @dataclass
-class Placement:
-    """Where the arrays of one run lie, and what is left for pages; `held` bytes of the device, and
-    `held_on_host` and `pinned_held` of other memory, will be taken beside those that are now."""
+class Placement(Budgets):
+    """Where the arrays of one run lie, and what is left for pages."""
 
-    graph: Any
-    library: Arrays
     needs: Needs
     sizes: Mapping[Node, int]
     keeps: Keeps
-    held: int = 0
-    held_on_host: int = 0
-    pinned_held: int = 0
     pinned_inputs: int = 0
     loaded: dict[Hashable, tuple[Rows, str]] = field(default_factory=dict)
-    scope: Scope = field(default_factory=lambda: active() or fallback())
 
     def __post_init__(self) -> None:
         must = sum(self.sizes[n] for n in self.whole if n in self.sizes)
@@ -127,64 +89,6 @@ class Placement:
         return self.needs.whole | (self.needs.summed if self.keeps.sums else frozenset())
 
     @property
-    def platform(self) -> Platform:
-        return self.library.platform
-
-    @cached_property
-    def keeper(self) -> Keeper:
-        """What earlier calls left of the graph on the device."""
-        return keeper_of(self.graph, self.platform)
-
-    @cached_property
-    def link(self) -> Link:
-        """What moves bytes to the device and back."""
-        platform = self.platform
-        return self.keeper.begin(
-            self._room_to_keep(), platform.stream(), partial(link_of, platform)
-        )
-
-    def _room_to_keep(self) -> Room:
-        """What may be kept for later calls: budgets hold it; where there is none, a part of what
-        is left."""
-        accounts, most = self.scope.accounts, {}
-        unbounded = {tier for tier in TIERS if accounts[tier].budget is None}
-        if "device" in unbounded:
-            left = self.library.free() if self.platform.is_gpu else UNBOUNDED
-            most["device"] = (left + accounts["device"].idle) // KEPT_SHARE
-        if "host-pinned" in unbounded:
-            most["host-pinned"] = max(0, current().memory_bound - self.pinned_held)
-        if "host" in unbounded:
-            most["host"] = memory_left() // KEPT_SHARE
-        return Room(self.scope, most)
-
-    @property
-    def left(self) -> int:
-        """Bytes of the device that may be taken now."""
-        account = self.scope.accounts["device"]
-        if account.budget is not None:
-            return max(0, account.budget - account.live - self.held)
-        if not self.platform.is_gpu:
-            return UNBOUNDED
-        return rounded(self.library.free() - self.held)
-
-    @property
-    def host_left(self) -> int:
-        """Bytes of ordinary memory that results may take now: without a budget a part of what the
-        machine has left, as of the device."""
-        account = self.scope.host
-        if account.budget is None:
-            return memory_left() // SHARE
-        return max(0, account.budget - account.live - self.held_on_host) // SHARE
-
-    @property
-    def pinned(self) -> int:
-        """Bytes of pinned memory that may be taken now."""
-        account = self.scope.accounts["host-pinned"]
-        if account.budget is None:
-            return max(0, current().memory_bound - self.pinned_held)
-        return max(0, account.budget - account.live - self.pinned_held)
-
-    @property
     def limits(self) -> Limits:
         """What pages may take now."""
         return Limits(
@@ -194,14 +98,6 @@ class Placement:
                    "TIGA_MEMORY_BOUND)",
         )  # fmt: skip
 
-    def charge(self, tier: str, nbytes: int) -> Callable[[], None]:
-        """Count bytes of a tier as used; what is returned takes that back."""
-        if active() is None:
-            return _nothing
-        account = self.scope.accounts[tier]
-        ticket = account.charge(nbytes, "pages of a graph in a file")
-        return partial(account.release, ticket)
-
     def output(self, node: Node, count: int) -> tuple[Any, Rows]:
         """An array for an output over entities, on the device, on the host or mapped from a
         file, and where its rows are stored."""
@@ -210,7 +106,7 @@ class Placement:
             made = self.library.new(shape, dtype, f"an output of shape {shape}")
             return made, self.rows(made, count, node.type.row_bytes)
         if node in self.on_host:
-            array = self._host_array(shape, dtype.numpy, f"an output of shape {shape}")
+            array = self.host_array(shape, dtype.numpy, f"an output of shape {shape}")
             return array, HostRows(array)
         return spilled_array(self.scope, self.graph.traffic, shape, dtype.numpy)
 
@@ -224,21 +120,8 @@ class Placement:
             what = f"a value between steps, {count} rows"
             return self.rows(self.library.new((count, *shape), dtype, what), count, width)
         if node in self.on_host:
-            return HostRows(self._host_array((count, width), np.dtype(np.uint8), "such a value"))
+            return HostRows(self.host_array((count, width), np.dtype(np.uint8), "such a value"))
         return spilled(self.scope, self.graph.traffic, count, width)
-
-    def _host_array(self, shape: tuple[int, ...], dtype: np.dtype, what: str) -> np.ndarray:
-        """An array in ordinary memory, charged while it lives: what was used before, if there is
-        some, as the system takes longer to give it than to copy there."""
-        made = POOL.array(shape, dtype)
-        if active() is not None:
-            self.scope.adopt(made, what)
-        return made
-
-    def rows(self, array: Any, count: int, row_bytes: int) -> DeviceRows:
-        """The rows of a contiguous array on the device."""
-        block, offset = self.library.block(array)
-        return DeviceRows(self.platform, self.link, block, count, row_bytes, offset)
 
     def to_pin(self, inputs: Mapping[Node, Any]) -> dict[Node, int]:
         """The bytes of inputs that go to pinned memory whole, where kernels read them over the bus:
@@ -346,18 +229,3 @@ class Placement:
                 found[node] = sizes[node]
                 room -= sizes[node]
         return found
-
-
-def rounded(nbytes: int) -> int:
-    """Bytes that a device has left, so that calls which find about as many plan alike."""
-    step = 1 << max(0, nbytes.bit_length() - 6)
-    return max(0, nbytes) // step * step
-
-
-def loading_bytes(pinned: int, largest: int) -> int:
-    """Bytes of pinned memory for moving arrays whole, of so many that may be taken."""
-    return min(LANES * PIECE, pinned, largest)
-
-
-def _nothing() -> None:
-    """Nothing was charged."""
