@@ -38,10 +38,10 @@ def _runs(name: str) -> bool:
 def where(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device; the interpreter's CPU tensors take the way of a GPU's."""
     from tests.gpu import harness
-    from tiga.frontends.torch import callee, forecast, paged, unit
+    from tiga.frontends.torch import block_job, callee, forecast, paged, unit
 
     found = harness.device()
     if found is not None and found.type == "cpu":
-        for module in (callee, forecast, paged, unit):
+        for module in (block_job, callee, forecast, paged, unit):
             monkeypatch.setattr(module, "on_gpu", lambda place: True)
     return found

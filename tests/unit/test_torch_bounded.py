@@ -187,12 +187,70 @@ def test_masks_and_tuples_in_blocks():
     assert out["one"].tolist()[:2] == [95.0, 5.0]
 
 
-def test_a_second_derivative_is_refused_not_zero():
-    x, z, w = inputs()
-    y = Bessel()(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
-    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError):
-        torch.autograd.grad(gradient.sum(), x)
+def direct(x, z, w, scale):
+    """What `Bessel` computes, by torch alone."""
+    message = torch.special.i0(x[SOURCES] * scale) * z[TARGETS] * w
+    return torch.zeros(25, 2, dtype=x.dtype).index_add(0, TARGETS, message) + z
+
+
+@pytest.mark.parametrize("bound", [2**30, 20_000, 1_500])
+def test_second_and_third_derivatives(bound):
+    """By torch over the whole graph at once."""
+    kernel, found = Bessel(), []
+    for run in (kernel, None):
+        leaves = [*inputs(), kernel.scale]
+        x, z, w, scale = leaves
+        with knobs.scope(memory_bound=bound):
+            y = (
+                direct(x, z, w, scale) if run is None
+                else run(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
+            )  # fmt: skip
+            cotangent = torch.linspace(-1, 1, 50, dtype=y.dtype).reshape(25, 2).requires_grad_()
+            first = torch.autograd.grad((y * cotangent).sum(), leaves, create_graph=True)
+            slope = sum((g**2).sum() for g in first)
+            second = torch.autograd.grad(slope, [*leaves, cotangent], create_graph=True)
+            third = torch.autograd.grad(sum(g.sin().sum() for g in second), [*leaves, cotangent])
+        found.append((y, *first, *second, *third))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_training_on_forces_through_blocks():
+    """Energies of distances, forces, and the gradient of a loss of both for the weights."""
+
+    class Pair(tg.MessagePassing, torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.width = torch.nn.Parameter(torch.tensor(0.7, dtype=torch.float64))
+
+        def energy(self, difference):
+            return torch.special.i0e(difference.square().sum(-1) * self.width)
+
+        def edge(self, src, dst, edge):
+            return self.energy(src.at - dst.at)
+
+    nodes, kernel = 17, Pair()
+    targets = TARGETS % nodes
+    graph = tg.Graph.from_coo(SOURCES, targets, num_src=nodes, num_dst=nodes)
+    generator = torch.Generator().manual_seed(2)
+    at = torch.randn(nodes, 3, generator=generator, dtype=torch.float64).requires_grad_()
+
+    def by_blocks():
+        return kernel(graph=graph, ndata={"at": at}).sum()
+
+    def by_torch():
+        return kernel.energy(at[SOURCES] - at[targets]).sum()
+
+    steps = []
+    for energy in (by_blocks, by_torch):
+        with knobs.scope(memory_bound=4_000):
+            total = energy()
+            (force,) = torch.autograd.grad(total, at, create_graph=True)
+            loss = total**2 + (force - 1).square().sum()
+            steps.append(torch.autograd.grad(loss, [kernel.width, at]))
+    for one, other in zip(*steps, strict=True):
+        torch.testing.assert_close(one, other)
+    assert "runs through torch" in kernel.explain()
 
 
 def test_transforms_are_refused_with_the_reason():

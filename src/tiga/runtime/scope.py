@@ -215,14 +215,14 @@ class Scope:
                 weakref.finalize(block, self.residents.pop, key, None).atexit = False
 
     @contextmanager
-    def temporary(self, nbytes: int, what: str) -> Iterator[None]:
-        """Charge bytes for the body of a `with`."""
-        ticket = self.charge(nbytes, what)
+    def temporary(self, nbytes: int, what: str, tier: str = "host") -> Iterator[None]:
+        """Charge bytes of a tier for the body of a `with`."""
+        ticket = self.charge(nbytes, what, tier)
         self._note()
         try:
             yield
         finally:
-            self.host.release(ticket)
+            self.accounts[tier].release(ticket)
             self._note()
 
     @contextmanager

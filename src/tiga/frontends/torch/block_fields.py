@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from tiga.frontends.torch.where import user_line
 from tiga.frontends.views import View
 from tiga.relations import Graph
 from tiga.relations.row_blocks import Pointers, PointersInMemory
+
+if TYPE_CHECKING:
+    from tiga.frontends.torch.block_plan import Sizes
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,25 @@ class RowBlock:
         return [EdgeRange(lo, min(lo + self.most, self.last)) for lo in starts]
 
 
+@dataclass(frozen=True)
+class Limit:
+    """What of a tier blocks may take: the bytes that are left (None: no bound), and what an edge of
+    a block takes, a row, a message where edges come in parts, and any block."""
+
+    tier: str
+    left: int | None
+    edge: int
+    row: int
+    message: int = 0
+    fixed: int = 0
+
+    def takes(self, block: RowBlock, at_once: bool) -> int:
+        """Bytes of a block; `at_once`: of all its edges, in parts or not."""
+        edges = block.edges if at_once else min(block.edges, block.most)
+        kept = 0 if at_once or not block.in_parts else block.edges * self.message
+        return self.fixed + edges * self.edge + block.rows * self.row + kept
+
+
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """Numbers of rows that are read: one for each edge, say."""
@@ -83,16 +105,21 @@ class Total:
 
     def add(self, numbers: Numbers, part: torch.Tensor) -> None:
         """Add to rows; some may be named several times."""
-        part = part.to(self.tensor.dtype)
-        if self.tensor.is_cuda:
-            # Sorts the rows, where `index_add_` adds them as threads get there.
-            self.tensor.index_put_((numbers.index,), part, accumulate=True)
-        else:
-            self.tensor.index_add_(0, numbers.index, part)
+        add_rows(self.tensor, numbers.index, part)
 
     def result(self, dtype: torch.dtype) -> torch.Tensor:
         """The gradient."""
         return self.tensor.to(dtype)
+
+
+def add_rows(tensor: torch.Tensor, index: torch.Tensor, part: torch.Tensor) -> None:
+    """Add to rows by number, always in the same order."""
+    part = part.to(tensor.dtype)
+    if tensor.is_cuda:
+        # Sorts the rows, where `index_add_` adds them as threads get there.
+        tensor.index_put_((index,), part, accumulate=True)
+    else:
+        tensor.index_add_(0, index, part)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -108,12 +135,6 @@ class BlockFields:
     """The fields of a call, and the ends of its edges. With `reads`, gathered rows become leaves
     of a graph of their own, kept there with the place they come from; `seen` are the end,
     namespace and name of all that was read."""
-
-    edge_bytes = row_bytes = 0
-    """Bytes that an edge, or a row, takes beside what `edge` and `node` allocate."""
-
-    memory: int | None = None
-    """Bytes that the budget leaves; None for no bound."""
 
     def __init__(self, graph: Graph, fields: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
         self.graph, self.fields, self.device = graph, fields, device_of(graph)
@@ -134,15 +155,19 @@ class BlockFields:
         # Not those of `self`: torch.func wraps tensors that are made while it transforms.
         return PointersInMemory(found if isinstance(found, np.ndarray) else found.cpu().numpy())
 
-    def holding(self, nbytes: int, what: str) -> AbstractContextManager[None]:
-        """Count bytes as used for the body of a `with`."""
+    def limits(self, sizes: "Sizes") -> list[Limit]:
+        """What blocks of a call may take; nothing bounds those of a graph in memory."""
+        return []
+
+    def holding(self, nbytes: Mapping[str, int], what: str) -> AbstractContextManager[None]:
+        """Count bytes of tiers as used for the body of a `with`."""
         return nullcontext()
 
     def reading(self) -> AbstractContextManager[None]:
         """The body of a `with` reads the graph."""
         return nullcontext()
 
-    def plan(self, blocks: Any, sizes: Any) -> Any:
+    def plan(self, blocks: Any, sizes: "Sizes") -> Any:
         """What blocks read of files, where the graph is in one."""
         return None
 
@@ -187,7 +212,11 @@ class BlockFields:
         return value
 
     def _rows(self, namespace: str, name: str, numbers: Numbers) -> torch.Tensor:
-        return self.fields[namespace][name].detach().index_select(0, numbers.index)
+        return self.rows_at(self.fields[namespace][name], numbers)
+
+    def rows_at(self, value: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+        """Rows of a value of all rows or edges, as a new tensor."""
+        return value.detach().index_select(0, numbers.index)
 
     # what is made of all blocks
 
@@ -201,7 +230,7 @@ class BlockFields:
 
     def part_of(self, value: torch.Tensor, place: Place) -> torch.Tensor:
         """The rows of a block of a value that was made of all blocks, or like one."""
-        return value[place]
+        return value.detach()[place]
 
 
 class RowView(View):

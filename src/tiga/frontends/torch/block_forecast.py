@@ -1,5 +1,6 @@
 """What a call takes that runs through torch over a graph in a file, told before it runs."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,29 +9,30 @@ import torch
 
 from tiga.frontends.torch.block_fields import wide
 from tiga.frontends.torch.block_plan import Blocks, Seen, Sizes
-from tiga.frontends.torch.paged_blocks import PagedBlockFields, stays
+from tiga.frontends.torch.paged_blocks import FILES, PagedBlockFields, tier_of
 from tiga.paging.blocks import Blocks as Step
 from tiga.paging.blocks import BlockWalk
 from tiga.paging.predicted import Planned, Prediction
 from tiga.paging.span import PagePlan
 
+NOTHING: Mapping[str, int] = {}
+
 
 @dataclass
 class Room:
-    """Where results will lie: `left` bytes of memory (None: no bound), and bytes so far."""
+    """Where results will lie: bytes that are `left` by tier (None: no bound), the best first, and
+    those that results take so far."""
 
-    left: int | None
-    host: int = 0
-    files: int = 0
+    left: dict[str, int | None]
+    taken: Counter[str] = field(default_factory=Counter)
 
-    def place(self, nbytes: int) -> bool:
-        """Whether a result of so many bytes goes to a file."""
-        if stays(nbytes, self.left):
-            self.host += nbytes
-            self.left = None if self.left is None else self.left - nbytes
-            return False
-        self.files += nbytes
-        return True
+    def place(self, nbytes: int) -> str:
+        """The tier that a result of so many bytes goes to."""
+        tier = tier_of(nbytes, self.left)
+        self.taken[tier] += nbytes
+        left = self.left.get(tier)
+        self.left |= {} if left is None else {tier: left - nbytes}
+        return tier
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class BlockForecast:
         written = sum(
             extents[on_edges] * width
             for on_edges, width in self.sizes.results
-            if room.place(extents[on_edges] * width)
+            if room.place(extents[on_edges] * width) == FILES
         )
         return self._plan(self._read(1), written)
 
@@ -61,22 +63,26 @@ class BlockForecast:
         read = written = 0
         for (namespace, name), value in wanted.items():
             width = value[:1].numel() * wide(value.dtype).itemsize
-            if room.place(len(value) * width):
+            if room.place(len(value) * width) == FILES:
                 pairs = [self.walk.added(end, width) for end in self._ends(namespace, name)]
                 read += sum(pair[0] for pair in pairs)
                 written += len(value) * width + sum(pair[1] for pair in pairs)
         parts = any(block.in_parts for block in self.blocks.each)
         return self._plan(self._read(1 + parts) + read, written)
 
-    def room(self, held: int = 0) -> Room:
-        """What is left for results beside the blocks, and so many bytes that are held."""
-        left = self.fields.memory
-        return Room(None if left is None else max(0, left - held - self.blocks.nbytes))
+    def room(self, held: Mapping[str, int] = NOTHING) -> Room:
+        """What is left for results beside the blocks, and bytes by tier that are held."""
+
+        def beside(tier: str, left: int | None) -> int | None:
+            held_there = held.get(tier, 0) + self.blocks.nbytes.get(tier, 0)
+            return None if left is None else max(0, left - held_there)
+
+        return Room({tier: beside(tier, left) for tier, left in self.fields.left.items()})
 
     def _plan(self, read: int, written: int) -> PagePlan:
-        plan, stored = PagePlan(self.blocks.nbytes), self._read(1)
-        plan.add("walk, rows = dst", Step(len(self.blocks.each), self.blocks.nbytes, read, written,
-                                          stored))  # fmt: skip
+        nbytes, stored = next(iter(self.blocks.nbytes.values())), self._read(1)
+        plan = PagePlan(nbytes)
+        plan.add("walk, rows = dst", Step(len(self.blocks.each), nbytes, read, written, stored))
         return plan
 
     def _read(self, times: int) -> int:
@@ -103,17 +109,25 @@ def predictions(
     forecast: BlockForecast, wanted: Mapping[tuple[str, str], torch.Tensor]
 ) -> Iterator[Prediction]:
     """The forward run, and the gradients of the fields `wanted`."""
-    live, nbytes = forecast.fields.scope.host.live, forecast.blocks.nbytes
     first = forecast.room()
     plan = forecast.forward(first)
-    peak = {"host": live + nbytes + first.host, "nvme": first.files}
-    yield Prediction("forward", Planned(plan, peak, (), first.host))
+    yield Prediction("forward", _planned(forecast, plan, first.taken))
     if not wanted:
         return
-    second = forecast.room(first.host)
+    second = forecast.room(first.taken)
     plan = forecast.backward(second, wanted)
-    peak = {"host": live + nbytes + first.host + second.host, "nvme": first.files + second.files}
-    yield Prediction("gradients", Planned(plan, peak, (), second.host))
+    yield Prediction("gradients", _planned(forecast, plan, first.taken + second.taken))
+
+
+def _planned(forecast: BlockForecast, plan: PagePlan, results: Mapping[str, int]) -> Planned:
+    """A run that leaves results of so many bytes by tier."""
+    fields, nbytes = forecast.fields, forecast.blocks.nbytes
+    peak = {
+        tier: fields.scope.accounts[tier].live + nbytes.get(tier, 0) + results.get(tier, 0)
+        for tier in dict.fromkeys((*nbytes, *fields.left))
+    }
+    first = next(iter(peak))
+    return Planned(plan, peak | {FILES: results.get(FILES, 0)}, (), results.get(first, 0))
 
 
 def wanted_of(names: Sequence[tuple[str, str]], values: Sequence[Any]) -> dict[Any, torch.Tensor]:

@@ -1,15 +1,18 @@
 """How large blocks of destinations are: what an edge and a row take, measured on a few of them."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
 
 from tiga.errors import OutOfBudget
 from tiga.frontends.message_passing import PerEdge
-from tiga.frontends.torch.block_fields import BlockFields, RowBlock
+from tiga.frontends.torch.block_fields import BlockFields, Limit, RowBlock
 from tiga.frontends.torch.blocks import ROOM, Allocations, RefuseTraining, measure
+from tiga.frontends.torch.random_state import RandomState
 from tiga.frontends.trees import leaves_of
 from tiga.knobs import current
 from tiga.relations.row_blocks import Pointers, cut_rows
@@ -37,6 +40,12 @@ class Sizes:
     by_node: Seen
     results: tuple[tuple[bool, int], ...]
 
+    def of_order(self, order: int) -> "Sizes":
+        """Those where derivatives of an order are made: of each value there is one of each order
+        below, too."""
+        times = ROOM ** (order - 1)
+        return replace(self, edge=times * self.edge, row=times * self.row)
+
 
 def pilot_of(pointers: Pointers) -> RowBlock:
     """A few edges of a few rows; the last row may have more of them."""
@@ -52,7 +61,7 @@ def measured(job: Any, fields: BlockFields) -> Sizes:
     Raises:
         InvalidValue: messages depend on which edges are evaluated together.
     """
-    block, state = pilot_of(fields.pointers), torch.get_rng_state()
+    block, state = pilot_of(fields.pointers), RandomState.now(fields.device)
     edge_bytes = measure(job.kernel, fields, block.edges, job.edge_params) if block.edges else 1
     with torch.no_grad(), RefuseTraining():
         fields.seen = {}
@@ -60,7 +69,7 @@ def measured(job: Any, fields: BlockFields) -> Sizes:
         by_edge, fields.seen = tuple(fields.seen), {}
         with Allocations() as allocations:
             made = leaves_of(job.rows(fields, block, sent, messages))
-    torch.set_rng_state(state)
+    state.restore()
     on_edges = [isinstance(leaf, PerEdge) for leaf in made]
     values = [leaf.value if on else leaf for leaf, on in zip(made, on_edges, strict=True)]
     widths = [v[:1].numel() * v.element_size() if len(v) else 0 for v in values]
@@ -73,44 +82,58 @@ def measured(job: Any, fields: BlockFields) -> Sizes:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The blocks of a call, and the bytes that one takes at most."""
+    """The blocks of a call, and the bytes of each tier that one takes at most."""
 
     each: tuple[RowBlock, ...]
-    nbytes: int
+    nbytes: Mapping[str, int]
 
 
-def planned(fields: BlockFields, sizes: Sizes, reason: Exception) -> Blocks:
-    """Blocks within the memory bound, and within the budget where that is less.
+def planned(fields: BlockFields, sizes: Sizes, reason: Exception, order: int = 1) -> Blocks:
+    """Blocks within the memory bound, and within budgets where these are less. In those for
+    derivatives of an order beyond the first all edges of a row are in memory together, not only
+    their messages.
 
     Raises:
-        OutOfBudget: a row that cannot be divided exceeds the budget.
+        OutOfBudget: a row that cannot be divided exceeds a budget.
     """
-    edge_bytes, row_bytes = sizes.edge + fields.edge_bytes, sizes.row + fields.row_bytes
-    bound, left = current().memory_bound, fields.memory
+    sizes = sizes.of_order(order)
+    limits, bound = fields.limits(sizes), current().memory_bound
     most, most_rows = _most(bound, sizes.edge), _most(bound, sizes.row)
-    if left is not None:
-        most = min(most, _most(left // SHARE, edge_bytes))
-        most_rows = min(most_rows, _most(left // SHARE, row_bytes))
-    blocks, largest = [], 0
-    for rows in cut_rows(fields.pointers, most, most_rows):
-        block = RowBlock(*rows, most)
-        nbytes = min(block.edges, most) * edge_bytes + block.rows * row_bytes
-        nbytes += block.in_parts * ROOM * block.edges * sizes.message
-        if left is not None and nbytes > left:
-            raise OutOfBudget(_refusal(block, nbytes, left, reason))
-        blocks.append(block)
-        largest = max(largest, nbytes)
-    return Blocks(tuple(blocks), largest)
+    for limit in limits:
+        if limit.left is not None:
+            most = min(most, _most(limit.left // SHARE, limit.edge))
+            most_rows = min(most_rows, _most(limit.left // SHARE, limit.row))
+    blocks = tuple(RowBlock(*rows, most) for rows in cut_rows(fields.pointers, most, most_rows))
+    return limited(blocks, limits, reason, order)
+
+
+def limited(
+    blocks: tuple[RowBlock, ...], limits: Sequence[Limit], reason: Exception, order: int
+) -> Blocks:  # fmt: skip
+    """Blocks that budgets hold; see `planned`."""
+    largest = {limit.tier: 0 for limit in limits}
+    for limit, block in product(limits, blocks):
+        nbytes = limit.takes(block, at_once=order > 1)
+        if limit.left is not None and nbytes > limit.left:
+            raise OutOfBudget(_refusal(block, nbytes, limit, reason, order))
+        largest[limit.tier] = max(largest[limit.tier], nbytes)
+    return Blocks(blocks, largest)
 
 
 def _most(nbytes: int, each: int) -> int:
     return max(1, nbytes // max(each, 1))
 
 
-def _refusal(block: RowBlock, nbytes: int, left: int, reason: Exception) -> str:
+def _refusal(block: RowBlock, nbytes: int, limit: Limit, reason: Exception, order: int) -> str:
+    left = limit.left or 0
+    what = f"destination {block.low} has {block.edges} edges, whose messages are"
+    if order > 1:
+        what += f", for derivatives of order {order} with all that they are made of,"
+    if limit.fixed > left:
+        what = "rows on their way to the device and back are"
     return (
-        f"destination {block.low} has {block.edges} edges, whose messages are all in memory at "
-        f"once where a call runs through torch ({reason}): that takes {nbytes} bytes "
-        f"({size_text(nbytes)}), and the budget leaves {left} ({size_text(left)}). Raise "
-        "memory={'host': ...} of tg.execution, or write `edge` and `node` with ops that fuse."
+        f"{what} all in memory at once where a call runs through torch ({reason}): that takes "
+        f"{nbytes} bytes ({size_text(nbytes)}) of {limit.tier!r}, and the budget leaves {left} "
+        f"({size_text(left)}). Raise memory={{{limit.tier!r}: ...}} of tg.execution, or write "
+        "`edge` and `node` with ops that fuse."
     )

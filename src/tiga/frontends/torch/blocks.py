@@ -21,6 +21,7 @@ from tiga.frontends.torch.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.eager import fold_rows
 from tiga.frontends.torch.messages import EdgeOrder, aggregate
+from tiga.frontends.torch.random_state import RandomState
 from tiga.frontends.torch.tracer import Recorder, tensors_in
 from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.frontends.torch.where import located, user_line
@@ -259,11 +260,10 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
     Raises:
         InvalidValue: they do.
     """
-    state, ends = torch.get_rng_state(), list(views(fields, EdgeRange(0, count)))
+    state, ends = RandomState.now(fields.device), list(views(fields, EdgeRange(0, count)))
     with torch.no_grad(), RefuseTraining(), Allocations() as allocations:
         whole = kernel.edge(*ends, **params)
-    draws = not torch.equal(state, torch.get_rng_state())
-    if count > 1 and not draws:
+    if count > 1 and state.is_now():
         with torch.no_grad():
             halves = [
                 tensors_of(send(kernel, fields, part, params), part.last - part.first)
@@ -271,7 +271,7 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
             ]
         with located(lambda: line_of(user_function(kernel, "edge"))):
             _require_independent(tensors_of(whole, count), halves)
-    torch.set_rng_state(state)
+    state.restore()
     return INDEX_BYTES + math.ceil(ROOM * allocations.total / count)
 
 

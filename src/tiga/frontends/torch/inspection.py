@@ -11,7 +11,7 @@ from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.torch.autograd import require_pages, requires_grad
 from tiga.frontends.torch.binding import bind
 from tiga.frontends.torch.block_forecast import BlockForecast, predictions, wanted_of
-from tiga.frontends.torch.devices import device_of, on_gpu
+from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.forecast import Prediction, predict
 from tiga.frontends.torch.paged_blocks import PagedBlockFields
@@ -86,7 +86,7 @@ def _in_blocks(
 ) -> list[Prediction]:
     """What a call takes that runs through torch, where the graph is in a file."""
     bounded = variant.bounded or variant.fallback
-    if not graph.paged or bounded is None or on_gpu(device_of(graph)):
+    if not graph.paged or bounded is None:
         return []
     job, values = bounded.job(kernel, graph, fields, params)
     assert bounded.sizes is not None

@@ -1,7 +1,7 @@
 """What blocks of destinations read of a graph in a file, and where what they make of it lies."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._mode_utils import no_dispatch
 
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.torch.block_fields import (
     BlockFields,
     EdgeRange,
+    Limit,
     Numbers,
     Place,
     RowBlock,
@@ -21,6 +23,8 @@ from tiga.frontends.torch.block_fields import (
     Whole,
     wide,
 )
+from tiga.frontends.torch.block_plan import Sizes
+from tiga.frontends.torch.blocks import ROOM
 from tiga.frontends.torch.paged import rows_of
 from tiga.paging.blocks import DENSE
 from tiga.paging.numbers import bounds_of
@@ -43,34 +47,49 @@ PIECE = 2**20
 """Bytes that are written at a time where nothing but zeros is, or another type."""
 
 
-def stays(nbytes: int, left: int | None) -> bool:
-    """Whether a result lies in memory, of which so many bytes are left."""
-    return not nbytes or left is None or nbytes <= left // HALF
+FILES = "nvme"
+"""The tier of results that no memory holds."""
+
+
+def tier_of(nbytes: int, left: Mapping[str, int | None]) -> str:
+    """Where a result lies: the first tier of which enough bytes are left, or files."""
+    for tier, room in left.items():
+        if not nbytes or room is None or nbytes <= room // HALF:
+            return tier
+    return FILES
 
 
 @dataclass(frozen=True, eq=False)
 class NumbersInFile(Numbers):
     """Rows of [low, high), by numbers that were checked; `is_range` where each is named once, in
-    order."""
+    order. `on_host` are the numbers in memory of the host."""
 
     low: int
     high: int
+    on_host: np.ndarray
     is_range: bool = False
 
     @cached_property
     def picked(self) -> tuple[range | np.ndarray, torch.Tensor | None]:
         """The rows that are read, ascending, and which of them each number is (None: all, in
         order)."""
+        ranks, rows = self.picked_on_host
+        with no_dispatch():
+            return rows, None if ranks is None else torch.from_numpy(ranks).to(self.index.device)
+
+    @cached_property
+    def picked_on_host(self) -> tuple[np.ndarray | None, range | np.ndarray]:
+        """Which of the rows that are read each number is, and these rows."""
         if self.is_range:
-            return range(self.low, self.high), None
-        if self.high - self.low <= DENSE * len(self.index):
-            return range(self.low, self.high), torch.from_numpy(self.index.numpy() - self.low)
-        distinct, ranks = np.unique(self.index.numpy(), return_inverse=True)
-        return distinct, torch.from_numpy(ranks.reshape(-1))
+            return None, range(self.low, self.high)
+        if self.high - self.low <= DENSE * len(self.on_host):
+            return self.on_host - self.low, range(self.low, self.high)
+        distinct, ranks = np.unique(self.on_host, return_inverse=True)
+        return ranks.reshape(-1), distinct
 
     def read(self, home: Rows, like: torch.Tensor) -> torch.Tensor:
         """The rows that are read, each once, with the feature shape and dtype of another value."""
-        rows, ranks = self.picked
+        ranks, rows = self.picked_on_host
         shape = (len(rows), *like.shape[1:])
         block = torch.empty(shape, dtype=like.dtype) if ranks is None else _uncounted(shape, like)
         if not block.numel():
@@ -84,7 +103,7 @@ class NumbersInFile(Numbers):
 
     def write(self, home: Rows, block: torch.Tensor) -> None:
         """Store what `read` gave again."""
-        rows, _ = self.picked
+        _, rows = self.picked_on_host
         if isinstance(rows, range):
             home.write(rows.start, bytes_of(block))
         else:
@@ -125,8 +144,11 @@ class TotalInFile(Total):
         block, part = numbers.read(self.rows, self.tensor), part.to(self.tensor.dtype)
         if not block.numel():
             return
-        _, ranks = numbers.picked
-        block = block.add_(part) if ranks is None else block.index_add_(0, ranks, part)
+        ranks, _ = numbers.picked_on_host
+        if ranks is None:
+            block.add_(part)
+        else:
+            block.index_add_(0, torch.from_numpy(ranks), part)
         numbers.write(self.rows, block)
 
     def result(self, dtype: torch.dtype) -> torch.Tensor:
@@ -150,14 +172,20 @@ class PagedBlockFields(BlockFields):
         self.walk: Any = self.graph.walks["dst"]
         self.order = None
         self.homes = {
-            (namespace, name): rows_of(value.detach(), self.graph)
+            (namespace, name): self.home(value)
             for namespace, values in self.fields.items()
             for name, value in values.items()
         }
-        widths = [h.row_bytes for (namespace, _), h in self.homes.items() if namespace != "edge"]
-        # What is read, and its gradient: of sources up to two rows for each edge.
-        self.edge_bytes = 2 * DENSE * sum(widths)
-        self.row_bytes = POINTER_BYTES + 2 * sum(widths)
+
+    def home(self, value: torch.Tensor) -> Rows:
+        """Where the rows of a value lie."""
+        return rows_of(value.detach(), self.graph)
+
+    @property
+    def node_bytes(self) -> int:
+        """Bytes of a row of all fields of nodes that blocks read."""
+        homes = self.homes.items()
+        return sum(home.row_bytes for (namespace, _), home in homes if namespace != "edge")
 
     @property
     def scope(self) -> Scope:
@@ -165,47 +193,75 @@ class PagedBlockFields(BlockFields):
         return active() or fallback()
 
     @property
-    def memory(self) -> int | None:  # type: ignore[override]
+    def left(self) -> dict[str, int | None]:
+        """Bytes that are left by tier, where results may lie, the best first; None for no bound."""
         host = self.scope.host
-        return None if host.budget is None else max(0, host.budget - host.live)
+        return {"host": None if host.budget is None else max(0, host.budget - host.live)}
+
+    def limits(self, sizes: Sizes) -> list[Limit]:
+        # What is read, and its gradient: of sources up to two rows for each edge.
+        edge_bytes = sizes.edge + 2 * DENSE * self.node_bytes
+        row_bytes = sizes.row + POINTER_BYTES + 2 * self.node_bytes
+        return [Limit("host", self.left["host"], edge_bytes, row_bytes, ROOM * sizes.message)]
 
     @cached_property
     def pointers(self) -> PagedPointers:
         return PagedPointers(self.walk)
 
-    def holding(self, nbytes: int, what: str) -> AbstractContextManager[None]:
-        return nullcontext() if active() is None else self.scope.temporary(nbytes, what)
+    @contextmanager
+    def holding(self, nbytes: Mapping[str, int], what: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            for tier, count in nbytes.items() if active() is not None else ():
+                stack.enter_context(self.scope.temporary(count, what, tier))
+            yield
 
     def reading(self) -> AbstractContextManager[None]:
         return self.graph.reading()
 
     def pointers_of(self, block: RowBlock) -> torch.Tensor:
-        return torch.from_numpy(self.pointers.between(block.low, block.high)) - block.first
+        return self.sent(self.pointers.between(block.low, block.high)) - block.first
 
     def numbers(self, end: str, part: EdgeRange) -> Numbers:
         first, last = part.first, part.last
         if end == "edge" or first == last:
-            return NumbersInFile(torch.arange(first, last), first, last, is_range=True)
+            return self.range(first, last)
         if end == "src":
             block = np.empty((last - first, 1), self.walk.dtype)
             self.walk.index.read_into(first, block.view(np.uint8))
             low, high = bounds_of(block, self.graph.num_src)
-            return NumbersInFile(torch.from_numpy(block.reshape(-1)).long(), low, high)
+            return self.numbered(block.reshape(-1).astype(np.int64), low, high)
         low, high = self.pointers.row_at(first), self.pointers.row_at(last - 1) + 1
-        pointers = torch.from_numpy(self.pointers.between(low, high)).clamp_(first, last)
-        rows = torch.arange(low, high).repeat_interleave(pointers.diff())
-        return NumbersInFile(rows, low, high)
+        pointers = self.pointers.between(low, high).clip(first, last)
+        return self.numbered(np.repeat(np.arange(low, high), np.diff(pointers)), low, high)
 
     def numbers_of_rows(self, block: RowBlock) -> Numbers:
-        low, high = block.low, block.high
-        return NumbersInFile(torch.arange(low, high), low, high, is_range=True)
+        return self.range(block.low, block.high)
+
+    def range(self, low: int, high: int) -> Numbers:
+        """Each of [low, high)."""
+        numbers = np.arange(low, high)
+        return NumbersInFile(self.sent(numbers), low, high, numbers, is_range=True)
+
+    def numbered(self, numbers: np.ndarray, low: int, high: int) -> Numbers:
+        """Some of [low, high)."""
+        return NumbersInFile(self.sent(numbers), low, high, numbers)
+
+    def sent(self, numbers: np.ndarray) -> torch.Tensor:
+        """Numbers where blocks are computed."""
+        return torch.from_numpy(numbers)
 
     def _rows(self, namespace: str, name: str, numbers: Numbers) -> torch.Tensor:
-        home = self.homes[namespace, name]
+        return self.rows_from(self.homes[namespace, name], self.fields[namespace][name], numbers)
+
+    def rows_at(self, value: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+        return self.rows_from(self.home(value), value, numbers)
+
+    def rows_from(self, home: Rows, value: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+        """Rows of a value that lies there."""
         if not home.in_file:
-            return super()._rows(namespace, name, numbers)
+            return super().rows_at(value, numbers)
         assert isinstance(numbers, NumbersInFile)
-        block, (_, ranks) = numbers.read(home, self.fields[namespace][name]), numbers.picked
+        block, (_, ranks) = numbers.read(home, value), numbers.picked
         return block if ranks is None else block.index_select(0, ranks)
 
     def plan(self, blocks: Any, sizes: Any) -> Any:
@@ -232,17 +288,25 @@ class PagedBlockFields(BlockFields):
 
     def part_of(self, value: torch.Tensor, place: Place) -> torch.Tensor:
         assert isinstance(place, slice)
-        home = rows_of(value.detach(), self.graph)
+        home = self.home(value)
         if not home.in_file:
-            return value[place]
-        numbers = NumbersInFile(torch.empty(0), place.start, place.stop, is_range=True)
-        return numbers.read(home, value)
+            return value.detach()[place]
+        return self._range_on_host(place).read(home, value)
+
+    @staticmethod
+    def _range_on_host(place: slice) -> NumbersInFile:
+        none = np.empty(0, np.int64)
+        return NumbersInFile(torch.empty(0), place.start, place.stop, none, is_range=True)
+
+    def _tier(self, shape: Sequence[int], dtype: torch.dtype) -> str:
+        """Where a result lies."""
+        return tier_of(prod(shape) * dtype.itemsize, self.left)
 
     def _made(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, "Rows | None"]:
-        """A tensor, and where its rows lie if that is a file."""
+        """A tensor on the host, and where its rows lie if that is a file."""
         kind = array_of_torch(torch.empty(0, dtype=dtype)).dtype
-        nbytes, scope, left = prod(shape) * kind.itemsize, self.scope, self.memory
-        if not stays(nbytes, left):
+        scope = self.scope
+        if self._tier(shape, dtype) == FILES:
             array, rows = spilled_array(scope, self.graph.traffic, tuple(shape), kind)
             return torch_of(array), rows
         array = scope.memory(tuple(shape), kind)
