@@ -27,7 +27,7 @@ from tiga.passes.tensor_spec import (
     Load,
     Operand,
     Reduce,
-    Scan,
+    RowScan,
     Spread,
 )
 from tiga.passes.tensor_strides import boundary, fits, strides_of
@@ -251,7 +251,7 @@ class Group:
         self.direction = node.op.reverse
         inputs = tuple(self._operand(child, FULL) for child in node.inputs)
         op = replace(node.op, axis=0)
-        self.index[node] = self.add(Scan(FULL, node.type.dtype, inputs, op=op))
+        self.index[node] = self.add(RowScan(FULL, node.type.dtype, inputs, op=op))
 
     def _operand(self, node: Node, kind: str) -> int:
         found = self.index.get(node)

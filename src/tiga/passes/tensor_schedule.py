@@ -15,7 +15,7 @@ from tiga.passes.tensor_spec import (
     KernelStep,
     Position,
     Reduce,
-    Scan,
+    RowScan,
     Spec,
 )
 from tiga.trace.node import Node
@@ -52,7 +52,7 @@ def block_of(spec: Spec) -> int:
     """How many rows go together: several where they share what they read, or where they add."""
     kinds = spec.reduced
     full = sum(one.kind == FULL for one in spec.instructions)
-    if spec.flat or spec.stashed or spec.of(Scan) or TOTAL in kinds:
+    if spec.flat or spec.stashed or spec.of(RowScan) or TOTAL in kinds:
         return 1
     if COLUMN in kinds:
         # Rows that come again in a later phase are in a cache by then; many that are read once
@@ -107,7 +107,7 @@ def _lanes(group: "Group") -> int:
     if few and any(isinstance(i, Reduce) and COMBINED_BY[i.combine].selects for i in made):
         # Extrema take several steps per element, each of which waits for the one before.
         lanes = 32 if wide else 64
-    elif few and not any(isinstance(i, Apply | Scan) and i.op.cost >= DEAR for i in made):
+    elif few and not any(isinstance(i, Apply | RowScan) and i.op.cost >= DEAR for i in made):
         lanes = 16 if wide else 32
     else:
         # Many values at once would not fit in registers, two of them each.

@@ -90,8 +90,8 @@ class Reduce(Instruction):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scan(Instruction):
-    """What a row carries from column to column."""
+class RowScan(Instruction):
+    """What a row carries from column to column: a scan along it."""
 
     op: AxisScan
 
@@ -185,7 +185,7 @@ class Spec:
     @property
     def backwards(self) -> bool:
         """Whether rows are walked from their ends, as a scan asks for."""
-        return any(isinstance(one, Scan) and one.op.reverse for one in self.instructions)
+        return any(isinstance(one, RowScan) and one.op.reverse for one in self.instructions)
 
     def level(self, index: int) -> int:
         """How many row reductions come before the value: the phase that computes it."""

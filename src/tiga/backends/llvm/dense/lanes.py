@@ -18,7 +18,7 @@ from tiga.passes.tensor_spec import (
     Instruction,
     Load,
     Position,
-    Scan,
+    RowScan,
     Spread,
 )
 
@@ -139,6 +139,6 @@ _MAKERS: dict[type[Instruction], Callable[[Lanes, int], Value]] = {
     Gather: places.gathered,
     Load: Lanes.loaded,
     Position: lambda lanes, i: places.lane_positions(lanes),
-    Scan: scans.value,
+    RowScan: scans.value,
     Spread: Lanes.spread,
 }

@@ -13,7 +13,7 @@ from tiga.backends.llvm.dense.lanes import Lanes, Row, add_to_column
 from tiga.backends.llvm.dense.places import pick_row
 from tiga.backends.llvm.dense.scans import first_state, state_dtype
 from tiga.backends.llvm.dense.values import Value
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, Gather, Scan
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, Gather, RowScan
 from tiga.types import DType
 
 
@@ -30,7 +30,7 @@ class Phase:
         ends = (*self.reductions, *self.sums, *self.columns)
         self.wanted = [*(self.spec.instructions[i].inputs[0] for i in ends), *self.stores]
         self.full = self.spec.full(self.wanted)
-        self.scans = self.spec.reached(self.wanted, Scan)
+        self.scans = self.spec.reached(self.wanted, RowScan)
 
     def run(self, rows: Sequence[Row], totals: dict[int, Value]) -> None:
         """Make the loop over the columns of some rows together, and their row values; `totals` are

@@ -18,7 +18,7 @@ from tiga.backends.llvm.host import last_cache_bytes
 from tiga.backends.llvm.launcher import call_of, compile_kernels, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.errors import InvalidIndex
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Operand, Scan, Spec
+from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Operand, RowScan, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
 from tiga.runtime.layout import row_major_array
@@ -84,7 +84,7 @@ def decompose(spec: Spec, rows: int, columns: int, group: int) -> Decomposition:
     if spec.ordered and kinds & {COLUMN, TOTAL}:
         return Decomposition(group, columns, -(-rows // group), 1)
     tile = columns
-    if ROW not in kinds and not spec.of(Scan) and columns > 2 * TASK_ELEMENTS:
+    if ROW not in kinds and not spec.of(RowScan) and columns > 2 * TASK_ELEMENTS:
         tile = TASK_ELEMENTS
     batch = max(1, TASK_ELEMENTS // max(tile, 1))
     if COLUMN in kinds:

@@ -15,7 +15,7 @@ from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
 from tiga.ops.tensor_scan import AxisScan
-from tiga.passes.tensor_spec import Instruction, Scan, Spec
+from tiga.passes.tensor_spec import Instruction, RowScan, Spec
 from tiga.types import DType
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def first_state(spec: Spec, i: int) -> Value:
 
 
 def _scan(one: Instruction) -> AxisScan:
-    assert isinstance(one, Scan), f"{one} carries nothing"
+    assert isinstance(one, RowScan), f"{one} carries nothing"
     return one.op
 
 
