@@ -6,7 +6,7 @@ from tests.unit.test_ir_round_trip import REDUCERS, make_input
 from tiga.ops import feature, functions, message, pointwise
 from tiga.ops.contract import contract, outer_sum
 from tiga.passes.expand import Expand
-from tiga.passes.form import FormRows
+from tiga.passes.form_rows import FormRows
 from tiga.passes.rows import LibraryCall, Plan, RowProgram, Step
 from tiga.passes.verify import verify_form
 from tiga.reducers import Messages

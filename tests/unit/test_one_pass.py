@@ -12,7 +12,7 @@ from tiga.ops.message import gather, sum_to
 from tiga.ops.pointwise import add, div, gt, mul, sub, where
 from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.expand import Expand
-from tiga.passes.form import FormRows
+from tiga.passes.form_rows import FormRows
 from tiga.passes.hoist import Hoist
 from tiga.passes.one_pass import OnePass
 from tiga.passes.rows import RowProgram

@@ -14,7 +14,7 @@ from tiga.ops import functions, message, pointwise
 from tiga.passes.base import Pass, ScheduledPlan
 from tiga.passes.differentiate import Vjp
 from tiga.passes.fold import Fold
-from tiga.passes.form import FormRows
+from tiga.passes.form_rows import FormRows
 from tiga.passes.pipeline import PASSES, PIPELINE, run_pass, run_pipeline
 from tiga.passes.spelling import parse_passes
 from tiga.passes.text import form_text

@@ -14,7 +14,7 @@ from tiga.ops.pointwise import sub
 from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.expand import Expand
 from tiga.passes.hoist import Hoist
-from tiga.passes.joined_products import PartProducts
+from tiga.passes.part_products import PartProducts
 from tiga.passes.rows import LibraryCall, RowProgram
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program

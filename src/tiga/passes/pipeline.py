@@ -12,18 +12,18 @@ from tiga.passes.dump import Dump
 from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import FewerReads
 from tiga.passes.fold import Fold
-from tiga.passes.form import FormRows
+from tiga.passes.form_rows import FormRows
 from tiga.passes.hoist import Hoist
 from tiga.passes.inverses import Inverses
-from tiga.passes.join import SplitRows
-from tiga.passes.joined_products import PartProducts
 from tiga.passes.near_tables import NearTables
 from tiga.passes.one_pass import OnePass
+from tiga.passes.part_products import PartProducts
 from tiga.passes.scaled_products import ScaledProducts
 from tiga.passes.schedule_rows import ScheduleRows
 from tiga.passes.sink import Sink
 from tiga.passes.small_products import SmallProducts
 from tiga.passes.small_tables import SmallTables
+from tiga.passes.split_rows import SplitRows
 from tiga.passes.tensor_checkpoints import PlanTensorCheckpoints
 from tiga.passes.tensor_vjp import TensorVjp
 from tiga.passes.verify import verify_form, verify_text

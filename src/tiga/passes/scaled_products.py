@@ -5,7 +5,7 @@ A product of that with a matrix is one of `a` with parts of the matrix side by s
 are scaled and added. Gradients follow: of the matrix, a sum of outer products of `a` with what
 comes back, scaled once for each part; of `a`, one product with the same.
 
-Values of nodes only. Part by part, as `joined_products` does it for GPUs, there would be four times
+Values of nodes only. Part by part, as `part_products` does it for GPUs, there would be four times
 as many kernels to compile, each of which reads and writes a sum.
 """
 
@@ -18,7 +18,7 @@ from tiga.ops.contract import contract, is_contract, is_outer_sum, outer_sum
 from tiga.ops.feature import broadcast, concat, reshape, take
 from tiga.ops.pointwise import Add, add, mul
 from tiga.passes.base import Pass
-from tiga.passes.joined_products import (
+from tiga.passes.joined_values import (
     is_folded,
     is_of_nodes,
     is_slice,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tiga.passes.base import Pass, ScheduledPlan
-from tiga.passes.join import joined
+from tiga.passes.pairs import joined
 from tiga.passes.rows import Plan, RowProgram
 from tiga.passes.schedule import schedule
 

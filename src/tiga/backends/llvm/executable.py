@@ -26,7 +26,7 @@ from tiga.backends.llvm.steps import (
 )
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
-from tiga.passes.join import pair
+from tiga.passes.pairs import pair
 from tiga.passes.rows import Plan, RowProgram
 from tiga.relations.snapshot import Snapshot
 from tiga.relations.sorting import offer

@@ -17,7 +17,7 @@ from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word, st
 from tiga.backends.llvm.slots import Slots, SlotTable
 from tiga.backends.llvm.task_function import Task, task_function
 from tiga.backends.llvm.tasks import Function, Over
-from tiga.passes.join import BLOCK_BYTES
+from tiga.passes.pairs import BLOCK_BYTES
 from tiga.trace.node import Node
 
 MOST_ROWS = 32

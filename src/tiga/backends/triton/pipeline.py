@@ -6,12 +6,12 @@ from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.drop_empty import DropEmpty
 from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import FewerReads
-from tiga.passes.form import FormRows
+from tiga.passes.form_rows import FormRows
 from tiga.passes.hoist import Hoist
 from tiga.passes.inverses import Inverses
-from tiga.passes.joined_products import PartProducts
 from tiga.passes.near_tables import NearTables
 from tiga.passes.one_pass import OnePass
+from tiga.passes.part_products import PartProducts
 from tiga.passes.rows import Plan
 from tiga.passes.sink import Sink
 from tiga.passes.small_products import SmallProducts

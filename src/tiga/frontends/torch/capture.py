@@ -12,10 +12,10 @@ import torch
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.signature import check_parameters, line_of, taken, user_function
-from tiga.frontends.torch.bounds import IndexRange, bounds_of
 from tiga.frontends.torch.discover import Discovery, place_key
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.guards import AttributeSlot, Guards, Place, metadata
+from tiga.frontends.torch.index_ranges import IndexRange, bounds_of
 from tiga.frontends.torch.intercept import recording
 from tiga.frontends.torch.messages import aggregate, to_entities
 from tiga.frontends.torch.numbers import Operand, is_plain_number, kept_value, number_type

@@ -14,7 +14,7 @@ from tiga.backends.triton.executable import Executable, compile_program
 from tiga.backends.triton.record import Frame, Record, is_aligned
 from tiga.errors import InvalidType, OutOfBudget
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.lanes import Lane
+from tiga.frontends.torch.gpu_replay import Replay
 from tiga.frontends.torch.scalars import number_on
 from tiga.paging.span import PagePlan
 from tiga.relations.snapshot import Snapshot
@@ -56,7 +56,7 @@ class GpuRuns:
         outputs: Sequence[torch.Tensor],
         device: torch.device,
         extents: Mapping[Space, int],
-    ) -> Lane | None:
+    ) -> Replay | None:
         """Compute the outputs from contiguous tensors and Python numbers, on the device's current
         stream. What it returns leads other tensors the same way, where that takes launches only.
 
@@ -73,7 +73,7 @@ class GpuRuns:
             return None
         shapes = tuple((tuple(o.shape), o.dtype) for o in outputs)
         dtypes = tuple(torch_dtype(n.type.dtype) for n in self.executable.plan.inputs)
-        return Lane(ref(topology), device, dtypes, shapes, ref(record))
+        return Replay(ref(topology), device, dtypes, shapes, ref(record))
 
     def out_of_memory(
         self, topology: Snapshot, device: torch.device, outputs: int

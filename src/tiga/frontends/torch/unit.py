@@ -14,7 +14,7 @@ import torch
 from tiga.compiler import Compiled, executable, normalize, settings
 from tiga.errors import Unfusable, bare
 from tiga.frontends.spaces import EXTENTS
-from tiga.frontends.torch.bound import CPU, BoundRun
+from tiga.frontends.torch.bound_run import CPU, BoundRun
 from tiga.frontends.torch.devices import device_of, on_gpu
 from tiga.frontends.torch.layouts import layout_of
 from tiga.ops.leaf import stop_gradient
@@ -29,7 +29,7 @@ from tiga.types import GLOBAL, Space
 
 if TYPE_CHECKING:
     from tiga.frontends.torch.gpu import GpuRuns
-    from tiga.frontends.torch.lanes import Lane
+    from tiga.frontends.torch.gpu_replay import Replay
 
 PARALLEL_ELEMENTS = 32768
 """Programs that touch fewer elements stay on the calling thread, as torch's own ops do: to wake
@@ -46,7 +46,7 @@ class Runnable:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.refused: dict[bool, Unfusable] = {}
-        self.lane: Lane | None = None
+        self.replay: Replay | None = None
         """Leads a run where the last one on a GPU went."""
         self.outputs = [layout_of(n.type) for n in program.outputs]
         self.width = max((n.type.size for n in program.order if n.type.space != GLOBAL), default=1)
@@ -124,9 +124,9 @@ class Runnable:
 
             return run_on_pages(self, graph, values)
         at: Snapshot = graph.snapshot() if topology is None else topology
-        lane = self.lane
-        if lane is not None and lane.topology() is at:
-            found = lane.run(values)
+        replay = self.replay
+        if replay is not None and replay.topology() is at:
+            found = replay.run(values)
             if found is not None:
                 return found
         device = device_of(graph)
@@ -153,7 +153,7 @@ class Runnable:
         runs = self.gpu_runs
         try:
             outputs = self.allocate_for(topology, device)
-            self.lane = runs.run(topology, values, outputs, device, self._sizes(topology))
+            self.replay = runs.run(topology, values, outputs, device, self._sizes(topology))
         except torch.OutOfMemoryError as error:
             nbytes = sum(math.prod(o.of(topology)) * o.dtype.itemsize for o in self.outputs)
             raise runs.out_of_memory(topology, device, nbytes) from error

@@ -11,7 +11,7 @@ from tiga.compiler import compile_program
 from tiga.ops import pointwise
 from tiga.ops.message import reduce_all
 from tiga.passes.buffers import place
-from tiga.passes.join import joined
+from tiga.passes.pairs import joined
 from tiga.passes.schedule_rows import ScheduleRows
 from tiga.trace.program import Program
 from tiga.types import bfloat16

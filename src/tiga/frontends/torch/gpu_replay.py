@@ -24,9 +24,9 @@ _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 @dataclass(frozen=True)
-class Lane:
+class Replay:
     """A program on a topology with everything looked up. `inputs` are the dtypes of its inputs,
-    `outputs` shapes and dtypes; `record` launches kernels only. A lane keeps neither the topology
+    `outputs` shapes and dtypes; `record` launches kernels only. A replay keeps neither the topology
     nor the record, which holds its arrays on the device, alive."""
 
     topology: "ReferenceType[Snapshot]"
@@ -53,7 +53,7 @@ class Lane:
     def run(self, values: Sequence[Any]) -> list[torch.Tensor] | None:
         """The outputs for contiguous tensors and numbers, computed on the current stream.
 
-        None, with nothing done, where the lane does not lead: a tensor on another device or at an
+        None, with nothing done, where it does not serve: a tensor on another device or at an
         odd address, another device current, or no memory left.
         """
         record, device, index = self.record(), self.device, self.index

@@ -1,4 +1,4 @@
-"""A lane, without a GPU: what it launches, and where it does not lead."""
+"""A replay, without a GPU: what it launches, and where it does not lead."""
 
 import ctypes
 from weakref import ref
@@ -8,8 +8,8 @@ import torch
 
 import tiga as tg
 from tiga.backends.triton.record import DeviceAction, Record
-from tiga.frontends.torch import lanes
-from tiga.frontends.torch.lanes import Lane
+from tiga.frontends.torch import gpu_replay
+from tiga.frontends.torch.gpu_replay import Replay
 from tiga.runtime.functions import Slots
 
 CPU = torch.device("cpu")
@@ -18,8 +18,8 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def launched(monkeypatch):
     """The first three slots at every launch, and the stream."""
-    monkeypatch.setattr(lanes, "_current_device", lambda: None)
-    monkeypatch.setattr(lanes, "_current_stream", lambda index: 77)
+    monkeypatch.setattr(gpu_replay, "_current_device", lambda: None)
+    monkeypatch.setattr(gpu_replay, "_current_stream", lambda index: 77)
     return []
 
 
@@ -41,41 +41,41 @@ def topology():
 
 
 @pytest.fixture
-def lane(record, topology):
+def replay(record, topology):
     outputs = (((2,), torch.float32),)
-    return Lane(ref(topology), CPU, (torch.float32, torch.float32), outputs, ref(record))
+    return Replay(ref(topology), CPU, (torch.float32, torch.float32), outputs, ref(record))
 
 
-def test_it_fills_in_addresses_and_launches(lane, launched):
+def test_it_fills_in_addresses_and_launches(replay, launched):
     x, y = torch.zeros(8), torch.zeros(8)
-    (out,) = lane.run([x, y])
+    (out,) = replay.run([x, y])
     assert launched == [(77, [x.data_ptr(), y.data_ptr(), out.data_ptr()])]
     assert (out.shape, out.dtype) == ((2,), torch.float32)
 
 
-def test_numbers_become_tensors_once(lane, launched):
+def test_numbers_become_tensors_once(replay, launched):
     x = torch.zeros(8)
     for _ in range(2):
-        lane.run([x, 0.5])
+        replay.run([x, 0.5])
     (_, first), (_, second) = launched
     assert first[1] == second[1]
-    lane.run([x, 1.5])
+    replay.run([x, 1.5])
     assert launched[2][1][1] != first[1]
 
 
-def test_it_leads_nowhere_with_other_tensors(lane, launched, monkeypatch):
+def test_it_leads_nowhere_with_other_tensors(replay, launched, monkeypatch):
     x = torch.zeros(8)
-    assert lane.run([x, torch.zeros(9)[1:]]) is None  # an odd address
-    assert lane.run([x, torch.zeros(8, device="meta")]) is None
-    assert lane.run([x, "2"]) is None
-    monkeypatch.setattr(lanes, "_current_device", lambda: 1)
-    assert lane.run([x, x]) is None
+    assert replay.run([x, torch.zeros(9)[1:]]) is None  # an odd address
+    assert replay.run([x, torch.zeros(8, device="meta")]) is None
+    assert replay.run([x, "2"]) is None
+    monkeypatch.setattr(gpu_replay, "_current_device", lambda: 1)
+    assert replay.run([x, x]) is None
     assert launched == []
 
 
 def test_it_keeps_no_record_alive(topology, launched):
     record = Record((), 0, Slots(0, []), (), CPU, ())
-    lane = Lane(ref(topology), CPU, (), (), ref(record))
-    assert lane.run([]) == []
+    replay = Replay(ref(topology), CPU, (), (), ref(record))
+    assert replay.run([]) == []
     del record
-    assert lane.run([]) is None
+    assert replay.run([]) is None
