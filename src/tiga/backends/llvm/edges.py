@@ -169,16 +169,11 @@ class EdgeLoop:
         for node in self.phase.stores:
             values.store(node, self.table.array(node))
         for node in self.phase.outer_sums:
-            self._add_outer(node, values)
+            self.task.outer_sums[node].add(*map(values.value, node.inputs))
         for node in self.phase.scatters:
             sums = self.table.state("scatter", node)
             message = values.value(node.inputs[0])
             scatter(sums, self.task.scattered, values.other.entity, message)
-
-    def _add_outer(self, node: Node, values: EdgeScope) -> None:
-        x, y = node.inputs
-        pairs = x.type.size if node.op.by_index else x.type.size // node.type.shape[0]
-        self.task.outer_sums[node].add(values.value(x), values.value(y), pairs)
 
     def _prefetch(self, row: RowScope, index: ir.Value, edge: ir.Value) -> None:
         distance = self.schedule.prefetch

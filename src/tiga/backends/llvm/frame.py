@@ -1,11 +1,12 @@
-"""The arguments of kernels that are written by hand: a table of 8-byte slots with names."""
+"""Kernels that are written by hand: their arguments by name, loops and conditions on `Lanes`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import llvm, scf
 
+from tiga.backends.llvm.arguments import Arguments
 from tiga.backends.llvm.lanes import Lanes, integer, resized_integer
 from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word
@@ -30,35 +31,29 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The table of a kernel; each slot is loaded once, at its entry."""
+class Frame(Arguments):
+    """The arguments of a kernel, whose slots are these in order."""
 
-    table: ir.Value
     slots: tuple[str, ...]
-    loaded: dict[str, ir.Value] = field(default_factory=dict)
 
-    def _load(self, name: str, type_: ir.Type) -> ir.Value:
-        if name not in self.loaded:
-            with ir.InsertionPoint.at_block_begin(self.table.owner):
-                at = element_pointer(self.table, i64(self.slots.index(name)), integer(64))
-                self.loaded[name] = llvm.load(type_, at)
-        return self.loaded[name]
+    def position(self, name: object) -> int:
+        return self.slots.index(str(name))
 
     def number(self, name: str) -> Lanes:
         """A whole number."""
-        return Lanes(self._load(name, integer(64)))
+        return Lanes(self.word(name))
 
     def real(self, name: str) -> Lanes:
         """A float64, of which the slot has the bits."""
-        return Lanes(self._load(name, ir.F64Type.get()))
+        return Lanes(self.load(name, ir.F64Type.get()))
 
     def words(self, name: str, bits: int = 64) -> Words:
         """The integers at an address."""
-        return Words(self._load(name, llvm.PointerType.get()), bits)
+        return Words(self.pointer(name), bits)
 
     def reals(self, name: str) -> Callable[[Lanes], Lanes]:
         """The float64 values at an address, by position."""
-        array = Array(self._load(name, llvm.PointerType.get()), float64, 1)
+        array = Array(self.pointer(name), float64, 1)
         return lambda at: Lanes(array.load(at.value, 1))
 
 

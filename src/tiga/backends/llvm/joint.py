@@ -46,8 +46,8 @@ class JointKernels:
     def _prepared(self, table: ir.Value) -> Task:
         """What both walks do for a task, with memory for what goes from one to the other."""
         slots = Slots(self.first.program)
-        first = SlotTable(slots, table)
-        second = SlotTable(Slots(self.second.program), table, first=slots.fixed)
+        first = SlotTable(table, slots)
+        second = SlotTable(table, Slots(self.second.program), first=slots.fixed)
         blocks = {n: _allocate(first, n, self._block_rows) for n in self.kept}
         return partial(self._task, first, second, blocks)
 

@@ -55,7 +55,7 @@ class Kernels:
         return tuple(emitters)
 
     def _with_slots(self, body: Task, table: ir.Value) -> Callable[[ir.Value], None]:
-        return partial(body, SlotTable(self.slots, table))
+        return partial(body, SlotTable(table, self.slots))
 
     def _emitters(self) -> dict[Function, Task]:
         """What emits a task of each function."""

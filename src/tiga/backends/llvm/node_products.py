@@ -15,18 +15,12 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.engine import Library, shared_library
-from tiga.backends.llvm.lanes import constant_of, integer
+from tiga.backends.llvm.frame import Frame
+from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.layout import ARITHMETIC
 from tiga.backends.llvm.loops import for_each, loop
-from tiga.backends.llvm.memory import (
-    Array,
-    element_pointer,
-    i64,
-    lanes_type,
-    register_element,
-    splat,
-)
+from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, splat
 from tiga.backends.llvm.products import (
     FEW_COLUMNS,
     OuterAccumulator,
@@ -35,12 +29,12 @@ from tiga.backends.llvm.products import (
     few_columns,
 )
 from tiga.backends.llvm.task_function import task_function
-from tiga.ir import llvm
 from tiga.ir.kernel_context import kernel_context
 from tiga.ir.module import new_module
 from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
+from tiga.types import DType
 
 LARGEST = 1 << 20
 """Elements of the matrix. Beyond 1024 x 1024 a library's packing pays."""
@@ -64,31 +58,19 @@ def is_small(node: Node) -> bool:
     return matrix.type.size <= LARGEST
 
 
-@dataclass
-class _Frame:
-    """The slots of a kernel under construction."""
+@dataclass(frozen=True)
+class _Operands(Frame):
+    """The arguments of a product's kernels."""
 
-    table: ir.Value
+    slots: tuple[str, ...] = SLOTS
 
-    def _load(self, name: str, type_: ir.Type) -> ir.Value:
-        with ir.InsertionPoint.at_block_begin(self.table.owner):
-            address = element_pointer(self.table, i64(SLOTS.index(name)), integer(64))
-            return llvm.load(type_, address)
-
-    def number(self, name: str) -> ir.Value:
-        return self._load(name, integer(64))
-
-    def array(self, name: str, node: Node, row: int, dtype: Any = None) -> Array:
-        return Array(self._load(name, llvm.PointerType.get()), dtype or node.type.dtype, row)
-
-    def allocate(self, element: ir.Type, count: int) -> ir.Value:
-        with ir.InsertionPoint.at_block_begin(self.table.owner):
-            return llvm.alloca(llvm.PointerType.get(), i64(count), element, alignment=64)
+    def array(self, name: str, node: Node, row: int, dtype: DType | None = None) -> Array:
+        return Array(self.pointer(name), dtype or node.type.dtype, row)
 
     def rows_of(self, task: ir.Value) -> tuple[ir.Value, ir.Value]:
-        size = self.number("rows_per_task")
+        size = self.word("rows_per_task")
         first = arith.muli(task, size)
-        return first, arith.minsi(arith.addi(first, size), self.number("rows"))
+        return first, arith.minsi(arith.addi(first, size), self.word("rows"))
 
 
 @dataclass(frozen=True)
@@ -99,7 +81,7 @@ class _Block:
     """
 
     node: Node
-    frame: _Frame
+    frame: _Operands
     column: int
     width: int
 
@@ -165,7 +147,7 @@ class ProductStep:
                 _function("rows", self._contract)
         return module
 
-    def _contract(self, frame: _Frame, task: ir.Value) -> None:
+    def _contract(self, frame: _Operands, task: ir.Value) -> None:
         """Columns in blocks, rows in blocks of ROW_BLOCK: a block of the matrix stays in cache for
         all rows of the task, and each of its rows serves ROW_BLOCK rows of x at a time."""
         first, last = frame.rows_of(task)
@@ -179,7 +161,7 @@ class ProductStep:
             for_each(first, middle, ROW_BLOCK, partial(block.rows, ROW_BLOCK))
             for_each(middle, last, 1, partial(block.rows, 1))
 
-    def _dot(self, frame: _Frame, entity: ir.Value) -> None:
+    def _dot(self, frame: _Operands, entity: ir.Value) -> None:
         """One row of a product of few columns: the shared axis lies across lanes."""
         inner, outer = self.node.inputs[1].type.shape
         left = frame.array("left", self.node.inputs[0], inner)
@@ -190,11 +172,11 @@ class ProductStep:
         value = few_columns(left.load(left.start(entity), inner), right, inner, outer)
         out.store(round_to(ARITHMETIC, value, self.node.type.dtype), out.start(entity))
 
-    def _pieces(self, frame: _Frame) -> Array:
+    def _pieces(self, frame: _Operands) -> Array:
         size = self.node.type.size
         return frame.array("pieces", self.node, size, self.node.type.dtype.compute)
 
-    def _outer_sum(self, frame: _Frame, task: ir.Value) -> None:
+    def _outer_sum(self, frame: _Operands, task: ir.Value) -> None:
         inner, outer = self.node.type.shape
         x, y = self.node.inputs
         left, right = frame.array("left", x, inner), frame.array("right", y, outer)
@@ -203,14 +185,14 @@ class ProductStep:
 
         def row(entity: ir.Value) -> None:
             pair = (left.load(left.start(entity), inner), right.load(right.start(entity), outer))
-            total.add(*pair, 1)
+            total.add(*pair)
 
         for_each(*frame.rows_of(task), 1, row)
         total.end()
 
-    def _totals(self, frame: _Frame, task: ir.Value) -> None:
+    def _totals(self, frame: _Operands, task: ir.Value) -> None:
         out = frame.array("out", self.node, self.node.type.size)
-        add_pieces(self._pieces(frame), frame.number("tasks"), out)
+        add_pieces(self._pieces(frame), frame.word("tasks"), out)
 
     def run(
         self, left: int, right: int, out: int, rows: int, threads: int,
@@ -254,6 +236,6 @@ class ProductStep:
         launch(self.library.address("totals"), ctypes.addressof(table), 1, 1)
 
 
-def _function(name: str, body: Callable[[_Frame, ir.Value], None]) -> None:
+def _function(name: str, body: Callable[[_Operands, ir.Value], None]) -> None:
     """`void name(ptr table, i64 lo, i64 hi)`, which runs `body` for each task."""
-    task_function(name, lambda table: lambda number: body(_Frame(table), number))
+    task_function(name, lambda table: lambda number: body(_Operands(table), number))

@@ -113,7 +113,8 @@ def _block(
 
 @dataclass(frozen=True)
 class OuterAccumulator:
-    """Adds outer products of edge vectors x [..., K] and y [..., M] to a matrix [K, M].
+    """Adds outer products of edge vectors x [..., K] and y [..., M] to a matrix [K, M], `pairs` of
+    them for each edge.
 
     Edges are gathered in a tile, across rows, and added tile by tile; `begin` clears the matrix
     and `end` adds what the last tile holds.
@@ -126,16 +127,19 @@ class OuterAccumulator:
     left: Array
     right: Array
     counter: ir.Value
+    pairs: int
 
     @staticmethod
-    def make(node: Node, total: Array, piece: ir.Value, allocate: Allocate) -> "OuterAccumulator":
+    def make(
+        node: Node, total: Array, piece: ir.Value, allocate: Allocate, pairs: int = 1
+    ) -> "OuterAccumulator":
         """The accumulator of an `outer_sum` node into a piece of `total`."""
         inner, outer = node.type.shape
         dtype = node.inputs[0].type.dtype
         left = scratch_array(allocate, dtype, TILE_EDGES * inner, inner)
         right = scratch_array(allocate, dtype, TILE_EDGES * outer, outer)
         counter = allocate(integer(64), 1)
-        return OuterAccumulator(total, piece, inner, outer, left, right, counter)
+        return OuterAccumulator(total, piece, inner, outer, left, right, counter, pairs)
 
     def begin(self) -> None:
         """Clear the piece of the total."""
@@ -150,9 +154,9 @@ class OuterAccumulator:
 
             for_each(i64(0), i64(self.inner), 1, clear)
 
-    def add(self, x: ir.Value, y: ir.Value, lead: int) -> None:
-        """Add one edge, `lead` pairs of vectors, to the tile."""
-        for i in range(lead):
+    def add(self, x: ir.Value, y: ir.Value) -> None:
+        """Add one edge to the tile."""
+        for i in range(self.pairs):
             at = llvm.load(integer(64), self.counter)
             pair = (
                 (self.left, select_lanes(x, np.arange(i * self.inner, (i + 1) * self.inner))),
@@ -213,12 +217,13 @@ class OuterAccumulator:
 
 @dataclass(frozen=True)
 class IndexAccumulator:
-    """Adds rows y [K] to row `index` of a table, edge by edge."""
+    """Adds rows y [K] to row `index` of a table, edge by edge, `pairs` of them for each."""
 
     total: Array
     piece: ir.Value
     extent: int
     row: int
+    pairs: int
 
     def begin(self) -> None:
         """Clear the piece of the total."""
@@ -229,9 +234,9 @@ class IndexAccumulator:
         row = arith.muli(index, i64(self.row))
         return arith.addi(self.total.start(self.piece), row)
 
-    def add(self, index: ir.Value, y: ir.Value, pairs: int) -> None:
-        """Add `pairs` rows to theirs."""
-        for i in range(pairs):
+    def add(self, index: ir.Value, y: ir.Value) -> None:
+        """Add the rows of one edge to theirs."""
+        for i in range(self.pairs):
             at = select_lanes(index, np.array([i]))
             row = select_lanes(y, np.arange(i * self.row, (i + 1) * self.row))
             known, place = within(at, self.extent)
@@ -272,10 +277,10 @@ def make_accumulator(
     node: Node, total: Array, piece: ir.Value, allocate: Allocate
 ) -> OuterAccumulator | IndexAccumulator:
     """What adds up a sum over edges into a piece of `total`."""
+    extent, given = node.type.shape[0], node.inputs[0].type.size
     if node.op.by_index:
-        extent = node.type.shape[0]
-        return IndexAccumulator(total, piece, extent, node.type.size // extent)
-    return OuterAccumulator.make(node, total, piece, allocate)
+        return IndexAccumulator(total, piece, extent, node.type.size // extent, given)
+    return OuterAccumulator.make(node, total, piece, allocate, given // extent)
 
 
 OuterSums = Mapping[Node, OuterAccumulator | IndexAccumulator]

@@ -1,14 +1,15 @@
 """The arguments of a kernel: one table of 8-byte slots, by name."""
 
+import ctypes
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from torch_mlir import ir
 
-from tiga.backends.llvm.lanes import integer
-from tiga.backends.llvm.memory import Array, element_pointer, i64
-from tiga.ir import llvm
+from tiga.backends.llvm.arguments import Arguments
+from tiga.backends.llvm.memory import Array
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone
 from tiga.relations.walk import ARRAYS
@@ -81,42 +82,32 @@ class Slots:
         named = (*ARRAYS, *SIZE_SLOTS)
         return len(named) + len(self.degrees) + len(self.nodes)
 
+    def table(self, named: Mapping[Any, int]) -> ctypes.Array:
+        """The table that has these numbers and addresses; 0 for what is not named."""
+        return (ctypes.c_int64 * len(self.names))(*(named.get(name, 0) for name in self.names))
+
     @cached_property
     def position(self) -> dict[object, int]:
         return {name: i for i, name in enumerate(self.names)}
 
 
 @dataclass(frozen=True)
-class SlotTable:
-    """The slots of a kernel under construction, each loaded once at its entry.
+class SlotTable(Arguments):
+    """The arguments of a row program's kernel.
 
     They begin at slot `first` of the table. `local` are arrays that the kernel has itself.
     """
 
     slots: Slots
-    table: ir.Value
-    loaded: dict[object, ir.Value] = field(default_factory=dict)
     first: int = 0
     local: Mapping[Node, Array] = field(default_factory=dict)
 
-    def _load(self, name: object, type_: ir.Type) -> ir.Value:
-        if name not in self.loaded:
-            with ir.InsertionPoint.at_block_begin(self.table.owner):
-                position = i64(self.first + self.slots.position[name])
-                address = element_pointer(self.table, position, integer(64))
-                self.loaded[name] = llvm.load(type_, address)
-        return self.loaded[name]
-
-    def allocate(self, element: ir.Type, count: int) -> ir.Value:
-        """Scratch of `count` elements on the kernel's stack."""
-        with ir.InsertionPoint.at_block_begin(self.table.owner):
-            return llvm.alloca(llvm.PointerType.get(), i64(count), element, alignment=64)
-
-    def pointer(self, name: object) -> ir.Value:
-        return self._load(name, llvm.PointerType.get())
+    def position(self, name: object) -> int:
+        return self.first + self.slots.position[name]
 
     def number(self, name: str) -> ir.Value:
-        return self._load(name, integer(64))
+        """A whole number."""
+        return self.word(name)
 
     def array(self, node: Node) -> Array:
         """The array of a value that the program reads or writes."""

@@ -199,7 +199,9 @@ class Launcher:
     ) -> ctypes.Array:  # fmt: skip
         """The arguments of the kernels for a page."""
         walks = self.step.program.relation is not None
-        slots: dict[Any, int] = {
+        return self.step.slots.table({
+            **self.addresses,
+            **{n: at for n, at in page.addresses.items() if at},
             "row_ptr": page.row_ptr_address if walks else 0,
             "index": page.index.ctypes.data,
             "edge_id": 0 if page.edge_id is None else page.edge_id.ctypes.data,
@@ -211,13 +213,7 @@ class Launcher:
             **counts.slots,
             **{("degree", *key): at for key, at in page.degrees.items()},
             **states,
-        }
-        addresses: dict[Any, int] = {
-            **self.addresses,
-            **{n: at for n, at in page.addresses.items() if at},
-        }
-        values = [slots.get(n) or addresses.get(n, 0) for n in self.step.slots.names]
-        return (ctypes.c_int64 * len(values))(*values)
+        })  # fmt: skip
 
     def totals(self) -> None:
         """Add the pieces of all pages, as the whole graph's would be."""
@@ -232,10 +228,8 @@ class Launcher:
         chunks = max((len(sums[n]) - tasks for n in program.outer_sums if n in sums), default=0)
         named: dict[Any, int] = {**Counts(tasks, hubs, chunks).slots, **self.addresses}
         named |= {("partial", n): block.ctypes.data for n, block in sums.items()}
-        values = [named.get(name, 0) for name in slots.names]
-        table = (ctypes.c_int64 * len(values))(*values)
-        address = self.variant(0).address("totals")
-        launch(address, ctypes.addressof(table), 1, 1)
+        table = slots.table(named)
+        launch(self.variant(0).address("totals"), ctypes.addressof(table), 1, 1)
 
 
 @dataclass

@@ -91,8 +91,7 @@ class Sums:
         named: dict[Any, int] = {"num_others": self.others, **results}
         for node, block in self.blocks.items():
             named["scatter", node] = block.ctypes.data + low * block.shape[1]
-        values = [named.get(name, 0) for name in self.step.slots.names]
-        table = (ctypes.c_int64 * len(values))(*values)
+        table = self.step.slots.table(named)
         tasks = -(-count // SCATTER_ROWS)
         launch(address("scatters"), ctypes.addressof(table), tasks, threads)
 
