@@ -15,8 +15,11 @@ from tiga.ops.tensor_scan import Positions, halved_product, product_of_others
 from tiga.trace.node import Node
 from tiga.types import Shape, Type, bool_, int8, int32, int64
 
-BLOCK = 128
-"""Elements that are added in sequence before partial sums are combined by pairs."""
+SEQUENCE = 128
+"""Elements that are added in sequence where there are no more of them."""
+
+BLOCK = 32
+"""Elements that are added in sequence where there are more, before their sums are added so."""
 
 
 def kept_shape(shape: Shape, axes: Shape) -> Shape:
@@ -95,7 +98,7 @@ def pairwise(x: np.ndarray, axes: Shape) -> np.ndarray:
     moved = x.transpose(*axes, *kept)
     count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
     parts = moved.reshape(count, *(x.shape[axis] for axis in kept))
-    while len(parts) > BLOCK:
+    while len(parts) > SEQUENCE:
         whole = len(parts) // BLOCK * BLOCK
         blocks = parts[:whole].reshape(whole // BLOCK, BLOCK, *parts.shape[1:]).sum(axis=1)
         rest = parts[whole:].sum(axis=0, keepdims=True)

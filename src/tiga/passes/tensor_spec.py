@@ -88,6 +88,11 @@ class Reduce(Instruction):
 
     combine: str
 
+    @property
+    def adds(self) -> bool:
+        """Whether it is a sum of floats, whose error depends on the order of additions."""
+        return self.combine == "add" and (self.dtype.is_float or self.dtype.is_complex)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowScan(Instruction):
@@ -113,7 +118,8 @@ class Spec:
 
     `ordered`: sums add element after element. `streaming`: full values are stored past the
     caches, to whole cache lines. `block`: rows that are walked together, so that what they share
-    is read once.
+    is read once. `long`: rows have several stretches of columns, `tall`: tasks several of rows;
+    what stretches add up to is added in a wider type.
     """
 
     flat: bool
@@ -124,6 +130,8 @@ class Spec:
     ordered: bool = False
     streaming: bool = False
     block: int = 1
+    long: bool = False
+    tall: bool = False
 
     @property
     def common(self) -> frozenset[int]:
@@ -159,6 +167,11 @@ class Spec:
     def reduced(self) -> set[str]:
         """The kinds of its reductions."""
         return {self.instructions[i].kind for i in self.of(Reduce)}
+
+    @property
+    def added(self) -> set[str]:
+        """The kinds of its sums of floats."""
+        return {self.instructions[i].kind for i in self.of(Reduce) if self.reduction(i).adds}
 
     def load(self, i: int) -> Load:
         """A load by its number."""

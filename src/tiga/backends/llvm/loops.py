@@ -42,11 +42,11 @@ _NOT_UNROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 
 
 def rolled_loop(
-    low: ir.Value, high: ir.Value, step: int, carried: Sequence[ir.Value], body: Step
+    low: ir.Value, high: ir.Value, step: int | ir.Value, carried: Sequence[ir.Value], body: Step
 ) -> list[ir.Value]:
     """A loop that LLVM leaves as it is: one whose body works on whole vectors gains nothing from
     being unrolled, and loops of a few rounds lose by it."""
-    op = scf.ForOp(low, high, i64(step), list(carried))
+    op = scf.ForOp(low, high, i64(step) if isinstance(step, int) else step, list(carried))
     op.operation.attributes["llvm.loop_annotation"] = ir.Attribute.parse(_NOT_UNROLLED)
     return _filled(op, body)
 

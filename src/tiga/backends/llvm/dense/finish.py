@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.complex_values import Value
 from tiga.backends.llvm.dense import values as dv
-from tiga.backends.llvm.dense.slots import slot_names
+from tiga.backends.llvm.dense.slots import part_dtype, slot_names, wider
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.loops import for_each, rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64
@@ -111,10 +111,11 @@ class _Part:
     """How parts of one result are read and combined, and where it goes."""
 
     def __init__(self, finish: _Finish, place: int) -> None:
-        one = finish.spec.reduction(finish.spec.stores[place])
+        number = finish.spec.stores[place]
+        one = finish.spec.reduction(number)
         self.combine, self.dtype = one.combine, one.dtype
-        self.stored = one.dtype.compute
-        self.wide = dv.WIDER.get(self.stored, self.stored) if one.combine == "add" else self.stored
+        self.stored = part_dtype(finish.spec, number)
+        self.wide = wider(self.stored) if one.combine == "add" else self.stored
         self.base, self.into = finish.pointer("store", place), finish.pointer("result", place)
 
     def start(self, lanes: int) -> Value:
@@ -129,5 +130,5 @@ class _Part:
 
     def store(self, value: Value, element: ir.Value, lanes: int, mask: ir.Value | None) -> None:
         """Store results from an element on."""
-        narrow = dv.converted(value, self.wide, self.stored)
+        narrow = dv.converted(value, self.wide, self.dtype.compute)
         dv.store(self.into, self.dtype, narrow, element, lanes, mask)

@@ -11,15 +11,22 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.dense import values as dv
+from tiga.backends.llvm.dense.columns import ColumnReduction
 from tiga.backends.llvm.dense.finish import add_finish, identity
 from tiga.backends.llvm.dense.lanes import Row
 from tiga.backends.llvm.dense.phase import Phase
 from tiga.backends.llvm.dense.places import row_position
-from tiga.backends.llvm.dense.slots import partial_places, slot_names
+from tiga.backends.llvm.dense.slots import (
+    STRETCH,
+    part_dtype,
+    partial_places,
+    slot_names,
+)
+from tiga.backends.llvm.dense.stretches import Level, in_levels
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.dense.windows import bounded_start
 from tiga.backends.llvm.lanes import integer
-from tiga.backends.llvm.loops import for_each, rolled_loop
+from tiga.backends.llvm.loops import Step, for_each, rolled_loop
 from tiga.backends.llvm.memory import element_pointer, i64, register_element
 from tiga.backends.llvm.task_function import launched
 from tiga.ir import llvm
@@ -68,12 +75,13 @@ class _Kernel:
         self.table = table
         self.slots = {name: i for i, name in enumerate(slot_names(spec))}
         self.totals = self.ends(TOTAL)
+        self.columns = [ColumnReduction(self, i) for i in self.ends(COLUMN)]
         self.scalars: dict[int, Value] = {}
         self.words = {name: self._word(i) for name, i in self.slots.items()}
         self.pointers = {
             name: llvm.inttoptr(llvm.PointerType.get(), self.words[name])
             for name in self.slots
-            if name[0] in ("load", "store", "fault")
+            if name[0] in ("load", "store", "work", "fault")
         }
         for i, one in enumerate(spec.instructions):
             if one.kind == SCALAR and not isinstance(one, Apply):
@@ -127,10 +135,9 @@ class _Kernel:
         """What a reduction reduces."""
         return self.spec.instructions[self.spec.instructions[i].inputs[0]]
 
-    def identity(self, i: int, lanes: int) -> Value:
-        """The value that a reduction starts from."""
-        one = self.spec.reduction(i)
-        return identity(one.combine, one.dtype, lanes)
+    def identity(self, i: int, lanes: int, dtype: DType) -> Value:
+        """The value that a reduction in a type starts from."""
+        return identity(self.spec.reduction(i).combine, dtype, lanes)
 
     # tasks
 
@@ -147,15 +154,14 @@ class _Kernel:
         self.high = arith.minui(arith.addi(self.low, self.size("tile")), self.size("columns"))
         self.whole = self._whole()
         self.partial_row = arith.muli(batch, self.size("columns"))
-        for i in self.ends(COLUMN):
-            self._clear(i)
-        widths = [self._total_lanes(i) for i in self.totals]
-        start = [self.identity(i, w) for i, w in zip(self.totals, widths, strict=True)]
-
-        ended = self._totals(self._rows(first, last, dv.flat(start)))
-        for i, value, width in zip(self.totals, ended, widths, strict=True):
-            one = self.spec.reduction(i)
-            result = dv.across_lanes(one.combine, one.dtype, value, width)
+        for column_reduction in self.columns:
+            column_reduction.begin()
+        rows = self._stretches if self.spec.tall else self._rows
+        start = [self.identity(i, self._total_lanes(i), self.partial(i)) for i in self.totals]
+        ended = self._totals(rows(first, last, dv.flat(start)), self.partial)
+        for i, value in zip(self.totals, ended, strict=True):
+            name, width = self.spec.reduction(i).combine, self._total_lanes(i)
+            result = dv.across_lanes(name, self.partial(i), value, width)
             self._store_at(i, result, task)
 
     def _whole(self) -> ir.Value:
@@ -167,8 +173,12 @@ class _Kernel:
     def _total_lanes(self, i: int) -> int:
         return self.spec.lanes if self.source(i).kind == FULL else 1
 
-    def _totals(self, values: Sequence[ir.Value]) -> list[Value]:
-        return dv.grouped(values, [self.spec.instructions[i].dtype for i in self.totals])
+    def _totals(self, values: Sequence[ir.Value], dtype: Callable[[int], DType]) -> list[Value]:
+        return dv.grouped(values, [dtype(i) for i in self.totals])
+
+    def carried(self, i: int) -> DType:
+        """The type in which a total goes from row to row."""
+        return self.partial(i) if self.spec.long else self.spec.reduction(i).dtype.compute
 
     def _store_at(self, i: int, value: Value, element: ir.Value) -> None:
         for place, stored in enumerate(self.spec.stores):
@@ -177,36 +187,27 @@ class _Kernel:
                 dv.store(base, dtype, value, element, 1, None)
 
     def partial(self, i: int) -> DType:
-        """The type in which an instruction's result is stored: partial ones do not round."""
+        """The type in which an instruction's result is stored."""
         one = self.spec.instructions[i]
-        return one.dtype.compute if one.kind in (COLUMN, TOTAL) else one.dtype
+        return part_dtype(self.spec, i) if one.kind in (COLUMN, TOTAL) else one.dtype
 
-    def _clear(self, i: int) -> None:
-        """Start the task's part of a reduction over rows."""
-
-        def body(
-            column: ir.Value, lanes: int, mask: ir.Value | None, carried: Sequence[ir.Value]
-        ) -> Sequence[ir.Value]:
-            self.store_lanes(i, self.identity(i, lanes), arith.addi(self.partial_row, column),
-                              lanes, mask)  # fmt: skip
-            return carried
-
-        self.over_columns(body, [])
-
-    def store_lanes(
+    def store_full(
         self, i: int, value: Value, offset: ir.Value, lanes: int, mask: ir.Value | None
     ) -> None:
+        """Store lanes of a full value."""
+        dtype = self.spec.instructions[i].dtype
         for place, stored in enumerate(self.spec.stores):
             if stored == i:
                 base = self.pointers["store", place]
-                full = self.spec.instructions[i].kind == FULL
-                streaming = full and self.spec.streaming
-                dv.store(base, self.partial(i), value, offset, lanes, mask, streaming)
+                dv.store(base, dtype, value, offset, lanes, mask, self.spec.streaming)
 
     # columns
 
-    def over_columns(self, body: Body, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        """Run `body(column, lanes, mask, carried)` over the task's columns."""
+    def over_columns(
+        self, body: Body, carried: Sequence[ir.Value], levels: Sequence[Level] = ()
+    ) -> list[ir.Value]:
+        """Run `body(column, lanes, mask, carried)` over the task's columns; by stretches of them,
+        where what is carried has `levels`."""
         lanes = self.spec.lanes
 
         def whole(column: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
@@ -224,10 +225,49 @@ class _Kernel:
             parts.append((self.whole, self.high, rest))
         ended = list(carried)
         for low, high, part in reversed(parts) if self.spec.backwards else parts:
-            ended = rolled_loop(low, high, lanes, ended, part)
+            ended = self._counted(low, high, ended, part, levels)
         return ended
 
+    def _counted(
+        self, low: ir.Value, high: ir.Value, carried: Sequence[ir.Value], part: Step,
+        levels: Sequence[Level],
+    ) -> list[ir.Value]:  # fmt: skip
+        lanes = self.spec.lanes
+        if not levels:
+            return rolled_loop(low, high, lanes, carried, part)
+        stretch = STRETCH * lanes
+
+        def some(first: ir.Value, outer: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            last = arith.minui(arith.addi(first, i64(stretch)), high)
+            return in_levels(
+                levels, outer, lambda inner: rolled_loop(first, last, lanes, inner, part)
+            )
+
+        return rolled_loop(low, high, stretch, carried, some)
+
     # rows
+
+    def _stretches(
+        self, first: ir.Value, last: ir.Value, carried: Sequence[ir.Value]
+    ) -> Sequence[ir.Value]:
+        """The rows by stretches of them, whose sums are added in wider types."""
+        height = self.size("height")
+        levels = [
+            Level.through(self.carried(i)) if self.spec.long
+            else Level.of(self.spec.reduction(i), self._total_lanes(i))
+            for i in self.totals
+        ]  # fmt: skip
+
+        def some(low: ir.Value, outer: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            high = arith.minui(arith.addi(low, height), last)
+            for one in self.columns:
+                one.begin_stretch()
+            ended = in_levels(levels, outer, lambda inner: self._rows(low, high, inner))
+            for one in self.columns:
+                one.end_stretch()
+            return ended
+
+        return rolled_loop(first, last, height, carried, some)
 
     def _rows(
         self, first: ir.Value, last: ir.Value, carried: Sequence[ir.Value]
@@ -235,7 +275,9 @@ class _Kernel:
         """The loop over rows: `spec.block` of them together, while there are so many."""
 
         def together(count: int) -> Callable[..., Sequence[ir.Value]]:
-            return lambda at, values: dv.flat(self._block(at, count, self._totals(values)))
+            return lambda at, values: dv.flat(
+                self._block(at, count, self._totals(values, self.carried))
+            )
 
         count = self.spec.block
         if count > 1:
@@ -260,9 +302,9 @@ class _Kernel:
         """Store a row's values, and combine them with reductions over rows."""
         for i in self.totals:
             if self.source(i).kind == ROW:
-                one = self.spec.reduction(i)
-                value = self.row_value(row, one.inputs[0])
-                totals[i] = dv.combine(one.combine, one.dtype, totals[i], value)
+                one, dtype = self.spec.reduction(i), self.carried(i)
+                value = dv.converted(self.row_value(row, one.inputs[0]), one.dtype.compute, dtype)
+                totals[i] = dv.combine(one.combine, dtype, totals[i], value)
         for i in dict.fromkeys(self.spec.stores):
             if self.spec.instructions[i].kind == ROW:
                 self._store_at(i, self.row_value(row, i), row.index)

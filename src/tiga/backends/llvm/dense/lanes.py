@@ -1,6 +1,6 @@
 """Full values of a whole-tensor kernel at a run of columns, computed as they are asked for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,23 +115,6 @@ class Lanes:
         one = self.kernel.spec.reduction(i)
         joined = dv.combine(one.combine, one.dtype, state, self.value(one.inputs[0]))
         return joined if self.mask is None else dv.choose(self.mask, joined, state)
-
-
-def add_to_column(rows: Sequence[Lanes], i: int) -> None:
-    """Combine these lanes of some rows, in their order, with the task's part of a reduction over
-    rows."""
-    first = rows[0]
-    kernel, mask = first.kernel, first.mask
-    one = kernel.spec.reduction(i)
-    offset = arith.addi(kernel.partial_row, first.column)
-    base = next(
-        kernel.pointers["store", place]
-        for place, stored in enumerate(kernel.spec.stores) if stored == i
-    )  # fmt: skip
-    value = dv.load(base, kernel.partial(i), offset, first.lanes, mask)
-    for row in rows:
-        value = dv.combine(one.combine, one.dtype, value, row.value(one.inputs[0]))
-    kernel.store_lanes(i, value, offset, first.lanes, mask)
 
 
 _MAKERS: dict[type[Instruction], Callable[[Lanes, int], Value]] = {

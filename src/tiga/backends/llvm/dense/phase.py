@@ -9,9 +9,10 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.dense import values as dv
-from tiga.backends.llvm.dense.lanes import Lanes, Row, add_to_column
+from tiga.backends.llvm.dense.lanes import Lanes, Row
 from tiga.backends.llvm.dense.places import pick_row
 from tiga.backends.llvm.dense.scans import first_state, state_dtype
+from tiga.backends.llvm.dense.stretches import Level
 from tiga.backends.llvm.dense.values import Value
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, Gather, RowScan
 from tiga.types import DType
@@ -25,9 +26,9 @@ class Phase:
         self.kernel, self.number, self.spec = kernel, number, kernel.spec
         self.reductions = kernel.ends(ROW, number)
         self.sums = [i for i in kernel.ends(TOTAL, number) if kernel.source(i).kind == FULL]
-        self.columns = kernel.ends(COLUMN, number)
+        self.columns = [one for one in kernel.columns if one.number in kernel.ends(COLUMN, number)]
         self.stores = kernel.full_stores(number)
-        ends = (*self.reductions, *self.sums, *self.columns)
+        ends = (*self.reductions, *self.sums, *(one.number for one in self.columns))
         self.wanted = [*(self.spec.instructions[i].inputs[0] for i in ends), *self.stores]
         self.full = self.spec.full(self.wanted)
         self.scans = self.spec.reached(self.wanted, RowScan)
@@ -39,14 +40,16 @@ class Phase:
             return
         for row in rows:
             self._prepare(row)
-        dtypes, start = self._dtypes(len(rows)), self._start(len(rows), totals)
-        looped = self.kernel.over_columns(partial(self._body, rows, dtypes), dv.flat(start))
-        ended = dv.grouped(looped, dtypes)
+        levels = self._levels(len(rows))
+        start = self._start(len(rows), totals, levels)
+        body = partial(self._body, rows, [level.dtype for level in levels])
+        looped = self.kernel.over_columns(body, dv.flat(start), levels if self.spec.long else ())
+        ended = dv.grouped(looped, [level.outer for level in levels])
         width = len(self.reductions)
         for place, row in enumerate(rows):
             own = ended[width * place : width * (place + 1)]
-            for i, value in zip(self.reductions, own, strict=True):
-                row.values[i] = self._across_lanes(i, value)
+            for i, level, value in zip(self.reductions, levels, own, strict=False):
+                row.values[i] = self._across_lanes(i, level, value)
         totals.update(zip(self.sums, ended[width * len(rows) :], strict=False))
 
     def _prepare(self, row: Row) -> None:
@@ -56,14 +59,19 @@ class Phase:
         for i in self.spec.reached(self.wanted, Gather):
             pick_row(self.kernel, row, i)
 
-    def _dtypes(self, rows: int) -> list[DType]:
+    def _levels(self, rows: int) -> list[Level]:
         """Those of what the loop carries: reductions row by row, then totals, then scans."""
-        carried = (*self.reductions * rows, *self.sums)
-        scans = (state_dtype(self.spec, i) for i in self.scans)
-        return [*(self.spec.instructions[i].dtype for i in carried), *scans]
+        carried = [self.spec.reduction(i) for i in (*self.reductions * rows, *self.sums)]
+        scans = (Level.through(state_dtype(self.spec, i)) for i in self.scans)
+        if not self.spec.long:
+            return [*(Level.through(one.dtype) for one in carried), *scans]
+        return [*(Level.of(one, self.spec.lanes) for one in carried), *scans]
 
-    def _start(self, rows: int, totals: dict[int, Value]) -> list[Value]:
-        reductions = (self.kernel.identity(i, self.spec.lanes) for i in self.reductions * rows)
+    def _start(self, rows: int, totals: dict[int, Value], levels: Sequence[Level]) -> list[Value]:
+        reductions = (
+            self.kernel.identity(i, self.spec.lanes, level.outer)
+            for i, level in zip(self.reductions * rows, levels, strict=False)
+        )
         scans = (first_state(self.spec, i) for i in self.scans)
         return [*reductions, *(totals[i] for i in self.sums), *scans]
 
@@ -84,17 +92,17 @@ class Phase:
             states[own] = map(one.reduced, self.reductions, states[own])
             states[sums] = map(one.reduced, self.sums, states[sums])
             self._store(one)
-        for i in self.columns:
-            add_to_column(every, i)
+        for column_reduction in self.columns:
+            column_reduction.add(every)
         return dv.flat([*states[: sums.stop], *(first.carries[i] for i in self.scans)])
 
     def _store(self, one: Lanes) -> None:
         for i in self.stores:
             start = arith.muli(one.row.index, self.kernel.size("columns"))
             offset = arith.addi(start, one.column)
-            self.kernel.store_lanes(i, one.value(i), offset, one.lanes, one.mask)
+            self.kernel.store_full(i, one.value(i), offset, one.lanes, one.mask)
 
-    def _across_lanes(self, i: int, value: Value) -> Value:
+    def _across_lanes(self, i: int, level: Level, value: Value) -> Value:
         one = self.spec.reduction(i)
-        whole = dv.across_lanes(one.combine, one.dtype, value, self.spec.lanes)
-        return dv.rounded(whole, one.dtype)
+        whole = dv.across_lanes(one.combine, level.outer, value, self.spec.lanes)
+        return dv.rounded(dv.converted(whole, level.outer, level.dtype), one.dtype)

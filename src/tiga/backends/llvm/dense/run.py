@@ -11,25 +11,33 @@ from weakref import ref
 
 import numpy as np
 
+from tiga.backends.llvm.dense.decomposition import (
+    SERIAL_BELOW,
+    TASK_ELEMENTS,
+    Decomposition,
+    Finish,
+    decompose,
+    in_levels,
+    stretch_rows,
+)
 from tiga.backends.llvm.dense.kernel import build
-from tiga.backends.llvm.dense.slots import partial_places, slot_names
+from tiga.backends.llvm.dense.slots import (
+    part_dtype,
+    partial_places,
+    slot_names,
+    work_places,
+)
 from tiga.backends.llvm.engine import Library
 from tiga.backends.llvm.host import last_cache_bytes
 from tiga.backends.llvm.launcher import call_of, compile_kernels, launch
 from tiga.backends.llvm.memory import CACHE_LINE
 from tiga.errors import InvalidIndex
-from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, KernelStep, Operand, RowScan, Spec
+from tiga.passes.tensor_spec import COLUMN, FULL, TOTAL, KernelStep, Operand, Spec
 from tiga.runtime import parallel
 from tiga.runtime.addresses import address
 from tiga.runtime.layout import row_major_array
 from tiga.runtime.pool import PARTIAL_FROM, POOL, POOLED_FROM
 from tiga.types import DType, Shape
-
-TASK_ELEMENTS = 16384
-"""Elements per task: enough to hide a launch, few enough to balance threads."""
-
-MAX_PARTS = 64
-"""Parts of a reduction over rows, which are added afterwards."""
 
 PIECES = 8
 """Pieces of neighbouring tasks that each thread takes, at most: long runs of memory for the
@@ -38,9 +46,6 @@ prefetcher, short enough to balance threads."""
 OPT_LEVEL = 2
 """LLVM's: loops here are over whole vectors, which a higher level unrolls for no gain in time, but
 takes up to a third longer to compile."""
-
-SERIAL_BELOW = 32768
-"""Elements of a domain below which one thread is faster."""
 
 
 @dataclass(frozen=True)
@@ -65,78 +70,27 @@ def compile_spec(spec: Spec) -> Code:
 
 
 @dataclass(frozen=True)
-class Decomposition:
-    """How a domain falls into tasks: fixed by its extents."""
-
-    batch: int
-    tile: int
-    batches: int
-    tiles: int
-
-    @property
-    def tasks(self) -> int:
-        return self.batches * self.tiles
-
-
-def decompose(spec: Spec, rows: int, columns: int, group: int) -> Decomposition:
-    """The tasks of a kernel on a domain of these extents; reductions add `group` rows."""
-    kinds = spec.reduced
-    if spec.ordered and kinds & {COLUMN, TOTAL}:
-        return Decomposition(group, columns, -(-rows // group), 1)
-    tile = columns
-    if ROW not in kinds and not spec.of(RowScan) and columns > 2 * TASK_ELEMENTS:
-        tile = TASK_ELEMENTS
-    batch = max(1, TASK_ELEMENTS // max(tile, 1))
-    if COLUMN in kinds:
-        batch = _batch(rows, group, batch)
-    return Decomposition(batch, tile, -(-rows // batch), -(-columns // tile))
-
-
-def _batch(rows: int, group: int, batch: int) -> int:
-    """Rows per task, none of which belong to two groups."""
-    if group == rows:
-        return max(batch, -(-rows // MAX_PARTS))
-    parts = min(max(1, MAX_PARTS * group // rows), -(-group // batch))
-    while group % parts:
-        parts -= 1
-    return group // parts
-
-
-@dataclass(frozen=True)
 class Store:
     """An output of a kernel. Tasks leave `parts` of one that they reduce to (0: they write it)."""
 
     shape: Shape
     dtype: DType
     parts: int
+    part: DType
 
     @property
     def parts_bytes(self) -> int:
         """Memory of its parts, in whole cache lines."""
-        needed = self.parts * self.dtype.compute.itemsize
-        return -(-needed // CACHE_LINE) * CACHE_LINE
+        return _whole_lines(self.parts * self.part.itemsize)
+
+    @property
+    def work_bytes(self) -> int:
+        """Memory of stretches beside them."""
+        return _whole_lines(self.parts * self.dtype.compute.itemsize)
 
 
-@dataclass(frozen=True)
-class Finish:
-    """How parts of results fall into tasks that combine them: fixed by extents, as are parts."""
-
-    parts: int
-    width: int
-    blocks: int
-    tasks: int
-    grain: int
-
-    @staticmethod
-    def of(step: KernelStep, parts: Decomposition) -> "Finish":
-        groups = step.rows // step.group
-        each = max(1, parts.batches // groups)
-        width = max(CACHE_LINE, SERIAL_BELOW // each // CACHE_LINE * CACHE_LINE)
-        by_columns = any(step.spec.instructions[i].kind == COLUMN for i in step.spec.stores)
-        blocks = -(-step.columns // width) if by_columns else 1
-        tasks = groups * blocks if by_columns else 1
-        grain = max(1, SERIAL_BELOW // (each * min(width, step.columns)))
-        return Finish(each, width, blocks, tasks, grain)
+def _whole_lines(count: int) -> int:
+    return -(-count // CACHE_LINE) * CACHE_LINE
 
 
 class Table(NamedTuple):
@@ -245,8 +199,9 @@ def template(step: KernelStep) -> Template:
     """The template of a step; compiles its code if need be."""
     if step.spec.streaming and (not _pooled(step) or _fits_cache(step)):
         step = _cached(step)
-    code = compile_spec(step.spec)
     cut = decompose(step.spec, step.rows, step.columns, step.group)
+    step = replace(step, spec=in_levels(step.spec, cut))
+    code = compile_spec(step.spec)
     finish = Finish.of(step, cut)
     slots = {name: slot for slot, name in enumerate(code.names)}
     words = tuple(_words(code.names, step, cut, finish))
@@ -255,12 +210,15 @@ def template(step: KernelStep) -> Template:
         (slot, name[1], _start_bytes(step.loads[name[1]]))
         for name, slot in slots.items() if name[0] == "load"
     )  # fmt: skip
-    stores, parts, scratch = [], [], 0
+    stores, parts, scratch, works = [], [], 0, work_places(step.spec)
     for place, one in enumerate(outputs):
         stores.append((slots["result" if one.parts else "store", place], place))
         if one.parts:
             parts.append((slots["store", place], scratch))
             scratch += one.parts_bytes
+        if place in works:
+            parts.append((slots["work", place], scratch))
+            scratch += one.work_bytes
     serial = step.rows * step.columns < SERIAL_BELOW
     grain = max(1, TASK_ELEMENTS // max(1, cut.batch * cut.tile))
     pack = struct.Struct(f"={len(words)}q").pack
@@ -297,7 +255,10 @@ def _store(step: KernelStep, place: int, cut: Decomposition) -> Store:
     kind = step.spec.instructions[step.spec.stores[place]].kind
     value = step.outputs[place].type
     parts = {COLUMN: cut.batches * step.columns, TOTAL: cut.tasks}
-    return Store(value.shape, value.dtype, parts.get(kind, 0))
+    if kind not in parts:
+        return Store(value.shape, value.dtype, 0, value.dtype)
+    part = part_dtype(step.spec, step.spec.stores[place])
+    return Store(value.shape, value.dtype, parts[kind], part)
 
 
 @dataclass
@@ -374,13 +335,14 @@ def _words(
     """The kernel's table; addresses of arrays are still 0."""
     sizes = {"rows": step.rows, "columns": step.columns, "batch": cut.batch, "tile": cut.tile,
              "tiles": cut.tiles, "parts": finish.parts, "width": finish.width,
-             "blocks": finish.blocks, "tasks": cut.tasks}  # fmt: skip
+             "blocks": finish.blocks, "tasks": cut.tasks,
+             "height": stretch_rows(step.spec, cut)}  # fmt: skip
     words = []
     for kind, *places in names:
         which, *rest = places or [0]
         if kind == "size":
             words.append(sizes[which])
-        elif kind in ("load", "store", "result", "fault"):
+        elif kind in ("load", "store", "work", "result", "fault"):
             words.append(0)
         elif kind == "argument":
             words.append(_bits(step.arguments[which]))

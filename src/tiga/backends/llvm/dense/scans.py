@@ -12,6 +12,7 @@ from torch_mlir.dialects import arith, vector
 
 from tiga.backends.llvm.complex_values import COMPLEX, A
 from tiga.backends.llvm.dense import values as dv
+from tiga.backends.llvm.dense.slots import wider
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.memory import i64
 from tiga.ops.tensor_scan import AxisScan
@@ -26,7 +27,7 @@ def state_dtype(spec: Spec, i: int) -> DType:
     """The type of what a scan carries."""
     one = spec.instructions[i]
     plain = one.dtype.compute
-    return dv.WIDER.get(plain, plain) if _adds(one) else plain
+    return wider(plain) if _adds(one) else plain
 
 
 def first_state(spec: Spec, i: int) -> Value:

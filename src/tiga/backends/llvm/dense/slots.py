@@ -1,6 +1,7 @@
 """What the table of a whole-tensor kernel holds: extents, strides, numbers and addresses."""
 
-from tiga.passes.tensor_spec import COLUMN, TOTAL, Argument, Gather, Instruction, Read, Spec
+from tiga.passes.tensor_spec import COLUMN, TOTAL, Argument, Gather, Instruction, Read, Reduce, Spec
+from tiga.types import DType, complex64, complex128, float32, float64
 
 SIZES = ("rows", "columns", "batch", "tile", "tiles")
 """The first slots: extents of the domain, rows and columns per task, tasks per batch of rows."""
@@ -8,6 +9,30 @@ SIZES = ("rows", "columns", "batch", "tile", "tiles")
 FINISH = ("parts", "width", "blocks", "tasks")
 """Those that combining parts of results takes: parts per group of rows, columns per task of it and
 tasks per group, and how many tasks left parts of totals."""
+
+STRETCH = 64
+"""Values that are added in sequence before their sum goes on in a wider type."""
+
+_WIDER = {float32: float64, complex64: complex128}
+
+
+def wider(dtype: DType) -> DType:
+    """The type that carries sums of a type: twice as wide, if there is one."""
+    return _WIDER.get(dtype, dtype)
+
+
+def part_dtype(spec: Spec, number: int) -> DType:
+    """The type in which tasks leave parts of a reduction's result: such parts do not round."""
+    one = spec.reduction(number)
+    in_levels = spec.tall if one.kind == COLUMN else spec.tall or spec.long
+    return wider(one.dtype.compute) if in_levels and one.adds else one.dtype.compute
+
+
+def work_places(spec: Spec) -> tuple[int, ...]:
+    """The stores of sums over rows whose tasks have several stretches: each adds one up beside."""
+    sums = {i for i in spec.of(Reduce) if spec.reduction(i).adds} if spec.tall else set()
+    kinds = spec.instructions
+    return tuple(p for p, i in enumerate(spec.stores) if i in sums and kinds[i].kind == COLUMN)
 
 
 def partial_places(spec: Spec) -> tuple[int, ...]:
@@ -25,6 +50,8 @@ def slot_names(spec: Spec) -> list[tuple]:
     if partial := partial_places(spec):
         names += [("size", name) for name in FINISH]
         names += [("result", place) for place in partial]
+    names += [("size", "height")] if spec.tall else []
+    names += [("work", place) for place in work_places(spec)]
     names += [("fault",)] if spec.of(Gather) else []
     return list(dict.fromkeys(names))
 

@@ -27,7 +27,7 @@ from tiga.ir import llvm
 from tiga.ops.base import Op, Pointwise
 from tiga.ops.complex_table import IN_DOUBLE
 from tiga.ops.tensor_complex import REAL_OF
-from tiga.types import DType, complex64, complex128, float32, float64, int16, uint8
+from tiga.types import DType, complex64, complex128, int16, uint8
 
 
 def part_dtype(dtype: DType) -> DType:
@@ -74,10 +74,6 @@ def grouped(parts_: Sequence[ir.Value], dtypes: Sequence[DType]) -> list[Value]:
 def rounded(value: Value, dtype: DType) -> Value:
     """A value rounded to a 16-bit type."""
     return value if dtype == dtype.compute else (round_to(value[0], dtype),)
-
-
-WIDER = {float32: float64, complex64: complex128}
-"""What sums are carried in, where that is not the type of what they add."""
 
 
 def converted(value: Value, source: DType, target: DType) -> Value:
