@@ -3,18 +3,21 @@
     python -m benchmarks.compiler.tensor_fusion --rows 4096 --cols 1024 --torch-compile
     python -m benchmarks.compiler.tensor_fusion --all --torch-compile
 
-Every time is until the result is ready: the shortest of several runs that take turns, so each meets
-caches that the one before it filled; `alone` has the same of runs that follow their own. The first
-compiled call is reported apart, in a process that has done nothing yet. Sums of fused kernels add
-in lanes and blocks (`relaxed_math`); `--strict` adds element after element.
+Every time is until the result is ready: the median of several runs that take turns in an order
+drawn anew each round, so each meets caches that any of the others filled; `shortest` has the
+shortest of them, `alone` the median of runs that follow their own. The first compiled call is
+reported apart, in a process that has done nothing yet. Sums of fused kernels add in lanes and
+blocks (`relaxed_math`); `--strict` adds element after element.
 """
 
 import argparse
 import json
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -45,17 +48,35 @@ def _total(m: Any, x: Any) -> Any:
     return x.sum()
 
 
-def best(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """The shortest of several runs of each call in milliseconds; the calls take turns."""
+def durations(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """Milliseconds of several runs of each call. The calls take turns, in an order that is drawn
+    anew each time: who always follows the same one may find its own code or data in caches."""
+    draw, names = random.Random(0), list(calls)
     for call in calls.values():
         call()
-    times = dict.fromkeys(calls, float("inf"))
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
-        for name, call in calls.items():
+        for name in draw.sample(names, len(names)):
             start = time.perf_counter()
-            call()
-            times[name] = min(times[name], time.perf_counter() - start)
-    return {name: seconds * 1e3 for name, seconds in times.items()}
+            calls[name]()
+            times[name].append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def best(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """The shortest of several runs of each call in milliseconds; the calls take turns."""
+    return {name: min(found) for name, found in durations(calls, repeats).items()}
+
+
+def compared(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, Any]:
+    """Medians of calls that take turns, their shortest times, and how many times faster ours is."""
+    found = durations(calls, repeats)
+    times = {name: median(each) for name, each in found.items()}
+    shortest = {name: min(each) for name, each in found.items()}
+    return {
+        **times, "times_faster": _ratios(times),
+        "shortest": shortest, "times_faster_shortest": _ratios(shortest),
+    }  # fmt: skip
 
 
 def _peers(
@@ -94,8 +115,8 @@ def measure(
         "tiga_prepared_ms": build(tg, *tensors).prepare(),
         **_peers(build, arrays, compiled),
     }
-    times = best(calls, repeats)
-    alone = {name: best({name: call}, repeats)[name] for name, call in calls.items()}
+    turns = compared(calls, repeats)
+    alone = {name: median(durations({name: calls[name]}, repeats)[name]) for name in calls}
     with np.errstate(all="ignore"):
         want = build(np, *arrays)
     scale = float(np.max(np.abs(want))) or 1.0
@@ -103,12 +124,11 @@ def measure(
         "case": name,
         "dtype": str(arrays[0].dtype),
         "shape": list(arrays[0].shape),
-        **times,
+        **turns,
         "tiga_compile_ms": first.execution["compile_ms"],
         "backend": first.execution["backend"],
         "relaxed_math": first.execution["relaxed_math"],
         "max_error": float(np.max(np.abs(first.numpy() - want))) / scale,
-        "times_faster": _ratios(times),
         "alone": alone,
         "times_faster_alone": _ratios(alone),
     }
@@ -190,11 +210,10 @@ def layer_norm(rows: int, columns: int, repeats: int) -> dict[str, Any]:
         float(np.max(np.abs(a.numpy() - b.numpy())) / np.max(np.abs(b.numpy())))
         for a, b in zip(values, theirs(), strict=True)
     )
-    times = best({"tiga_ms": ours, "torch_eager_ms": theirs}, repeats)
     return {
-        "case": "layer_norm forward and backward", "shape": [rows, columns], **times,
+        "case": "layer_norm forward and backward", "shape": [rows, columns],
         "tiga_first_call_ms": cold, "max_error": error,
-        "times_faster": _ratios(times),
+        **compared({"tiga_ms": ours, "torch_eager_ms": theirs}, repeats),
     }  # fmt: skip
 
 
