@@ -101,6 +101,26 @@ def test_same_bits_as_in_memory_in_the_same_blocks(
     assert "blocks of destinations through torch" in layer.explain()
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["memory", "file"])
+def test_gradients_are_of_the_random_numbers_that_were_drawn(
+    which: int, uneven: Any, where: Any
+) -> None:
+    class Kept(tg.MessagePassing):
+        def edge(self, src: Any, dst: Any, edge: Any) -> Any:
+            kept = torch.nn.functional.dropout(src.one, 0.5, training=True)
+            return torch.sort(kept, dim=-1).values
+
+    one = torch.ones(80, WIDTH, device=where, requires_grad=True)
+    with knobs.scope(memory_bound=BOUND):
+        out = Kept()(graph=uneven[which], ndata={"one": one})
+        torch.rand(5, device=where)  # others draw too
+        before = torch.get_rng_state()
+        (gradient,) = torch.autograd.grad(out.sum(), one)
+    assert torch.equal(before, torch.get_rng_state())
+    assert 0 < out.sum() < 2 * WIDTH * uneven[which].num_edges
+    torch.testing.assert_close(gradient.sum(), out.detach().sum())
+
+
 @pytest.mark.parametrize("host", ["1MiB", "128KiB"])
 def test_results_that_the_device_does_not_hold(
     host: str, uneven: Any, where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,9 +39,8 @@ from tiga.runtime.mapped import file_at
 from tiga.runtime.pages import MemoryRows, Rows
 from tiga.runtime.tiers import memory_left
 
-HOST_EDGE_BYTES = 64
-"""What numbers of both ends take on the host for each edge; they may be sorted, and numbered
-anew."""
+HOST_EDGE_BYTES = 32
+"""What numbers of the ends take on the host for each edge."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class TotalOnHost(Total):
         assert isinstance(numbers, NumbersInFile)
         part = self.fields.on_host(part.to(self.tensor.dtype))
         if type(self.there) is Total:
-            add_rows(self.tensor, torch.from_numpy(numbers.on_host), part)
+            add_rows(self.tensor, numbers.index.cpu(), part)
         else:
             self.there.add(numbers, part)
 
@@ -170,10 +169,11 @@ class DeviceBlockFields(PagedBlockFields):
             yield
 
     def sent(self, numbers: np.ndarray) -> torch.Tensor:
+        host = torch.from_numpy(numbers)
         with no_dispatch():
             if numbers.nbytes < LEAST:
-                return torch.from_numpy(numbers).to(self.device)
-            there = torch.empty(len(numbers), dtype=torch.int64, device=self.device)
+                return host.to(self.device)
+            there = torch.empty_like(host, device=self.device)
         rows = MemoryRows(numbers.reshape(-1, 1))
         self.mover.bring(range(len(numbers)), rows, there.data_ptr())
         return there
@@ -190,11 +190,11 @@ class DeviceBlockFields(PagedBlockFields):
         home = self.home(value)
         if isinstance(home, OnDevice):
             return value.detach()[place]
-        return self._brought(home, value, self._range_on_host(place))
+        return self._brought(home, value, self._range_of(place))
 
     def _brought(self, home: Rows, like: torch.Tensor, numbers: NumbersInFile) -> torch.Tensor:
         """The rows that numbers name, each once, on the device."""
-        ranks, rows = numbers.picked_on_host
+        rows, ranks = numbers.picked
         # Memory that is planned for by itself, beside what user code allocates.
         with nullcontext() if ranks is None else no_dispatch():
             shape = (len(rows), *like.shape[1:])

@@ -62,34 +62,27 @@ def tier_of(nbytes: int, left: Mapping[str, int | None]) -> str:
 @dataclass(frozen=True, eq=False)
 class NumbersInFile(Numbers):
     """Rows of [low, high), by numbers that were checked; `is_range` where each is named once, in
-    order. `on_host` are the numbers in memory of the host."""
+    order."""
 
     low: int
     high: int
-    on_host: np.ndarray
     is_range: bool = False
 
     @cached_property
     def picked(self) -> tuple[range | np.ndarray, torch.Tensor | None]:
         """The rows that are read, ascending, and which of them each number is (None: all, in
         order)."""
-        ranks, rows = self.picked_on_host
-        with no_dispatch():
-            return rows, None if ranks is None else torch.from_numpy(ranks).to(self.index.device)
-
-    @cached_property
-    def picked_on_host(self) -> tuple[np.ndarray | None, range | np.ndarray]:
-        """Which of the rows that are read each number is, and these rows."""
         if self.is_range:
-            return None, range(self.low, self.high)
-        if self.high - self.low <= DENSE * len(self.on_host):
-            return self.on_host - self.low, range(self.low, self.high)
-        distinct, ranks = np.unique(self.on_host, return_inverse=True)
-        return ranks.reshape(-1), distinct
+            return range(self.low, self.high), None
+        with no_dispatch():
+            if self.high - self.low <= DENSE * len(self.index):
+                return range(self.low, self.high), self.index - self.low
+            distinct, ranks = torch.unique(self.index, return_inverse=True)
+            return distinct.cpu().numpy(), ranks
 
     def read(self, home: Rows, like: torch.Tensor) -> torch.Tensor:
         """The rows that are read, each once, with the feature shape and dtype of another value."""
-        ranks, rows = self.picked_on_host
+        rows, ranks = self.picked
         shape = (len(rows), *like.shape[1:])
         block = torch.empty(shape, dtype=like.dtype) if ranks is None else _uncounted(shape, like)
         if not block.numel():
@@ -103,7 +96,7 @@ class NumbersInFile(Numbers):
 
     def write(self, home: Rows, block: torch.Tensor) -> None:
         """Store what `read` gave again."""
-        _, rows = self.picked_on_host
+        rows, _ = self.picked
         if isinstance(rows, range):
             home.write(rows.start, bytes_of(block))
         else:
@@ -144,11 +137,8 @@ class TotalInFile(Total):
         block, part = numbers.read(self.rows, self.tensor), part.to(self.tensor.dtype)
         if not block.numel():
             return
-        ranks, _ = numbers.picked_on_host
-        if ranks is None:
-            block.add_(part)
-        else:
-            block.index_add_(0, torch.from_numpy(ranks), part)
+        _, ranks = numbers.picked
+        block = block.add_(part) if ranks is None else block.index_add_(0, ranks.cpu(), part)
         numbers.write(self.rows, block)
 
     def result(self, dtype: torch.dtype) -> torch.Tensor:
@@ -229,22 +219,20 @@ class PagedBlockFields(BlockFields):
             block = np.empty((last - first, 1), self.walk.dtype)
             self.walk.index.read_into(first, block.view(np.uint8))
             low, high = bounds_of(block, self.graph.num_src)
-            return self.numbered(block.reshape(-1).astype(np.int64), low, high)
+            return NumbersInFile(self.sent(block.reshape(-1)).long(), low, high)
         low, high = self.pointers.row_at(first), self.pointers.row_at(last - 1) + 1
-        pointers = self.pointers.between(low, high).clip(first, last)
-        return self.numbered(np.repeat(np.arange(low, high), np.diff(pointers)), low, high)
+        counts = self.sent(self.pointers.between(low, high)).clamp_(first, last).diff()
+        rows = torch.arange(low, high, device=self.device)
+        rows = rows.repeat_interleave(counts, output_size=last - first)
+        return NumbersInFile(rows, low, high)
 
     def numbers_of_rows(self, block: RowBlock) -> Numbers:
         return self.range(block.low, block.high)
 
     def range(self, low: int, high: int) -> Numbers:
         """Each of [low, high)."""
-        numbers = np.arange(low, high)
-        return NumbersInFile(self.sent(numbers), low, high, numbers, is_range=True)
-
-    def numbered(self, numbers: np.ndarray, low: int, high: int) -> Numbers:
-        """Some of [low, high)."""
-        return NumbersInFile(self.sent(numbers), low, high, numbers)
+        numbers = torch.arange(low, high, device=self.device)
+        return NumbersInFile(numbers, low, high, is_range=True)
 
     def sent(self, numbers: np.ndarray) -> torch.Tensor:
         """Numbers where blocks are computed."""
@@ -291,12 +279,11 @@ class PagedBlockFields(BlockFields):
         home = self.home(value)
         if not home.in_file:
             return value.detach()[place]
-        return self._range_on_host(place).read(home, value)
+        return self._range_of(place).read(home, value)
 
     @staticmethod
-    def _range_on_host(place: slice) -> NumbersInFile:
-        none = np.empty(0, np.int64)
-        return NumbersInFile(torch.empty(0), place.start, place.stop, none, is_range=True)
+    def _range_of(place: slice) -> NumbersInFile:
+        return NumbersInFile(torch.empty(0), place.start, place.stop, is_range=True)
 
     def _tier(self, shape: Sequence[int], dtype: torch.dtype) -> str:
         """Where a result lies."""
