@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from tiga.ops import complex_table
 from tiga.ops.base import Pointwise
@@ -83,6 +84,26 @@ def is_pointwise(node: Node, target: Target = CPU) -> bool:
     return op.converts or (has_code and (not op.of_floats or types[-1].is_float))
 
 
+class Role(Enum):
+    """How kernels compute a value."""
+
+    VIEW = "view"
+    REDUCTION = "reduction"
+    GATHER = "gather"
+    SCAN = "scan"
+    POINTWISE = "pointwise"
+
+
+def role_of(node: Node, target: Target = CPU) -> Role | None:
+    """How the kernels of a target compute a value; None if they do not."""
+    if node.op.is_view:
+        return Role.VIEW
+    for role, computes in _COMPUTED.items():
+        if computes(node, target):
+            return role
+    return None
+
+
 def is_axes_reduction(node: Node) -> bool:
     """Whether a value is the reduction of any axes of a whole tensor."""
     return isinstance(node.op, Reduction)
@@ -106,3 +127,11 @@ def is_scan(node: Node, target: Target = CPU) -> bool:
     if not (target.scans and node.op.carries) or node.type.dtype.kind == "b":
         return False
     return math.prod(node.type.shape[node.op.axis + 1 :]) == 1
+
+
+_COMPUTED: dict[Role, Callable[[Node, Target], bool]] = {
+    Role.REDUCTION: is_reduction,
+    Role.GATHER: is_gather,
+    Role.SCAN: is_scan,
+    Role.POINTWISE: is_pointwise,
+}

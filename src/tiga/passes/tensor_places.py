@@ -13,7 +13,7 @@ from tiga.trace.node import Node
 from tiga.types import Shape, int64
 
 if TYPE_CHECKING:
-    from tiga.passes.tensor_group import Group
+    from tiga.passes.tensor_draft import KernelDraft
 
 Strides = tuple[tuple[int, int], ...]
 
@@ -84,69 +84,69 @@ def columns_of(node: Node) -> int | None:
     return positions[axis] if node.op.per_line else math.prod(positions)
 
 
-def accepts_gather(group: "Group", node: Node) -> bool:
+def accepts_gather(draft: "KernelDraft", node: Node) -> bool:
     """Whether a gather can join a kernel: what it reads is in memory, its positions fit."""
     x, index = node.inputs
-    if group.kind(x) is not None or x.op.origin in KNOWN:
+    if draft.kind(x) is not None or x.op.origin in KNOWN or {x, index} & draft.windows.keys():
         return False
-    if not group.is_full(node.type.shape):
+    if not draft.is_full(node.type.shape):
         return False
-    form = picked(node, group.columns, group.flat)
+    form = picked(node, draft.columns, draft.flat)
     if form is None:
         return False
-    kind = group.kind(index)
+    kind = draft.kind(index)
     if kind == FULL:
-        return form.index_moves or group.columns == 1
+        return form.index_moves or draft.columns == 1
     if kind == ROW:
-        return not form.index_moves and form.index in (((group.rows, 1),), ())
+        return not form.index_moves and form.index in (((draft.rows, 1),), ())
     return kind in (None, SCALAR)
 
 
-def join_gather(group: "Group", node: Node) -> None:
+def join_gather(draft: "KernelDraft", node: Node) -> None:
     """Add a gather that a kernel accepts."""
     x, index = node.inputs
-    form = picked(node, group.columns, group.flat)
+    form = picked(node, draft.columns, draft.flat)
     assert form is not None
-    found = group.index.get(index)
+    found = draft.index.get(index)
     if found is None:
         kind = FULL if form.index_moves else ROW
-        found = group.load(index, form.index, form.index_moves, kind)
-    numbers = [group.number(n) for n in (x.type.shape[node.op.axis], form.step)]
-    array, dims = group.array_of(x, form.strides), len(form.strides)
+        found = draft.load(index, form.index, form.index_moves, kind)
+    numbers = [draft.number(n) for n in (x.type.shape[node.op.axis], form.step)]
+    array, dims = draft.array_of(x, form.strides), len(form.strides)
     inputs = (found, *numbers)
-    place = group.add(
+    place = draft.add(
         Gather(FULL, node.type.dtype, inputs, array=array, dims=dims, moves=form.moves)
     )
-    group.index[node] = place
-    group.gathers.setdefault(place, node)
+    draft.index[node] = place
+    draft.gathers.setdefault(place, node)
 
 
-def accepts_scan(group: "Group", node: Node) -> bool:
+def accepts_scan(draft: "KernelDraft", node: Node) -> bool:
     """Whether a scan can join a kernel: along its rows, in one direction."""
-    if group.flat or group.direction not in (None, node.op.reverse):
+    if draft.flat or draft.direction not in (None, node.op.reverse):
         return False
-    if group.ordered and node.op.reverse and any(isinstance(i, Reduce) for i in group.instructions):
+    if draft.ordered and node.op.reverse and any(isinstance(i, Reduce) for i in draft.instructions):
         return False  # sums add from the start of a row
-    if group.columns != node.type.shape[node.op.axis] or not group.is_full(node.type.shape):
+    if draft.columns != node.type.shape[node.op.axis] or not draft.is_full(node.type.shape):
         return False
-    place = boundary(node.type.shape, group.columns)
-    kinds = {group.kind(child) for child in node.inputs} - {None, SCALAR, FULL}
+    place = boundary(node.type.shape, draft.columns)
+    kinds = {draft.kind(child) for child in node.inputs} - {None, SCALAR, FULL}
     return place is not None and place <= node.op.axis and not kinds
 
 
-def place_kind(group: "Group", op: Positions) -> str | None:
+def place_kind(draft: "KernelDraft", op: Positions) -> str | None:
     """As which value a kernel knows the positions along an axis: of its columns, or of rows."""
     large = [axis for axis, extent in enumerate(op.shape) if extent != 1]
-    if large == [op.axis] and (group.flat or group.columns == op.shape[op.axis]):
+    if large == [op.axis] and (draft.flat or draft.columns == op.shape[op.axis]):
         return FULL
-    if group.flat:
+    if draft.flat:
         return None
-    place = boundary(op.shape, group.columns)
+    place = boundary(op.shape, draft.columns)
     if place is None:
         return None
     if op.axis < place:
         return ROW
-    return FULL if op.shape[op.axis] == group.columns else None
+    return FULL if op.shape[op.axis] == draft.columns else None
 
 
 def columns_of_positions(op: Positions) -> int | None:
@@ -157,12 +157,12 @@ def columns_of_positions(op: Positions) -> int | None:
     return inner if inner > 1 else op.shape[op.axis]
 
 
-def join_positions(group: "Group", op: Positions) -> int:
+def join_positions(draft: "KernelDraft", op: Positions) -> int:
     """The positions along an axis as a full value."""
-    if place_kind(group, op) == FULL:
-        return group.add(Position(FULL, int64))
-    place = boundary(op.shape, group.columns)
-    steps = [group.number(n) for n in (math.prod(op.shape[op.axis + 1 : place]),
+    if place_kind(draft, op) == FULL:
+        return draft.add(Position(FULL, int64))
+    place = boundary(op.shape, draft.columns)
+    steps = [draft.number(n) for n in (math.prod(op.shape[op.axis + 1 : place]),
                                        op.shape[op.axis])]  # fmt: skip
-    row = group.add(Position(ROW, int64, tuple(steps)))
-    return group.add(Spread(FULL, int64, (row,)))
+    row = draft.add(Position(ROW, int64, tuple(steps)))
+    return draft.add(Spread(FULL, int64, (row,)))

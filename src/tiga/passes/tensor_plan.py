@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from tiga.passes.rows import LibraryCall
 from tiga.passes.tensor_axes import columns_after
-from tiga.passes.tensor_fusable import CPU, Target, is_gather, is_pointwise, is_reduction, is_scan
-from tiga.passes.tensor_group import Group
+from tiga.passes.tensor_draft import KernelDraft
+from tiga.passes.tensor_fusable import CPU, Role, Target, is_reduction, role_of
 from tiga.passes.tensor_places import columns_of, columns_of_positions
 from tiga.passes.tensor_schedule import close
 from tiga.passes.tensor_spec import FULL, TensorStep
@@ -75,20 +75,19 @@ def _wishes(node: Node, size: int, target: Target) -> Iterator[int]:
 
 def _asked(node: Node, target: Target) -> int | None:
     """The columns that a gather or a scan asks for."""
-    known = is_gather(node, target) or is_scan(node, target)
-    return columns_of(node) if known else None
+    return columns_of(node) if role_of(node, target) in (Role.GATHER, Role.SCAN) else None
 
 
-def _open(size: int, votes: Counter, target: Target, windows: Windows) -> Group:
+def _open(size: int, votes: Counter, target: Target, windows: Windows) -> KernelDraft:
     """The kernel on a domain of this size that most of the nodes there ask for."""
     usable = {c: n for c, n in votes.items() if 0 < c < size or (c == size and len(votes) == 1)}
     if not usable:
-        return Group(1, size, True, target, windows=windows)
+        return KernelDraft(1, size, True, target, windows=windows)
     columns = max(usable, key=lambda c: (usable[c], c))
-    return Group(size // columns, columns, False, target, windows=windows)
+    return KernelDraft(size // columns, columns, False, target, windows=windows)
 
 
-def _own_groups(node: Node, target: Target, windows: Windows) -> list[Group]:
+def _own_drafts(node: Node, target: Target, windows: Windows) -> list[KernelDraft]:
     """Kernels for this node alone."""
     size = math.prod(_domain(node, target))
     found = _window_wishes(node, size, windows)
@@ -98,17 +97,16 @@ def _own_groups(node: Node, target: Target, windows: Windows) -> list[Group]:
         shape, axes = node.inputs[0].type.shape, node.op.axes
         own = suffix(shape, axes), _inner(shape, axes, target)
         found = [*(c for c in own if c), *found]
-    groups = [Group(size // c, c, False, target, windows=windows) for c in found]
-    return [*groups, Group(1, size, True, target, windows=windows)]
+    drafts = [KernelDraft(size // c, c, False, target, windows=windows) for c in found]
+    return [*drafts, KernelDraft(1, size, True, target, windows=windows)]
 
 
 def _can_start(node: Node, native: bool, target: Target) -> bool:
     size = math.prod(_domain(node, target))
     if size == 0 or (not native and size < LIBRARY_BELOW):
         return False
-    computed = is_pointwise(node, target) or is_reduction(node, target)
-    computed |= is_gather(node, target) or is_scan(node, target)
-    return computed or _is_readable_view(node)
+    role = role_of(node, target)
+    return _is_readable_view(node) if role is Role.VIEW else role is not None
 
 
 def _is_readable_view(node: Node) -> bool:
@@ -192,9 +190,9 @@ class _Planner:
     def _starts(self, node: Node) -> bool:
         if not _can_start(node, self.native, self.target):
             return False
-        return self._group(node).accepts(node)
+        return self._draft(node).accepts(node)
 
-    def _group(self, node: Node) -> Group:
+    def _draft(self, node: Node) -> KernelDraft:
         """The kernel that a node starts; one that takes it, if there is any."""
         size = math.prod(_domain(node, self.target))
         if size not in self.votes:
@@ -203,9 +201,9 @@ class _Planner:
         voted.ordered = not self.relaxed
         if voted.accepts(node):
             return voted
-        groups = _own_groups(node, self.target, self.windows)
-        own = [replace(group, ordered=not self.relaxed) for group in groups]
-        return next((group for group in own if group.accepts(node)), voted)
+        drafts = _own_drafts(node, self.target, self.windows)
+        own = [replace(draft, ordered=not self.relaxed) for draft in drafts]
+        return next((draft for draft in own if draft.accepts(node)), voted)
 
     def _first(self, start: Node) -> Node:
         """The ready node with the largest domain, so that small values join large kernels."""
@@ -213,55 +211,55 @@ class _Planner:
         return max(ready, key=lambda n: math.prod(_domain(n, self.target)), default=start)
 
     def _kernel(self, start: Node) -> None:
-        group = self._group(start)
+        draft = self._draft(start)
         inside: list[Node] = []
-        while joined := self._joined(group):
+        while joined := self._joined(draft):
             inside += joined
-        self._close(group, inside)
+        self._close(draft, inside)
 
-    def _joined(self, group: Group) -> list[Node]:
+    def _joined(self, draft: KernelDraft) -> list[Node]:
         """What joins a kernel in one pass over all that waits, in order."""
         found = []
         for node in list(self.waiting):
-            if self._ready(node) and group.accepts(node):
-                group.join(node)
+            if self._ready(node) and draft.accepts(node):
+                draft.join(node)
                 found.append(node)
                 self._finish(node)
         return found
 
-    def _close(self, group: Group, inside: list[Node]) -> None:
+    def _close(self, draft: KernelDraft, inside: list[Node]) -> None:
         members = set(inside)
         wanted = [n for n in inside if self._is_stored(n, members)]
-        kernel = [n for n in wanted if not n.op.is_view or self._computed(group, n)]
+        kernel = [n for n in wanted if not n.op.is_view or self._computed(draft, n)]
         views = [n for n in wanted if n not in set(kernel)]
         # Another view that is wanted outside is numpy's view of the stored value.
-        bases = [self._base(group, n, members) for n in views]
+        bases = [self._base(draft, n, members) for n in views]
         stored = list(dict.fromkeys([*kernel, *(b for b in bases if b in members)]))
         if stored:
-            self.steps.append(close(group, stored, self.relaxed))
-        self.steps.extend(LibraryCall(n) for n in self._chain(group, views, members))
+            self.steps.append(close(draft, stored, self.relaxed))
+        self.steps.extend(LibraryCall(n) for n in self._chain(draft, views, members))
 
     def _is_stored(self, node: Node, members: set[Node]) -> bool:
         return node in self.outputs or any(r not in members for r in self.readers[node])
 
-    def _computed(self, group: Group, node: Node) -> bool:
+    def _computed(self, draft: KernelDraft, node: Node) -> bool:
         """Whether a broadcast value is one of the kernel's full values."""
-        return bool(node.op.broadcasts) and group.kind(node) == FULL
+        return bool(node.op.broadcasts) and draft.kind(node) == FULL
 
-    def _is_view(self, group: Group, node: Node, members: set[Node]) -> bool:
-        return node in members and node.op.is_view and not self._computed(group, node)
+    def _is_view(self, draft: KernelDraft, node: Node, members: set[Node]) -> bool:
+        return node in members and node.op.is_view and not self._computed(draft, node)
 
-    def _base(self, group: Group, node: Node, members: set[Node]) -> Node:
-        while self._is_view(group, node, members):
+    def _base(self, draft: KernelDraft, node: Node, members: set[Node]) -> Node:
+        while self._is_view(draft, node, members):
             node = node.inputs[0]
         return node
 
-    def _chain(self, group: Group, views: list[Node], members: set[Node]) -> list[Node]:
+    def _chain(self, draft: KernelDraft, views: list[Node], members: set[Node]) -> list[Node]:
         """The views between stored values and wanted ones, in order."""
         needed: dict[Node, None] = {}
         for node in views:
             path = []
-            while self._is_view(group, node, members) and node not in needed:
+            while self._is_view(draft, node, members) and node not in needed:
                 path.append(node)
                 node = node.inputs[0]
             needed.update(dict.fromkeys(reversed(path)))

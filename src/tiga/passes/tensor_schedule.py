@@ -21,7 +21,7 @@ from tiga.passes.tensor_spec import (
 from tiga.trace.node import Node
 
 if TYPE_CHECKING:
-    from tiga.passes.tensor_group import Group
+    from tiga.passes.tensor_draft import KernelDraft
 
 STASH_COST = 16
 """Full values that cost less are made again in each phase rather than kept."""
@@ -64,23 +64,23 @@ def block_of(spec: Spec) -> int:
     return BLOCK_ROWS if shared else 1
 
 
-def close(group: "Group", outputs: Sequence[Node], relaxed: bool = True) -> KernelStep:
+def close(draft: "KernelDraft", outputs: Sequence[Node], relaxed: bool = True) -> KernelStep:
     """The kernel of a group that stores `outputs`; sums in lanes and blocks if `relaxed`."""
-    reduces = any(isinstance(one, Reduce) for one in group.instructions)
+    reduces = any(isinstance(one, Reduce) for one in draft.instructions)
     ordered = reduces and not relaxed
     spec = Spec(
-        group.flat,
-        tuple(group.instructions),
-        tuple(group.index[node] for node in outputs),
-        1 if ordered else _lanes(group),
+        draft.flat,
+        tuple(draft.instructions),
+        tuple(draft.index[node] for node in outputs),
+        1 if ordered else _lanes(draft),
         ordered=ordered,
     )
-    streaming = not ordered and _streams(spec, outputs, group.columns)
-    spec = replace(spec, stashed=_stashed(spec, group.columns), streaming=streaming)
+    streaming = not ordered and _streams(spec, outputs, draft.columns)
+    spec = replace(spec, stashed=_stashed(spec, draft.columns), streaming=streaming)
     spec = replace(spec, block=block_of(spec))
     return KernelStep(
-        spec, group.rows, group.columns, tuple(group.loads), tuple(group.arguments),
-        tuple(outputs), group.group or group.rows, tuple(group.gathers.values()),
+        spec, draft.rows, draft.columns, tuple(draft.loads), tuple(draft.arguments),
+        tuple(outputs), draft.group or draft.rows, tuple(draft.gathers.values()),
     )  # fmt: skip
 
 
@@ -98,9 +98,9 @@ def _streams(spec: Spec, outputs: Sequence[Node], columns: int) -> bool:
     )
 
 
-def _lanes(group: "Group") -> int:
+def _lanes(draft: "KernelDraft") -> int:
     """How many columns go together."""
-    made = group.instructions
+    made = draft.instructions
     full = [i for i in made if i.kind == FULL]
     wide = any(i.dtype.itemsize >= 8 and not isinstance(i, Position) for i in full)
     few = len(full) <= MANY_VALUES
@@ -112,7 +112,7 @@ def _lanes(group: "Group") -> int:
     else:
         # Many values at once would not fit in registers, two of them each.
         lanes = 8 if wide else 16
-    while lanes >= 2 * group.columns and lanes > 1:
+    while lanes >= 2 * draft.columns and lanes > 1:
         lanes //= 2
     return lanes
 

@@ -20,7 +20,7 @@ from tiga.trace.node import Node
 from tiga.types import Shape
 
 if TYPE_CHECKING:
-    from tiga.passes.tensor_group import Group
+    from tiga.passes.tensor_draft import KernelDraft
 
 STEPS = (0, 1, -1, 2)
 """Steps between columns that kernels read as runs of memory; a copy is faster than others."""
@@ -224,20 +224,20 @@ def reading(window: Window, columns: int, flat: bool) -> Reading | None:
     return Reading(coalesced(rows), step, bounds, column)
 
 
-def load_window(group: "Group", node: Node) -> int:
+def load_window(draft: "KernelDraft", node: Node) -> int:
     """Add the load of a window that a kernel can read."""
-    window = group.windows[node]
-    form = reading(window, group.columns, group.flat)
+    window = draft.windows[node]
+    form = reading(window, draft.columns, draft.flat)
     assert form is not None
     numbers = []
     for row in form.rows:
         known = (row.inner, row.extent, row.low, row.high, row.step)
-        numbers += [group.number(n) for n in known]
+        numbers += [draft.number(n) for n in known]
     if form.columns is not None:
-        numbers += [group.number(n) for n in form.columns]
+        numbers += [draft.number(n) for n in form.columns]
     bounds = (*form.rows, form.columns)
-    array = group.array_of(window.base, form.strides, window.start, bounds)
+    array = draft.array_of(window.base, form.strides, window.start, bounds)
     frame = Frame(form.step, len(form.rows), form.columns is not None)
     made = Load(FULL, node.type.dtype, tuple(numbers), array=array, dims=len(form.strides),
                 moves=form.step != 0, window=frame)  # fmt: skip
-    return group.add(made)
+    return draft.add(made)

@@ -1,11 +1,12 @@
 """A kernel of a whole-tensor program while it is formed: what fits it, and what it reads."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tiga.ops import leaf
-from tiga.passes.tensor_fusable import CPU, Target, is_gather, is_pointwise, is_reduction, is_scan
+from tiga.passes.tensor_fusable import CPU, Role, Target, role_of
 from tiga.passes.tensor_places import (
     Strides,
     accepts_gather,
@@ -44,7 +45,7 @@ MAX_INSTRUCTIONS = 200
 
 
 @dataclass
-class Group:
+class KernelDraft:
     """A kernel while it is formed. `group`: rows that reductions over rows add; 0: there are
     none. `direction` is that of its scans, `ordered` says that sums add element after element."""
 
@@ -87,16 +88,8 @@ class Group:
             return False
         if any(self.kind(child) in (COLUMN, TOTAL) for child in node.inputs):
             return False
-        if node.op.is_view:
-            return self._accepts_view(node)
-        if is_reduction(node, self.target):
-            return self._accepts_reduction(node)
-        if is_gather(node, self.target):
-            stored = not any(child in self.windows for child in node.inputs)
-            return stored and accepts_gather(self, node)
-        if is_scan(node, self.target):
-            return accepts_scan(self, node)
-        return is_pointwise(node, self.target) and self._pointwise_kind(node) is not None
+        role = role_of(node, self.target)
+        return role is not None and _MEMBERS[role].accepts(self, node)
 
     def _there(self, node: Node) -> bool:
         """Whether an operand is in the kernel, or in memory as the kernel can read it."""
@@ -207,20 +200,15 @@ class Group:
 
     def join(self, node: Node) -> None:
         """Add the node, which is accepted."""
-        if node.op.is_view:
-            self._join_view(node)
-        elif is_reduction(node, self.target):
-            self._join_reduction(node)
-        elif is_gather(node, self.target):
-            join_gather(self, node)
-        elif is_scan(node, self.target):
-            self._join_scan(node)
-        else:
-            kind = self._pointwise_kind(node)
-            assert kind is not None
-            inputs = tuple(self._operand(child, kind) for child in node.inputs)
-            made = Apply(kind, node.type.dtype, inputs, op=node.op)
-            self.index[node] = self.add(made)
+        role = role_of(node, self.target)
+        assert role is not None
+        _MEMBERS[role].join(self, node)
+
+    def _join_pointwise(self, node: Node) -> None:
+        kind = self._pointwise_kind(node)
+        assert kind is not None
+        inputs = tuple(self._operand(child, kind) for child in node.inputs)
+        self.index[node] = self.add(Apply(kind, node.type.dtype, inputs, op=node.op))
 
     def _join_view(self, node: Node) -> None:
         (x,) = node.inputs
@@ -315,3 +303,21 @@ class Group:
         if wanted not in self.loads:
             self.loads.append(wanted)
         return self.loads.index(wanted)
+
+
+class Member(NamedTuple):
+    """Whether a node of one role can join a kernel, and how it does."""
+
+    accepts: Callable[[KernelDraft, Node], bool]
+    join: Callable[[KernelDraft, Node], None]
+
+
+_MEMBERS = {
+    Role.VIEW: Member(KernelDraft._accepts_view, KernelDraft._join_view),
+    Role.REDUCTION: Member(KernelDraft._accepts_reduction, KernelDraft._join_reduction),
+    Role.GATHER: Member(accepts_gather, join_gather),
+    Role.SCAN: Member(accepts_scan, KernelDraft._join_scan),
+    Role.POINTWISE: Member(
+        lambda draft, node: draft._pointwise_kind(node) is not None, KernelDraft._join_pointwise
+    ),
+}
