@@ -8,12 +8,16 @@ import tiga as tg
 SOURCES, TARGETS = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1])
 GRAPH = tg.Graph.from_coo(SOURCES, TARGETS, num_src=3, num_dst=3)
 """Node 2 has no edge."""
+MATRIX = torch.tensor([[0.5, 1.0], [2.0, 0.25]], dtype=torch.float64)
 
 MESSAGES = {
     "log of a source": lambda s, d, p: torch.log(s.x),
     "root of a target": lambda s, d, p: d.x.sqrt() * s.x,
     "both ends": lambda s, d, p: (1 / s.x - torch.rsqrt(d.x)).tanh(),
     "a power": lambda s, d, p: (s.x**p) * d.x.log(),
+    "a factor of a log": lambda s, d, p: p * s.x.log(),
+    "a matrix": lambda s, d, p: s.x.log() @ (p * MATRIX) + d.x,
+    "two matrices": lambda s, d, p: (s.x.log().square() @ (p * MATRIX)).log() @ (MATRIX + p),
 }
 
 

@@ -14,7 +14,7 @@ from tiga.ops.contract import is_contract
 from tiga.ops.leaf import stop_gradient, zeros_like
 from tiga.ops.message import degree
 from tiga.ops.pointwise import gt, logical_or, where
-from tiga.trace.node import Node, reached, substitute
+from tiga.trace.node import Node, reached, rewrite
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import Relation, float32
@@ -52,12 +52,27 @@ def _is_leaf(node: Node) -> bool:
 
 
 def _guarded(value: Node, ends: Iterable[End]) -> Node:
-    """The value, of leaves that pass derivatives at nodes with an edge at one of these ends."""
+    """The value, of leaves that pass derivatives at nodes with an edge at one of these ends.
+
+    A matrix has a derivative at every entity that it multiplies: elsewhere it multiplies zeros, and
+    no derivative comes from there.
+    """
     counts = (degree(relation, side, float32) for relation, side in ends)
     read = reduce(logical_or, (gt(count, zeros_like(count)) for count in counts))
+
+    def where_read(x: Node, other: Node) -> Node:
+        return where(expand_to(read, x.type.shape, x.type.space), x, other)
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if not is_contract(node) or not _is_steep(node.inputs[0]):
+            return None
+        factor, matrix = inputs
+        product = node.op(where_read(factor, zeros_like(factor)), matrix, where=node.where)
+        return where_read(product, zeros_like(product))
+
     replaced = {}
     for leaf in filter(_is_leaf, reached([value], _is_leaf)):
         of, is_number = leaf.type, leaf.op.origin is Origin.NUMBER
         if of.space == value.type.space and of.dtype.is_float and not is_number:
-            replaced[leaf] = where(expand_to(read, of.shape, of.space), leaf, stop_gradient(leaf))
-    return substitute([value], replaced)[0]
+            replaced[leaf] = where_read(leaf, stop_gradient(leaf))
+    return rewrite([value], rule, replaced)[0]
