@@ -13,8 +13,8 @@ from tiga.backends.llvm.dense.extrema import blocks_step, compile_blocks, positi
 from tiga.backends.llvm.dense.kernel import build
 from tiga.backends.llvm.dense.run import Template, bind, template
 from tiga.backends.llvm.engine import compile_module
-from tiga.backends.reference.dense import apply_op
-from tiga.errors import InvalidIndex, InvalidValue
+from tiga.backends.reference.dense import call_op
+from tiga.errors import InvalidValue
 from tiga.ops.dense import Deferred
 from tiga.ops.feature import Permute, Reshape
 from tiga.ops.tensor_index import AddAt
@@ -293,12 +293,8 @@ def call_library(node: Node, arrays: Sequence[np.ndarray], relaxed: bool = True)
         return add_at(node, values, index, relaxed)
     if is_position_of_all(node):
         return position_of_extremum(node, *arrays)
-    try:
-        with np.errstate(all="ignore"):
-            value = apply_op(node, [array[None] for array in arrays])
-    except IndexError as error:
-        raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
-    return value.reshape(node.type.shape) if value.size == node.type.size else value[0]
+    with np.errstate(all="ignore"):
+        return call_op(node, arrays)
 
 
 def plan_tensors(program: Program, native: bool, relaxed: bool = True) -> TensorExecutable:

@@ -11,6 +11,7 @@ from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, is_wanted, user_place
+from tiga.frontends.tensor.placement import device_of_node
 from tiga.ops.leaf import StopGradient, ones_like, zeros_like
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
@@ -116,8 +117,6 @@ def follow(node: Node | None, x: Tensor) -> Node | None:
     """A derivative on the device of its input, also where it depends on no value."""
     if node is None or x.device == CPU:
         return node
-    from tiga.frontends.tensor.evaluate import device_of_node
-
     if device_of_node(node) != CPU:
         return node
     op = ToDevice(f"cuda:{x.device.index}", "cpu")

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tiga.errors import InvalidIndex
+from tiga.ops.dense import Dense
 from tiga.trace.node import Node
 from tiga.types import DType
 
@@ -20,3 +22,18 @@ def apply_op(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
     value = node.op.reference(*arrays)
     target = node.type.dtype.numpy
     return value if value.dtype == target else value.astype(target)
+
+
+def call_op(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The op on arrays of its operands' shapes.
+
+    Raises:
+        InvalidIndex: a position that does not exist.
+    """
+    try:
+        if isinstance(node.op, Dense) and not node.op.widens:
+            return np.asarray(node.op.compute(*arrays))
+        value = apply_op(node, [array[None] for array in arrays])
+    except IndexError as error:
+        raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
+    return value.reshape(node.type.shape) if value.size == node.type.size else value[0]

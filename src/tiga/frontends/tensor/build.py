@@ -11,7 +11,15 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor, View, share, wrap
 from tiga.frontends.tensor.dtypes import array_of, promote, promote_scalar, result_dtype
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, Unbuilt, filled, here, user_place
+from tiga.frontends.tensor.lazy import (
+    LARGE,
+    LazyNode,
+    Unbuilt,
+    filled,
+    here,
+    stands_for_many,
+    user_place,
+)
 from tiga.ops.align import expand_to
 from tiga.ops.base import Op
 from tiga.ops.feature import Broadcast
@@ -302,8 +310,6 @@ def joined(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:
 
 def _cut(tensor: Tensor) -> None:
     """Compute what ends a long chain, or count from it anew if it stands for many values."""
-    from tiga.frontends.tensor.evaluate import stands_for_many
-
     if not stands_for_many(tensor._node):
         tensor.realize()
     tensor._node.depth = 0

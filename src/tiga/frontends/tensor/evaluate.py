@@ -4,83 +4,32 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
 import numpy as np
 
 from tiga import knobs
-from tiga.backends.reference.dense import apply_op
-from tiga.errors import InvalidIndex, OutOfBudget
+from tiga.errors import OutOfBudget
 from tiga.frontends.tensor.arrays import duplicate
+from tiga.frontends.tensor.by_numpy import SHORT, Evaluation, by_recursion, in_order
 from tiga.frontends.tensor.core import Tensor, give_array, share
-from tiga.frontends.tensor.devices import CPU, Device
+from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import (
     COMPILE_FROM,
     LARGE,
     OWN_REFERENCES,
     Cell,
     LazyNode,
-    Leaf,
     leaf,
+    pending,
+    stands_for_many,
 )
-from tiga.frontends.tensor.placement import places
+from tiga.frontends.tensor.placement import are_on_cpu, device_of_node, is_apart
 from tiga.frontends.tensor.recipe import Made, made_by
-from tiga.ops.base import Pointwise
-from tiga.ops.dense import Dense
-from tiga.ops.leaf import StopGradient
-from tiga.ops.pointwise import Cast, Where
-from tiga.ops.tensor_complex import RealLinear
-from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.collector import uncollected
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
-from tiga.trace.origin import Origin
-from tiga.types import bfloat16, float16
-
-
-class Evaluation(NamedTuple):
-    """How values were computed by numpy."""
-
-    seconds: float
-
-    def report(self) -> dict[str, Any]:
-        """As `Tensor.execution` tells it."""
-        total = self.seconds * 1e3
-        return {"backend": "python-oracle", "cache_hit": False, "compile_ms": 0.0,
-                "launch_ms": total, "materialize_ms": total, "saved_bytes": 0}  # fmt: skip
-
-
-def call(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """One op by numpy; its arrays have no leading axis here."""
-    try:
-        if isinstance(node.op, Dense) and not node.op.widens:
-            return np.asarray(node.op.compute(*arrays))
-        value = apply_op(node, [array[None] for array in arrays])
-    except IndexError as error:
-        raise InvalidIndex(f"{node.op.name}: {error} (built at {node.where}).") from None
-    return value.reshape(node.type.shape) if value.size == node.type.size else value[0]
-
-
-def pending(roots: Sequence[Node]) -> list[Node]:
-    """The nodes that must be computed for `roots`, each after its inputs."""
-    order: list[Node] = []
-    seen: set[int] = set()
-    stack = list(reversed(roots))
-    while stack:
-        node = stack[-1]
-        key = id(node)
-        if key in seen or node.cell is not None:
-            stack.pop()
-            continue
-        waiting = [c for c in node.inputs if id(c) not in seen and c.cell is None]
-        if waiting:
-            stack.extend(reversed(waiting))
-            continue
-        seen.add(key)
-        order.append(node)
-        stack.pop()
-    return order
 
 
 def report(tensor: Tensor) -> dict[str, Any]:
@@ -92,69 +41,6 @@ def report(tensor: Tensor) -> dict[str, Any]:
 
         told["semantic_hash"] = hash_of(tensor)
     return told
-
-
-def evaluate_numpy(order: Sequence[Node], roots: Sequence[Node]) -> list[np.ndarray]:
-    """Values of `roots` by numpy, op by op in `order`."""
-    known: dict[int, np.ndarray] = {}
-    with np.errstate(all="ignore"):
-        for node in order:
-            arrays = []
-            for child in node.inputs:
-                found = known.get(id(child))
-                arrays.append(child.cell.array if found is None else found)
-            known[id(node)] = _evaluate_one(node, arrays)
-    return [_owned(known[id(root)], root) for root in roots]
-
-
-def _evaluate_one(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    op, dtype = node.op, node.type.dtype
-    if isinstance(op, Pointwise) and dtype is not float16 and dtype is not bfloat16:
-        value = op.reference(*arrays)
-        target = dtype.numpy
-        return value if value.dtype is target else np.asarray(value, target)
-    if op.origin is Origin.NUMBER:
-        return np.broadcast_to(np.asarray(op.value, dtype.numpy), op.of.shape)
-    return call(node, arrays)
-
-
-def _small(root: LazyNode) -> np.ndarray:
-    """The value of a short expression of small values."""
-    if root.op.defers:
-        cells = [child.cell for child in root.inputs]
-        if None not in cells:
-            array: np.ndarray = root.op.compute(*[cell.array for cell in cells])
-            return array
-    with np.errstate(all="ignore"):
-        return _owned(_recursive(root, {}), root)
-
-
-def _recursive(node: Node, known: dict[int, np.ndarray]) -> np.ndarray:
-    arrays = []
-    for child in node.inputs:
-        cell = child.cell
-        if cell is not None:
-            arrays.append(cell.array)
-            continue
-        found = known.get(id(child))
-        arrays.append(_recursive(child, known) if found is None else found)
-    known[id(node)] = value = _evaluate_one(node, arrays)
-    return value
-
-
-def _owned(array: np.ndarray, node: Node) -> np.ndarray:
-    """The value as an array in row-major memory of its own."""
-    op = node.op
-    if isinstance(op, Pointwise) and not isinstance(op, _ALIASING):
-        if array.__class__ is np.ndarray and array.flags.c_contiguous:
-            return array
-        return np.array(array, order="C")
-    fresh = array.__class__ is np.ndarray and array.base is None and node.inputs
-    return array if fresh and array.flags.c_contiguous else np.array(array, order="C")
-
-
-_ALIASING = (RealLinear, StopGradient, Cast, Where)
-"""Pointwise ops whose numpy meaning may be the operand's own memory."""
 
 
 def realize(tensor: Tensor) -> None:
@@ -205,7 +91,7 @@ def _realize_all(tensors: Sequence[Tensor]) -> None:
         _realize_one(tensors[0], mode)
         return
     waiting = [t for t in tensors if t._array is None]
-    if len(waiting) > 1 and _is_apart([t._node for t in waiting]):
+    if len(waiting) > 1 and is_apart([t._node for t in waiting]):
         for tensor in waiting:
             _realize_all([tensor])
         return
@@ -226,7 +112,7 @@ def _realize_one(tensor: Tensor, mode: str) -> None:
     assert node is not None
     if mode != "native" and node.largest < COMPILE_FROM and node.depth <= SHORT:
         start = perf_counter()
-        array = _small(node)
+        array = by_recursion(node)
         how: Any = Evaluation(perf_counter() - start)
     elif mode == "auto" and COMPILE_FROM <= node.largest < LARGE:
         (array,), how = _compiler()((node,))
@@ -247,30 +133,6 @@ def _compiler() -> Callable[..., Any]:
 
 FEW = 4096
 """Elements up to which a value may keep its operands alive, so that its expression can be shown."""
-
-SHORT = 32
-"""Links of the longest chain that is evaluated by recursion."""
-
-
-def _are_on_cpu(roots: Sequence[Node]) -> bool:
-    """Whether nothing of any other device is in expressions, as far as their sizes tell."""
-    return all(getattr(root, "largest", LARGE) < LARGE for root in roots)
-
-
-def _is_apart(roots: Sequence[Node]) -> bool:
-    """Whether values are on several devices, or need copies between them: no program has both."""
-    if _are_on_cpu(roots):
-        return False
-    order = pending(roots)
-    return any(isinstance(n.op, ToDevice) for n in order) or len(set(places(order, roots))) > 1
-
-
-def device_of_node(node: Node) -> Device:
-    """Where a value will be that is not computed yet."""
-    if _are_on_cpu([node]):
-        return CPU
-    (found,) = places(pending([node]), [node])
-    return CPU if found is None else found
 
 
 def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
@@ -297,11 +159,6 @@ def _settle(tensor: Tensor, array: np.ndarray, how: Any, number: int) -> None:
         tensor._buffer.nodes.append((ref(node), ref(array)))
 
 
-def stands_for_many(node: Node) -> bool:
-    """Whether an expression depends on what stands for all edges, rows or examples."""
-    return any(isinstance(below.op, Leaf) for below in pending([node]))
-
-
 def begin(tensor: Tensor) -> None:
     """Make a computed tensor a leaf, unless it stands for many values and so has none."""
     if stands_for_many(tensor._node):
@@ -316,7 +173,7 @@ def begin(tensor: Tensor) -> None:
 
 def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
     """Values of `roots`, all on one device, and how they were computed."""
-    if not _are_on_cpu(roots):
+    if not are_on_cpu(roots):
         from tiga.frontends.tensor.gpu import run_anywhere, run_known
 
         found: Any = run_known(roots) or run_anywhere(pending(roots), roots, mode)
@@ -329,7 +186,7 @@ def run(roots: Sequence[Node], mode: str) -> tuple[list[np.ndarray], Any]:
         arrays, how = _compiler()(roots, mode == "native")
         return arrays, how
     start = perf_counter()
-    arrays = evaluate_numpy(order, roots)
+    arrays = in_order(order, roots)
     return arrays, Evaluation(perf_counter() - start)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from tiga.backends.llvm.paged.forecast import planned_on_cpu
 from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.evaluate import device_of_node
 from tiga.frontends.tensor.graph_call import Launch, Walk
 from tiga.frontends.tensor.paged import device_of, is_repeated, rows_of
+from tiga.frontends.tensor.placement import device_of_node
 from tiga.paging.planned import PlannedRows
 from tiga.paging.predicted import Places, Planned, Prediction, plan_gradient
 from tiga.runtime import parallel

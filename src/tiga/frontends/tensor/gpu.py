@@ -11,7 +11,7 @@ from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.arrays import moved_to
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.gpu_arrays import on_gpu, room
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf, pending
 from tiga.frontends.tensor.placement import device_named, places
 from tiga.frontends.tensor.planned import Entry, Plans, Run
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
@@ -124,7 +124,7 @@ def without_transfers(order: Sequence[Node], roots: Sequence[Node]) -> list[Node
 def _value_on(name: str, node: Node) -> Any:
     """A value on a device: copied there, or computed there if no operand says where, and a graph is
     walked for it (a constant cotangent of a call)."""
-    from tiga.frontends.tensor.evaluate import pending, value_of
+    from tiga.frontends.tensor.evaluate import value_of
 
     device = device_named(name)
     order = pending([node])

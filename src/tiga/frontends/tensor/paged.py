@@ -15,7 +15,15 @@ from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
 from tiga.frontends.tensor.graph_call import GraphCall, Launch, Walk
-from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.lazy import (
+    LARGE,
+    Cell,
+    LazyNode,
+    here,
+    leaf,
+    stands_for_many,
+    user_place,
+)
 from tiga.frontends.trees import mapped
 from tiga.ops.feature import Broadcast
 from tiga.runtime import parallel
@@ -111,7 +119,7 @@ def is_repeated(node: Node) -> bool:
 
 
 def _evaluated(node: Node) -> Any:
-    from tiga.frontends.tensor.evaluate import stands_for_many, value_of
+    from tiga.frontends.tensor.evaluate import value_of
 
     if node.op.origin is Origin.NUMBER:
         return np.broadcast_to(np.asarray(node.op.value, node.type.dtype.numpy), node.type.shape)

@@ -7,7 +7,7 @@ from tiga.errors import InvalidValue
 from tiga.frontends.tensor.arrays import device_of, moved_to
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
-from tiga.frontends.tensor.lazy import HELPER, LARGE, LazyNode, Leaf, leaf, user_place
+from tiga.frontends.tensor.lazy import HELPER, LARGE, LazyNode, Leaf, leaf, pending, user_place
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
@@ -78,3 +78,24 @@ def _place(node: Node, known: dict[int, Device | None]) -> Device | None:
     array = node.cell.array
     # A single number on the CPU goes with operands on any device.
     return device_of(array) if isinstance(array, DeviceArray) or array.size > 1 else None
+
+
+def are_on_cpu(roots: Sequence[Node]) -> bool:
+    """Whether nothing of any other device is in expressions, as far as their sizes tell."""
+    return all(getattr(root, "largest", LARGE) < LARGE for root in roots)
+
+
+def is_apart(roots: Sequence[Node]) -> bool:
+    """Whether values are on several devices, or need copies between them: no program has both."""
+    if are_on_cpu(roots):
+        return False
+    order = pending(roots)
+    return any(isinstance(n.op, ToDevice) for n in order) or len(set(places(order, roots))) > 1
+
+
+def device_of_node(node: Node) -> Device:
+    """Where a value will be that is not computed yet."""
+    if are_on_cpu([node]):
+        return CPU
+    (found,) = places(pending([node]), [node])
+    return CPU if found is None else found

@@ -3,17 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiga import knobs
 from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.ops.base import Op
 from tiga.ops.feature import FeatureSum, Reshape, reshape
 from tiga.ops.leaf import Constant, Input
 from tiga.ops.tensor_reduce import Sum, kept_shape
-from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node, intern
 from tiga.trace.program import Program
 from tiga.types import Shape
@@ -110,44 +107,3 @@ def _sum(x: Node, axes: Shape, where: str | None) -> Node:
             shape = tuple(e for a, e in enumerate(kept) if a not in axes)
             return reshape(Sum(joined)(inner, where=where), shape)
     return Sum(axes)(x, where=where)
-
-
-class Ran(NamedTuple):
-    """The outputs of a program, what computed them, and milliseconds spent on compiling."""
-
-    outputs: list[Any]
-    backend: str
-    compile_ms: float
-
-
-def _run_on_gpu(program: Program, arrays: Sequence[Any], index: int) -> Ran:
-    from tiga.backends.triton.dense.executable import compile_dense
-    from tiga.backends.triton.machine import machine
-    from tiga.frontends.tensor.gpu_arrays import on_gpu, room
-
-    executable, here = compile_dense(program), machine(index)
-    spent = 0.0 if executable.is_compiled(here) else executable.compile(here)
-    found = executable.run([on_gpu(array, index) for array in arrays], room(index))
-    return Ran(list(found), executable.backend, spent)
-
-
-def run_program(program: Program, arrays: Sequence[Any]) -> Ran:
-    """The outputs of a program, and what computed them: a GPU where operands are on one, else
-    compiled code or numpy as the backend setting and its size say."""
-    there = next((a for a in arrays if isinstance(a, DeviceArray)), None)
-    if there is not None:
-        return _run_on_gpu(program, arrays, there.machine.index)
-    from tiga.frontends.tensor.evaluate import COMPILE_FROM
-    from tiga.tensor_compiler import call_library, compile_tensors
-
-    mode = knobs.read("tensor_backend")
-    large = max((node.type.size for node in program.order), default=0) >= COMPILE_FROM
-    if mode == "native" or (mode == "auto" and large):
-        executable = compile_tensors(program, mode == "native")
-        spent = 0.0 if executable.is_compiled else executable.compile()
-        return Ran(executable.run(arrays), executable.backend, spent)
-    known = dict(zip(program.inputs, arrays, strict=True))
-    for node in program.order:
-        if node not in known:
-            known[node] = call_library(node, [known[child] for child in node.inputs])
-    return Ran([known[node] for node in program.outputs], "python-oracle", 0.0)

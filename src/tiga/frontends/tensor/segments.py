@@ -11,12 +11,13 @@ from tiga import knobs
 from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.program import program_of
+from tiga.frontends.tensor.running import interpreted
 from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import OuterCall
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
-from tiga.tensor_compiler import TensorExecutable, call_library, plan_tensors
+from tiga.tensor_compiler import TensorExecutable, plan_tensors
 from tiga.trace.autodiff import jvp, vjp
 from tiga.trace.node import Node, topological
 from tiga.trace.program import Program
@@ -48,11 +49,7 @@ class Segment:
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if knobs.read("tensor_backend") != "python":
             return self._compiled.run(arrays)
-        known = dict(zip(self.program.inputs, arrays, strict=True))
-        for node in self.program.order:
-            if node not in known:
-                known[node] = call_library(node, [known[child] for child in node.inputs])
-        return [known[node] for node in self.program.outputs]
+        return interpreted(self.program, arrays)
 
     def gradient(self, index: int) -> tuple["Segment", tuple[int, ...]]:
         """The program of an output's gradient for a cotangent, its last input, and the inputs that
