@@ -12,6 +12,7 @@ from tiga.autograd.reverse import (
     check_callable,
     check_count,
     check_fresh,
+    grad,
     gradients,
     none_of,
     release,
@@ -106,8 +107,6 @@ def hessian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         >>> tg.autograd.hessian(lambda x: (x * x * x).sum(), tg.tensor([1.0, 2.0])).tolist()
         [[6.0, 0.0], [0.0, 12.0]]
     """
-    from tiga.autograd.reverse import grad
-
     check_callable(function, "hessian")
 
     def slope(y: Tensor) -> Tensor:

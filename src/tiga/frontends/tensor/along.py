@@ -11,6 +11,7 @@ from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.reductions import sum_dtype
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_scan as scans
+from tiga.ops.feature import with_axis
 from tiga.ops.tensor_functions import bitwise_xor
 from tiga.ops.tensor_views import join, slice_
 from tiga.trace.node import Node
@@ -60,8 +61,8 @@ def _one_axis(x: Any, axis: Any, dim: Any) -> tuple[Tensor, int]:
 def _with_initial(x: Node, axis: int, include: bool, value: int) -> Node:
     if not include:
         return x
-    shape = (*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])
-    return join(axis, number(value, x.type.with_shape(shape)), x)
+    first = x.type.with_shape(with_axis(x.type.shape, axis, 1))
+    return join(axis, number(value, first), x)
 
 
 def cumulative_prod(

@@ -28,16 +28,16 @@ def integer(value: Any, what: str, least: int | None = None) -> int:
     return found
 
 
-def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
+def normalize_axis(axis: Any, rank: int) -> int:
     """A non-negative axis.
 
     Raises:
         InvalidType: it is no integer.
         InvalidValue: there is no such axis.
     """
-    axis = integer(axis, f"{what}=")
+    axis = integer(axis, "axis=")
     if not -rank <= axis < rank:
-        raise InvalidValue(f"{what}={axis} is out of range for {rank} axes ({here()}).")
+        raise InvalidValue(f"axis={axis} is out of range for {rank} axes ({here()}).")
     return axis % rank
 
 

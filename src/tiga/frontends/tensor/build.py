@@ -20,11 +20,9 @@ from tiga.frontends.tensor.lazy import (
     stands_for_many,
     user_place,
 )
-from tiga.ops.align import expand_to
 from tiga.ops.base import Op
-from tiga.ops.feature import Broadcast
+from tiga.ops.feature import Broadcast, broadcast
 from tiga.ops.leaf import constant
-from tiga.ops.message import Spread
 from tiga.ops.pointwise import Cast, cast
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Shape, Type, bool_
@@ -212,18 +210,14 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 def _fitting(x: Type, y: Type) -> tuple[tuple[tuple[Op, Type], ...], ...]:
     """For either of two types the ops, with their results' types, that bring a value to the type
     that both promote and broadcast to."""
-    shape = broadcast_shapes(x.shape, y.shape)
-    dtype = promote(x.dtype, y.dtype)
-    space = y.space if x.space == GLOBAL else x.space
-    return tuple(_steps(given, Type(dtype, shape, space)) for given in (x, y))
+    target = Type(promote(x.dtype, y.dtype), broadcast_shapes(x.shape, y.shape), GLOBAL)
+    return _steps(x, target), _steps(y, target)
 
 
 def _steps(given: Type, target: Type) -> tuple[tuple[Op, Type], ...]:
     steps: list[Op] = []
     if given.dtype != target.dtype:
         steps.append(Cast(target.dtype))
-    if given.space != target.space:
-        steps.append(Spread(target.space))
     if given.shape != target.shape:
         steps.append(Broadcast(target.shape))
     typed: list[tuple[Op, Type]] = []
@@ -257,9 +251,7 @@ def operands(*values: Any, dtype: DType | None = None) -> tuple[list[Node], list
     tensors = [v for v in known if isinstance(v, Tensor)]
     if dtype is None:
         dtype = result_dtype(*(v.dtype if isinstance(v, Tensor) else v for v in known))
-    shape = broadcast_shapes(*(t.shape for t in tensors))
-    space = next((t._node.type.space for t in tensors if t._node.type.space != GLOBAL), GLOBAL)
-    target = Type(dtype, shape, space)
+    target = Type(dtype, broadcast_shapes(*(t.shape for t in tensors)), GLOBAL)
     nodes: list[Node] = []
     for value in known:
         if not isinstance(value, Tensor):
@@ -267,7 +259,7 @@ def operands(*values: Any, dtype: DType | None = None) -> tuple[list[Node], list
         elif value._node.type == target:
             nodes.append(value._node)
         else:
-            nodes.append(expand_to(convert(value._node, dtype), shape, space))
+            nodes.append(broadcast(convert(value._node, dtype), target.shape))
     return nodes, tensors
 
 

@@ -12,10 +12,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tiga.frontends.message_passing import PerEdge
-from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.entities import EDGES, NODES, Entities
+from tiga.frontends.tensor.fields import stand_in
 from tiga.frontends.tensor.graph_call import Launch, launch_of
-from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.frontends.tensor.reduced import Sent, reduce_sent
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.ops.align import expand_to
@@ -140,15 +139,6 @@ class Place:
     shape: Shape
     end: str
     on_edges: bool
-
-
-def stand_in(dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
-    """A tensor that stands for the values of all edges or nodes."""
-    kind = Type(dtype, (extent, *shape), GLOBAL)
-    made = Tensor(LazyNode(Leaf(kind, "edge or node"), (), kind, None), grad)
-    made._leaf = True
-    made._node.wanted = grad
-    return made
 
 
 @dataclass

@@ -20,6 +20,7 @@ from tiga.frontends.tensor.claims import check_claims
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
 from tiga.frontends.tensor.entities import Entities
+from tiga.frontends.tensor.fields import stand_in
 from tiga.frontends.tensor.selection import astype
 from tiga.frontends.tensor.views import broadcast_to
 from tiga.frontends.trees import leaves_of, mapped, numbered
@@ -37,8 +38,6 @@ from tiga.types import GLOBAL, DType, Relation, Shape, Space, Type
 def _state(role: str, place: int, dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
     """A stand-in for one component of the states of all rows; the same one at every call, so that
     what is built from it is known again."""
-    from tiga.frontends.tensor.capture import stand_in
-
     return stand_in(dtype, shape, extent, grad)
 
 

@@ -24,6 +24,7 @@ from tiga.ops.feature import (
     permute,
     reshape,
 )
+from tiga.ops.leaf import constant
 from tiga.ops.message import spread
 from tiga.ops.pointwise import mul
 from tiga.ops.tensor_reduce import Sum
@@ -107,8 +108,6 @@ class Entities:
         shape = node.type.shape
         if node.op.origin is not Origin.NUMBER or not shape or shape[0] != self.extent:
             return node.op()
-        from tiga.ops.leaf import constant
-
         inner = constant(node.op.value, node.type.with_shape(shape[1:]))
         return spread(inner, self.space)
 

@@ -15,6 +15,7 @@ from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.by_numpy import SHORT, Evaluation, by_recursion, in_order
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU
+from tiga.frontends.tensor.inspection import hash_of
 from tiga.frontends.tensor.lazy import (
     COMPILE_FROM,
     LARGE,
@@ -27,6 +28,7 @@ from tiga.frontends.tensor.lazy import (
 )
 from tiga.frontends.tensor.placement import are_on_cpu, device_of_node, is_apart
 from tiga.frontends.tensor.recipe import Made, made_by
+from tiga.frontends.tensor.working import working
 from tiga.runtime.collector import uncollected
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
@@ -37,8 +39,6 @@ def report(tensor: Tensor) -> dict[str, Any]:
     how = tensor._execution
     told: dict[str, Any] = how if isinstance(how, dict) else how.report()
     if "semantic_hash" not in told:
-        from tiga.frontends.tensor.inspection import hash_of
-
         told["semantic_hash"] = hash_of(tensor)
     return told
 
@@ -73,8 +73,6 @@ def realize_all(tensors: Sequence[Tensor]) -> None:
     if active() is None:
         _realize_all(tensors)
         return
-    from tiga.frontends.tensor.working import working
-
     try:
         with working(tensors):
             _realize_all(tensors)

@@ -9,13 +9,22 @@ from tiga.frontends.tensor.arrays import moved_to
 from tiga.frontends.tensor.build import apply
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import LazyNode, here, leaf
+from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, leaf
 from tiga.frontends.views import View
 from tiga.ops.tensor_index import Reorder
 from tiga.relations import Graph
-from tiga.types import GLOBAL, Type, int64
+from tiga.types import GLOBAL, DType, Shape, Type, int64
 
 REORDER = Reorder()
+
+
+def stand_in(dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
+    """A tensor that stands for the values of all edges or nodes."""
+    kind = Type(dtype, (extent, *shape), GLOBAL)
+    made = Tensor(LazyNode(Leaf(kind, "edge or node"), (), kind, None), grad)
+    made._leaf = True
+    made._node.wanted = grad
+    return made
 
 
 class FieldView(View):

@@ -11,6 +11,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import finish
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, DEFAULT_INT, check_dtype, result_dtype
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.views import broadcast_to, reshape
 
 LARGEST = 2**63
 """Bounds of grids, in size."""
@@ -108,8 +109,6 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
         >>> a.shape
         (3, 2)
     """
-    from tiga.frontends.tensor.views import broadcast_to, reshape
-
     if indexing not in ("xy", "ij"):
         raise InvalidValue(
             f"meshgrid: indexing= expected 'xy' or 'ij', got {indexing!r} ({here()})."

@@ -14,10 +14,10 @@ from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import narrow
 from tiga.frontends.tensor.views import permute_dims, reshape, squeeze
 from tiga.ops import pointwise as p
-from tiga.ops.align import expand_to
+from tiga.ops.feature import broadcast, with_axis
 from tiga.ops.tensor_index import AddAlong, IndexAdd, IndexTake, TakeAlong, linear_positions
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, bool_, int64
+from tiga.types import bool_, int64
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def flat_position(positions: list[Tensor], extents: list[int]) -> Tensor:
     for tensor, extent, step in zip(positions, extents, linear_positions(tuple(extents)),
                                     strict=True):  # fmt: skip
         node = p.mul(_wrapped(tensor, extent), number(step, tensor._node.type.with_dtype(int64)))
-        node = expand_to(node, shape, GLOBAL)
+        node = broadcast(node, shape)
         total = node if total is None else p.add(total, node)
     assert total is not None
     return result(total, *positions)
@@ -253,13 +253,10 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     x, index = as_tensor(x), _index_tensor(indices)
     place = normalize_axis(axis, x.ndim)
     _check_ranks("take_along_axis", x, index)
-    lead = broadcast_shapes(
-        (*x.shape[:place], 1, *x.shape[place + 1 :]),
-        (*index.shape[:place], 1, *index.shape[place + 1 :]),
-    )
-    source = expand_to(x._node, (*lead[:place], x.shape[place], *lead[place + 1 :]), GLOBAL)
+    lead = broadcast_shapes(with_axis(x.shape, place, 1), with_axis(index.shape, place, 1))
+    source = broadcast(x._node, with_axis(lead, place, x.shape[place]))
     where = _positions(index, x.shape[place])
-    where = expand_to(where, (*lead[:place], index.shape[place], *lead[place + 1 :]), GLOBAL)
+    where = broadcast(where, with_axis(lead, place, index.shape[place]))
     return result(apply(TakeAlong(place), source, where), x)
 
 
@@ -333,5 +330,5 @@ def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
             f"masked_fill expected a mask of bools that broadcasts to {node.type.shape}, got "
             f"{flags.dtype} of shape {flags.shape} ({here()})."
         )
-    where = expand_to(flags._node, node.type.shape, node.type.space)
+    where = broadcast(flags._node, node.type.shape)
     return result(apply(p.where, where, fill, node), *tensors)

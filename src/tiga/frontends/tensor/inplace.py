@@ -36,10 +36,8 @@ def _require_writable(tensor: Tensor, what: str) -> None:
     """Compute a tensor, and refuse memory that no write may change.
 
     Raises:
-        InvalidValue: it stands for many, shows an element several times, or is lent to read.
+        InvalidValue: it shows an element several times, is lent to read, or stands for many.
     """
-    if tensor._node.type.space.kind != "global":
-        raise InvalidValue(f"{what} of a field inside edge or node ({here()}); use x = x + y.")
     array = tensor._in_memory()
     if tensor.size > 1 and 0 in array.strides:
         repeated = any(s == 0 and e > 1 for s, e in zip(array.strides, tensor.shape, strict=True))

@@ -1,12 +1,12 @@
 """What a tensor will compute, or has computed: expressions, IR, generated code."""
 
-from collections.abc import Callable
 from typing import Any
 
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.program import program_of
 from tiga.frontends.tensor.recipe import Made, Recipe
 from tiga.trace.node import Node, topological
 
@@ -25,7 +25,6 @@ def shown_node(x: Tensor, *, alive: bool = False) -> Node:
 
 def hash_of(x: Tensor) -> str:
     """What tells a tensor's program from others: equal programs have equal hashes."""
-    from tiga.frontends.tensor.program import program_of
     from tiga.passes.tensor_identity import semantic_hash
 
     return semantic_hash(program_of([shown_node(x)]).program)
@@ -55,7 +54,6 @@ def mlir(x: Tensor, *, verify: bool = False) -> str:
         >>> "gf_tensor.add" in text
         True
     """
-    from tiga.frontends.tensor.program import program_of
     from tiga.tensor_compiler import tensor_text
 
     return tensor_text(program_of([shown_node(x)]).program, verify=verify)
@@ -68,8 +66,6 @@ def generated_code(x: Tensor, stage: str | None = None) -> str:
         stage: "gf_tensor"; on the CPU "loops" (MLIR before lowering) or "llvm" (the default); on a
             GPU "triton" (the default), "ttir" or "ptx".
     """
-    from tiga.frontends.tensor.program import program_of
-
     if x.device != CPU and stage != "gf_tensor":
         from tiga.backends.triton.dense.executable import dense_code
 
@@ -83,28 +79,6 @@ def generated_code(x: Tensor, stage: str | None = None) -> str:
     return tensor_code(program_of([shown_node(x)]).program, stage or "llvm")
 
 
-def prepare(x: Tensor) -> Callable[[], Tensor]:
-    """A function that computes the expression again from the present values of its inputs.
-
-    It writes into the tensor's own storage and returns the tensor: no allocation, no look-up. It
-    does none of what a write in place does: the version stays, and expressions built on the tensor
-    that still wait, and derivatives through it, read the new elements.
-
-    Example:
-        >>> import tiga as tg
-        >>> a = tg.tensor([1.0, 2.0])
-        >>> b = a * 2.0
-        >>> run = b.prepare()
-        >>> a.fill_(5.0).tolist()
-        [5.0, 5.0]
-        >>> run().tolist()
-        [10.0, 10.0]
-    """
-    from tiga.frontends.tensor.prepared import prepared
-
-    return prepared(x)
-
-
 METHODS: dict[str, Any] = {
-    "expression": expression, "generated_code": generated_code, "mlir": mlir, "prepare": prepare,
+    "expression": expression, "generated_code": generated_code, "mlir": mlir,
 }  # fmt: skip

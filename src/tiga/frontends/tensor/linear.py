@@ -7,6 +7,7 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.equations import cheapest_pair
+from tiga.frontends.tensor import reductions
 from tiga.frontends.tensor.arguments import integer, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, convert, result
 from tiga.frontends.tensor.core import Tensor, helper
@@ -247,10 +248,8 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
         >>> tg.vecdot(tg.tensor([[1, 2]]), tg.tensor([[3, 4]])).tolist()
         [11]
     """
-    from tiga.frontends.tensor.reductions import sum
-
     product = conj(as_tensor(x1)) * as_tensor(x2)
-    return sum(product, axis=axis, dtype=product.dtype)
+    return reductions.sum(product, axis=axis, dtype=product.dtype)
 
 
 def outer(x1: Any, x2: Any, /) -> Tensor:

@@ -28,7 +28,6 @@ from tiga.frontends.tensor.capture import (
     plan_of,
     rows_of,
     sketch,
-    stand_in,
 )
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
@@ -40,6 +39,7 @@ from tiga.frontends.tensor.fields import (
     edge_numbers,
     edge_orders,
     in_given_order,
+    stand_in,
 )
 from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
@@ -294,10 +294,10 @@ def prepare(
     kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
 ) -> Callable[[], Any]:
     """A call bound to memory; see `MessagePassing.prepare`."""
-    from tiga.frontends.tensor.prepared import prepared_together
+    from tiga.frontends.tensor.prepared import prepare_together
 
     result = call(kernel, graph, given, params)
-    run = prepared_together(leaves_of(result))
+    run = prepare_together(leaves_of(result))
 
     def launch() -> Any:
         run()

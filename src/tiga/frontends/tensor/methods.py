@@ -28,6 +28,7 @@ from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.operators import OPERATORS
 from tiga.frontends.tensor.placement import to
+from tiga.frontends.tensor.prepared import prepare
 
 
 def _invert(x: Tensor) -> Any:
@@ -126,7 +127,7 @@ _NAMED: dict[str, Any] = {
     "unsqueeze": views.expand_dims, "view": views.reshape, "clone": _clone, "copy": _clone,
     "to": _to, "to_device": _to_device, "extent": _size, "split": _split, "clamp": s.clip,
     "conjugate": s.conj,
-    "segment_sum": indexing.scatter_add, **inspection.METHODS,
+    "segment_sum": indexing.scatter_add, "prepare": prepare, **inspection.METHODS,
 }  # fmt: skip
 _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
     "mT": views.matrix_transpose,

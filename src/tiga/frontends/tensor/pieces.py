@@ -21,7 +21,7 @@ from tiga.frontends.tensor.dtypes import result_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.views import expand_dims, ravel, reshape, squeeze
 from tiga.ops import feature as o
-from tiga.ops.tensor_views import join, slice_, unslice
+from tiga.ops.tensor_views import Slice, along, join, slice_, stepped, unslice
 from tiga.trace.node import Node
 
 
@@ -137,8 +137,6 @@ def narrow(x: Tensor, axis: int, start: int, count: int, step: int = 1) -> Tenso
         >>> tg.narrow(tg.arange(6), 0, 1, 2, step=3).tolist()
         [1, 4]
     """
-    from tiga.ops.tensor_views import Slice, along, stepped
-
     axis = normalize_axis(axis, x.ndim)
     start, count = integer(start, "start="), integer(count, "count=", 0)
     inside = range(x.shape[axis])
@@ -262,7 +260,7 @@ def pad(x: Tensor, widths: Sequence[tuple[int, int]], *, value: Any = 0) -> Tens
             node = unslice(node, axis, before, 1, before + shape[axis] + after)
             continue
         sides = [
-            number(value, node.type.with_shape((*shape[:axis], width, *shape[axis + 1 :])))
+            number(value, node.type.with_shape(o.with_axis(shape, axis, width)))
             for width in (before, after)
         ]
         node = join(axis, sides[0], node, sides[1])

@@ -11,12 +11,26 @@ from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.program import Bundle, program_of
 
 
-def prepared(x: Tensor) -> Callable[[], Tensor]:
-    """A function that computes `x` again into its own storage and returns it.
+def prepare(x: Tensor) -> Callable[[], Tensor]:
+    """A function that computes the expression again from the present values of its inputs.
+
+    It writes into the tensor's own storage and returns the tensor: no allocation, no look-up. It
+    does none of what a write in place does: the version stays, and expressions built on the tensor
+    that still wait, and derivatives through it, read the new elements.
 
     Raises:
         InvalidValue: the tensor is a given value, a view of another, or was computed from
             operands that are gone.
+
+    Example:
+        >>> import tiga as tg
+        >>> a = tg.tensor([1.0, 2.0])
+        >>> b = a * 2.0
+        >>> run = b.prepare()
+        >>> a.fill_(5.0).tolist()
+        [5.0, 5.0]
+        >>> run().tolist()
+        [10.0, 10.0]
     """
     run, walks = _bound(x)
     if not walks:
@@ -29,7 +43,7 @@ def prepared(x: Tensor) -> Callable[[], Tensor]:
     return submit
 
 
-def prepared_together(tensors: Sequence[Tensor]) -> Callable[[], None]:
+def prepare_together(tensors: Sequence[Tensor]) -> Callable[[], None]:
     """A function that computes several tensors again, calls on graphs once for all of them."""
     bound = [_bound(x) for x in tensors]
     walks = [walk for _, used in bound for walk in used]

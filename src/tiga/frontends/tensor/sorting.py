@@ -10,7 +10,7 @@ from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.indexing import take_along_axis
+from tiga.frontends.tensor.indexing import take, take_along_axis
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import narrow
 from tiga.ops.tensor_index import ArgSort, SearchSorted
@@ -103,8 +103,6 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
         >>> tg.searchsorted(tg.tensor([1, 3, 5]), tg.tensor([3]), side="right").tolist()
         [2]
     """
-    from tiga.frontends.tensor.indexing import take
-
     if side not in ("left", "right"):
         raise InvalidValue(f"side= expected 'left' or 'right', got {side!r} ({here()}).")
     x, values = as_tensor(x1), as_tensor(x2)
