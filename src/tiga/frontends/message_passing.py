@@ -344,7 +344,7 @@ class MessagePassing:
     def _told(self, given: FieldSets) -> Callable[..., list[str]]:
         """What captures a call of these fields, and says what is not known yet of its programs."""
         if _are_native(given):
-            from tiga.frontends.tensor.messages import told
+            from tiga.frontends.tensor.forecast import told
 
             return told
         from tiga.frontends.torch.inspection import told as told_of_torch

@@ -16,7 +16,8 @@ from tiga.frontends.signature import taken
 from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.fields import FieldView, edge_order, in_given_order, indices
+from tiga.frontends.tensor.edge_order import edge_order, in_given_order, indices
+from tiga.frontends.tensor.fields import Fields, FieldView
 from tiga.frontends.tensor.lazy import Cell, LazyNode
 from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.segments import in_segment
@@ -35,8 +36,6 @@ from tiga.runtime.scope import active
 
 SHARE = 8
 """Blocks may take one part in so many of what a budget leaves."""
-
-Fields = Mapping[tuple[str, str], Tensor]
 
 
 @dataclass

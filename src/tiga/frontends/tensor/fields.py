@@ -1,21 +1,79 @@
-"""Fields as `edge` and `node` see them, parameters of a call, and the order of edges."""
+"""The fields of a call: checked as they are given, and as `edge` and `node` see them."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from tiga.frontends.tensor.arrays import moved_to
-from tiga.frontends.tensor.build import apply
+from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, leaf
+from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.lazy import LazyNode, Leaf, here
 from tiga.frontends.views import View
-from tiga.ops.tensor_index import Reorder
-from tiga.relations import Graph
-from tiga.types import GLOBAL, DType, Shape, Type, int64
+from tiga.relations.paged import PagedField
+from tiga.types import GLOBAL, DType, Shape, Type
 
-REORDER = Reorder()
+Fields = Mapping[tuple[str, str], Tensor]
+"""Fields by namespace and name."""
+
+EXTENTS = {"src": "num_src", "dst": "num_dst", "edge": "num_edges", "ndata": "num_dst"}
+"""Which extent of a graph the fields of a namespace have."""
+
+
+class Spec(NamedTuple):
+    """What programs depend on of a field."""
+
+    namespace: str
+    name: str
+    dtype: str
+    shape: Shape
+    grad: bool
+
+
+def fields_of(topology: Any, given: Sequence[Any]) -> tuple[dict[Any, Tensor], tuple[Any, ...]]:
+    """The fields of a call by namespace and name, and their `Spec`s, as plain tuples.
+
+    Raises:
+        InvalidType: something that is no tensor of real numbers, or no mapping of them.
+        InvalidValue: another leading extent than the graph's.
+    """
+    src, dst, _, ndata = given
+    if ndata is not None and (src or dst):
+        raise InvalidType(f"ndata= stands for src= and dst=; give one or the other ({here()}).")
+    fields: dict[Any, Tensor] = {}
+    specs: list[Any] = []
+    for namespace, values in zip(EXTENTS, given, strict=True):
+        if values is None:
+            continue
+        if values.__class__ is not dict and not isinstance(values, Mapping):
+            raise InvalidType(
+                f"`{namespace}` expected a mapping from names to tensors, got "
+                f"{type(values).__name__} ({here()})."
+            )
+        extent = getattr(topology, EXTENTS[namespace])
+        for name, value in values.items():
+            if isinstance(value, PagedField):
+                value = from_numpy(value.numpy())  # mapped from its file
+            kind = _type_of(namespace, name, value, extent)
+            fields[namespace, name] = value
+            specs.append((namespace, name, kind.dtype.name, kind.shape[1:], value._grad))
+    return fields, tuple(specs)
+
+
+def _type_of(namespace: str, name: str, value: Any, extent: int) -> Type:
+    """The type of a field, checked."""
+    if not isinstance(value, Tensor):
+        raise InvalidType(
+            f"field `{namespace}.{name}` expected a native tensor beside others, got "
+            f"{type(value).__name__} ({here()})."
+        )
+    kind = value._node.type
+    if not kind.shape or kind.shape[0] != extent:
+        raise InvalidValue(
+            f"field `{namespace}.{name}` expected leading extent {extent}, got shape "
+            f"{value.shape} ({here()})."
+        )
+    if kind.dtype.kind == "c":
+        raise InvalidType(f"field `{namespace}.{name}` is complex, which no walk takes ({here()}).")
+    return kind
 
 
 def stand_in(dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
@@ -35,72 +93,3 @@ class FieldView(View):
         # Attributes of the view itself where a name is free: they are read without a call.
         free = {name: value for name, value in values.items() if not hasattr(View, name)}
         self.__dict__.update(free)
-
-
-def edge_order(topology: Any) -> LazyNode | None:
-    """The user's number of each edge, in CSR order; None where the two orders are one."""
-    if isinstance(topology, Graph):
-        order = topology.edge_permutation if topology.permutes_edges else None
-        return None if order is None else indices(np.asarray(order))
-    if topology.csr.permutation is None:
-        return None
-    found: LazyNode = topology.get("nativeedge_order", lambda csr: indices(csr.permutation))
-    return found
-
-
-def edge_orders(topology: Any, device: Device) -> tuple[LazyNode, LazyNode] | None:
-    """The user's number of each edge in CSR order, and the CSR position of each of the user's
-    edges, on a device; None where the two orders are one."""
-    if isinstance(topology, Graph):
-        order = edge_order(topology)
-        return None if order is None else _orders(order, device)
-    if topology.topology.permutation is None:
-        return None
-    found: tuple[LazyNode, LazyNode] = topology.keep(
-        ("native edge orders", device.type, device.index), lambda: _orders_of(topology, device)
-    )
-    return found
-
-
-def _orders_of(topology: Any, device: Device) -> tuple[LazyNode, LazyNode]:
-    if device != CPU:
-        from tiga.frontends.tensor.graph_indices import edge_orders_on_gpu
-
-        return edge_orders_on_gpu(topology, device.index)
-    order = edge_order(topology)
-    assert order is not None
-    return _orders(order, device)
-
-
-def _orders(order: LazyNode, device: Device) -> tuple[LazyNode, LazyNode]:
-    assert order.cell is not None
-    there = order.cell.array
-    back = np.empty_like(there)
-    back[there] = np.arange(there.size)
-    return _on(order, device), _on(indices(back), device)
-
-
-def in_given_order(values: LazyNode, topology: Any, device: Device) -> LazyNode:
-    """Values of edges, in CSR order, in that of the user."""
-    orders = edge_orders(topology, device)
-    return values if orders is None else apply(REORDER, values, orders[1], orders[0])
-
-
-def edge_numbers(topology: Any, device: Device) -> LazyNode:
-    """The user's number of each edge in CSR order, on a device."""
-    orders = edge_orders(topology, device)
-    return _on(indices(np.arange(topology.num_edges)), device) if orders is None else orders[0]
-
-
-def _on(node: LazyNode, device: Device) -> LazyNode:
-    """A given value on a device."""
-    if device == CPU:
-        return node
-    assert node.cell is not None
-    return leaf(moved_to(node.cell.array, device), node.type)
-
-
-def indices(array: np.ndarray) -> LazyNode:
-    """Positions as a node."""
-    wide = np.array(array, np.int64)
-    return leaf(wide, Type(int64, wide.shape, GLOBAL))

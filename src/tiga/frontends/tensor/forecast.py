@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 
 from tiga.backends.llvm.paged.forecast import planned_on_cpu
+from tiga.errors import Unfusable
+from tiga.frontends.message_passing import FieldSets, MessagePassing
 from tiga.frontends.spaces import extents_of
+from tiga.frontends.tensor.calls import calls_of
+from tiga.frontends.tensor.capture import CapturedProgram
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.graph_call import Launch, Walk
-from tiga.frontends.tensor.paged import device_of, is_repeated, rows_of
+from tiga.frontends.tensor.messages import KernelCall
+from tiga.frontends.tensor.paged import device_of, is_repeated, note_writes, rows_of
 from tiga.frontends.tensor.placement import device_of_node
 from tiga.paging.planned import PlannedRows
 from tiga.paging.predicted import Places, Planned, Prediction, plan_gradient
@@ -20,7 +25,35 @@ from tiga.trace.node import Node
 from tiga.types import GLOBAL, Type
 
 
-def predict(walk: Walk, inputs: Sequence[Node], results: int) -> Iterator[Prediction]:
+def told(
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> list[str]:
+    """The lines that `explain` adds for a call that is not made."""
+    what, predictions = foretold(kernel, graph, given, params)
+    return [*what, *(line for prediction in predictions for line in prediction.told())]
+
+
+def foretold(
+    kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]
+) -> tuple[list[str], list[Prediction]]:
+    """Capture the program of a call that is not made: why there is none, and what it would take
+    where the graph is in a file."""
+    run = KernelCall.of(kernel, graph, given, params)
+    try:
+        plan = run.plan()
+        calls_of(kernel).note(plan.launch)
+        return [], list(_predicted(run, plan)) if graph.paged else []
+    except Unfusable as reason:
+        return [f"a call would not be fused: {reason}"], []
+
+
+def _predicted(run: KernelCall, plan: CapturedProgram) -> Iterator[Prediction]:
+    note_writes(run.fields.values())
+    walk = Walk.of(plan.launch, run.topology, run.topology, run.grad)
+    return _of_walk(walk, run.inputs(plan), len(plan.program.outputs))
+
+
+def _of_walk(walk: Walk, inputs: Sequence[Node], results: int) -> Iterator[Prediction]:
     """The forward run, and, where derivatives may be asked for, the gradient of each of the first
     `results` outputs.
 

@@ -8,9 +8,9 @@ from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.message_passing import FieldSets, MessagePassing
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import tensor
-from tiga.frontends.tensor.fields import in_given_order
+from tiga.frontends.tensor.edge_order import in_given_order
 from tiga.frontends.tensor.lazy import LazyNode, here
-from tiga.frontends.tensor.messages import captured
+from tiga.frontends.tensor.messages import KernelCall
 from tiga.frontends.trees import mapped
 from tiga.trace.node import Node
 
@@ -24,21 +24,22 @@ def reference(
         InvalidType: the call is no program; everything else as a call does.
     """
     try:
-        plan, inputs, topology, device = captured(kernel, graph, given, params)
+        run = KernelCall.of(kernel, graph, given, params)
+        plan = run.plan()
     except Unfusable as reason:
         raise InvalidType(
             f"reference expected a call that is one program, got one that goes through memory "
             f"({here()}): {reason}"
         ) from None
     edges = EdgeList.of(graph.csr())
-    arrays = [_value(node)._host() for node in inputs]
+    arrays = [_value(node)._host() for node in run.inputs(plan)]
     found = evaluate(plan.program, arrays, dict.fromkeys(plan.program.relations, edges))
 
     def output(index: int) -> Tensor:
-        made = tensor(found[index], device=device)
+        made = tensor(found[index], device=run.device)
         if not plan.on_edges[index]:
             return made
-        return _value(in_given_order(made._node, topology, device)).realize()
+        return _value(in_given_order(made._node, run.topology, run.device)).realize()
 
     return mapped(output, plan.tree)
 
