@@ -1,11 +1,13 @@
 """Arguments of functions of tensors, checked: integers, axes, and whose tensors they are."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from operator import index
 from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.types import Shape
 
@@ -65,3 +67,23 @@ def torch_function(values: Sequence[Any], name: str) -> Any:
     if found is None:
         raise InvalidType(f"torch has no {name}: give native tensors ({here()}).")
     return found
+
+
+OWN = frozenset((Tensor, bool, int, float, complex))
+"""Classes of operands that are certainly not torch's: asking torch takes longer."""
+
+
+def serves_torch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, or torch's of its name where a torch tensor is among the arguments."""
+    name = function.__name__
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for value in args:
+            if value.__class__ not in OWN:
+                if other := torch_function(args, name):
+                    return other(*args, **options)
+                break
+        return function(*args, **options)
+
+    return call

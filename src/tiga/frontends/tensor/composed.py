@@ -1,8 +1,6 @@
 """Functions composed of others: comparison within a tolerance, activations, picking."""
 
 import math
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +11,7 @@ from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import reductions as r
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor import views
-from tiga.frontends.tensor.arguments import integer, torch_function
+from tiga.frontends.tensor.arguments import integer, serves_torch
 from tiga.frontends.tensor.build import as_tensor, same, takes_tensor
 from tiga.frontends.tensor.core import Tensor, helper
 from tiga.frontends.tensor.creation import from_numpy
@@ -25,19 +23,7 @@ from tiga.frontends.tensor.losses import last_axes
 from tiga.types import bool_, int64
 
 
-def _serves_torch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, or torch's of its name where the first arguments are torch's."""
-
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        if other := torch_function(args[:2], function.__name__):
-            return other(*args, **options)
-        return function(*args, **options)
-
-    return call
-
-
-@_serves_torch
+@serves_torch
 def positive(x: Any, /) -> Tensor:
     """+x.
 
@@ -52,7 +38,7 @@ def positive(x: Any, /) -> Tensor:
     return same(tensor)
 
 
-@_serves_torch
+@serves_torch
 def exp2(x: Any, /) -> Tensor:
     """2 to the power x.
 
@@ -65,7 +51,7 @@ def exp2(x: Any, /) -> Tensor:
     return s.pow(2.0, tensor) if tensor.dtype.kind in "fc" else s.pow(2.0, tensor * 1.0)
 
 
-@_serves_torch
+@serves_torch
 def isclose(
     x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
@@ -86,7 +72,7 @@ def isclose(
     return s.logical_or(close, s.logical_and(e.isnan(a * 1.0), e.isnan(b * 1.0)))
 
 
-@_serves_torch
+@serves_torch
 def allclose(
     x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
@@ -112,7 +98,7 @@ def array_equal(x1: Any, x2: Any, /) -> bool:
     return a.shape == b.shape and bool(r.all(e.equal(a, b)))
 
 
-@_serves_torch
+@serves_torch
 def isin(x: Any, values: Any, /, *, invert: bool = False) -> Tensor:
     """Per element whether it is equal to one of `values`, or with `invert` to none.
 
@@ -126,7 +112,7 @@ def isin(x: Any, values: Any, /, *, invert: bool = False) -> Tensor:
     return s.logical_not(found) if invert else found
 
 
-@_serves_torch
+@serves_torch
 def nan_to_num(
     x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -148,7 +134,7 @@ def nan_to_num(
     return s.where(e.isnan(tensor), nan, found)
 
 
-@_serves_torch
+@serves_torch
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """The diagonals of matrices in the last two axes; positive offsets are above the main one.
 
@@ -167,7 +153,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     return take(flat, from_numpy(np.array(places)), axis=-1)
 
 
-@_serves_torch
+@serves_torch
 def dot(x1: Any, x2: Any, /) -> Tensor:
     """The sum of products of two vectors; nothing is conjugated.
 
@@ -198,7 +184,7 @@ def one_hot(index: Any, count: int, /, *, dtype: Any = int64) -> Tensor:
     return s.astype(e.equal(views.expand_dims(tensor, axis=-1), arange(count)), dtype)
 
 
-@_serves_torch
+@serves_torch
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     """x where it is positive, else x times the slope.
 
@@ -211,7 +197,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     return s.where(tensor > 0, tensor, e.multiply(tensor, negative_slope))
 
 
-@_serves_torch
+@serves_torch
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
     """x where it is positive, else alpha * (exp(x) - 1).
 
@@ -225,7 +211,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     return s.where(tensor > 0, tensor, e.multiply(below, alpha))
 
 
-@_serves_torch
+@serves_torch
 def logsigmoid(x: Any, /) -> Tensor:
     """log(sigmoid(x)) without overflow.
 
@@ -237,7 +223,7 @@ def logsigmoid(x: Any, /) -> Tensor:
     return -e.softplus(-as_tensor(x))
 
 
-@_serves_torch
+@serves_torch
 def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
     """start + weight * (end - start).
 

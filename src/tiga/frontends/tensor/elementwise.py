@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tiga.frontends.tensor.arguments import torch_function
+from tiga.frontends.tensor.arguments import OWN, serves_torch, torch_function
 from tiga.frontends.tensor.build import (
     as_tensor,
     binary,
@@ -26,9 +26,6 @@ from tiga.ops.leaf import zeros_like as zeros
 from tiga.trace.node import Node
 
 NUMERIC, REAL, INTEGER, BITS = "iufc", "iuf", "iu", "iub"
-OWN = frozenset((Tensor, bool, int, float, complex))
-"""Classes of operands that are certainly not torch's: asking torch takes longer."""
-
 Function = Callable[..., Tensor]
 
 
@@ -82,14 +79,12 @@ def composed(
     """A function of one operand built from several ops."""
 
     def call(x: Any, /) -> Any:
-        if x.__class__ is not Tensor and (other := torch_function((x,), name)):
-            return other(x)
         tensor = as_tensor(x)
         dtype = as_float(tensor.dtype) if floats else tensor.dtype
         check_kind(name, dtype, kinds)
         return result(rule(convert(tensor._node, dtype)), tensor)
 
-    return documented(call, name, text)
+    return serves_torch(documented(call, name, text))
 
 
 add = _binary("add", p.add, "x1 + x2. [1, 2], 3 -> [4, 5]", NUMERIC)
@@ -190,12 +185,10 @@ negative = _unary("negative", p.neg, "-x. [1, -2] -> [-1, 2]", NUMERIC)
 
 def _rounding(name: str, op: Op, text: str, kinds: str = "f") -> Function:
     def call(x: Any, /) -> Any:
-        if x.__class__ is not Tensor and (other := torch_function((x,), name)):
-            return other(x)
         tensor = as_tensor(x)
         return same(tensor) if tensor.dtype.kind in "iu" else unary(op, tensor, kinds)
 
-    return documented(call, name, text)
+    return serves_torch(documented(call, name, text))
 
 
 floor = _rounding("floor", f.floor, "The largest integer not above x. [1.5, -1.5] -> [1.0, -2.0]")

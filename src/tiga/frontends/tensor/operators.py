@@ -7,6 +7,7 @@ from tiga.errors import InvalidType
 from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import linear, reductions
 from tiga.frontends.tensor import selection as s
+from tiga.frontends.tensor.arguments import OWN
 from tiga.frontends.tensor.build import SCALARS, WEAK, fitted, joined, number
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
@@ -17,7 +18,7 @@ Binary = Callable[[Any, Any], Any]
 
 
 def _is_operand(value: Any) -> bool:
-    known = value.__class__ in e.OWN or isinstance(value, SCALARS)
+    known = value.__class__ in OWN or isinstance(value, SCALARS)
     return known or hasattr(value, "__array__")
 
 

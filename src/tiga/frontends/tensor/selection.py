@@ -3,7 +3,7 @@
 from typing import Any
 
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.arguments import torch_function
+from tiga.frontends.tensor.arguments import serves_torch
 from tiga.frontends.tensor.build import (
     apply,
     as_tensor,
@@ -46,6 +46,7 @@ from tiga.trace.node import Node
 from tiga.types import bool_
 
 
+@serves_torch
 def abs(x: Any, /) -> Any:
     """|x|; the modulus, a real number, of a complex one. The derivative at 0 is 0.
 
@@ -54,14 +55,13 @@ def abs(x: Any, /) -> Any:
         >>> tg.abs(tg.tensor([-1, 2])).tolist()
         [1, 2]
     """
-    if x.__class__ is not Tensor and (other := torch_function((x,), "abs")):
-        return other(x)
     tensor = as_tensor(x)
     if tensor.dtype.is_complex:
         return result(magnitude(tensor._node), tensor)
     return unary(f.abs_, tensor, REAL)
 
 
+@serves_torch
 def sign(x: Any, /) -> Any:
     """-1, 0 or 1 with the sign of x; x / |x| of a complex number.
 
@@ -70,8 +70,6 @@ def sign(x: Any, /) -> Any:
         >>> tg.sign(tg.tensor([-3, 0, 5])).tolist()
         [-1, 0, 1]
     """
-    if x.__class__ is not Tensor and (other := torch_function((x,), "sign")):
-        return other(x)
     tensor = as_tensor(x)
     if not tensor.dtype.is_complex:
         return unary(f.sign, tensor, REAL)
@@ -81,6 +79,7 @@ def sign(x: Any, /) -> Any:
     return result(p.where(none, zeros(node), p.div(node, p.where(none, ones(node), size))), tensor)
 
 
+@serves_torch
 def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
     """x1 / x2; integers give floats. `rounding_mode="floor"` or `"trunc"` rounds the quotient.
 
@@ -91,8 +90,6 @@ def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
     """
     if x1.__class__ is Tensor and rounding_mode is None and x1.dtype.kind in "fc":
         return binary(p.div, x1, x2)
-    if other := torch_function((x1, x2), "divide"):
-        return other(x1, x2, rounding_mode=rounding_mode)
     if rounding_mode == "floor":
         return floor_divide(x1, x2)
     nodes, tensors = operands(x1, x2)
@@ -101,6 +98,7 @@ def divide(x1: Any, x2: Any, /, *, rounding_mode: str | None = None) -> Any:
     return trunc(quotient) if rounding_mode == "trunc" else quotient
 
 
+@serves_torch
 def pow(x1: Any, x2: Any, /) -> Any:
     """x1 to the power x2.
 
@@ -109,8 +107,6 @@ def pow(x1: Any, x2: Any, /) -> Any:
         >>> tg.pow(tg.tensor([2, 3]), 2).tolist()
         [4, 9]
     """
-    if other := torch_function((x1, x2), "pow"):
-        return other(x1, x2)
     if isinstance(x2, (int, float)) and not isinstance(x2, bool) and isinstance(x1, Tensor):
         simple = _simple_power(x1, x2)
         if simple is not None:
@@ -140,12 +136,10 @@ def _simple_power(x: Tensor, exponent: float) -> Tensor | None:
 
 def _logical(name: str, op: Op, text: str) -> Function:
     def call(x1: Any, x2: Any, /) -> Any:
-        if other := torch_function((x1, x2), name):
-            return other(x1, x2)
         nodes, tensors = operands(x1, x2)
         return result(apply(op, *map(truth, nodes)), *tensors)
 
-    return documented(call, name, text)
+    return serves_torch(documented(call, name, text))
 
 
 logical_and = _logical(
@@ -169,6 +163,7 @@ logical_not = composed(
 )
 
 
+@serves_torch
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     """x1 where the condition holds, else x2.
 
@@ -178,8 +173,6 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Any:
         >>> tg.where(x > 0, x, 0.0).tolist()
         [0.0, 2.0]
     """
-    if other := torch_function((condition, x1, x2), "where"):
-        return other(condition, x1, x2)
     flag = as_tensor(condition)
     (a, b), tensors = operands(x1, x2) if _some_tensor(x1, x2) else _scalar_pair(x1, x2)
     like = result(a, *tensors)
@@ -198,6 +191,7 @@ def _scalar_pair(x1: Any, x2: Any) -> tuple[list[Node], list[Tensor]]:
     return [convert(as_tensor(v)._node, dtype) for v in (x1, x2)], []
 
 
+@serves_torch
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """x bounded by `min` and `max`, in x's dtype; NaN stays. Integers with bounds that are floats
     give floats.
@@ -207,8 +201,6 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
         >>> tg.clip(tg.tensor([-1.0, 5.0]), 0.0, 2.0).tolist()
         [0.0, 2.0]
     """
-    if other := torch_function((x, min, max), "clip"):
-        return other(x, min, max)
     tensor = as_tensor(x)
     bounded = tensor
     if min is not None:
@@ -228,6 +220,7 @@ def _tensors(*values: Any) -> list[Tensor]:
     return [v for v in values if isinstance(v, Tensor)]
 
 
+@serves_torch
 def conj(x: Any, /) -> Any:
     """The complex conjugate; a real x itself.
 
@@ -236,12 +229,11 @@ def conj(x: Any, /) -> Any:
         >>> tg.conj(tg.tensor([1 + 2j])).tolist()
         [(1-2j)]
     """
-    if x.__class__ is not Tensor and (other := torch_function((x,), "conj")):
-        return other(x)
     tensor = as_tensor(x)
     return unary(c._conj, tensor) if tensor.dtype.is_complex else tensor
 
 
+@serves_torch
 def real(x: Any, /) -> Any:
     """The real part; a real x itself.
 
@@ -250,12 +242,11 @@ def real(x: Any, /) -> Any:
         >>> tg.real(tg.tensor([1 + 2j])).tolist()
         [1.0]
     """
-    if x.__class__ is not Tensor and (other := torch_function((x,), "real")):
-        return other(x)
     tensor = as_tensor(x)
     return unary(c.real, tensor) if tensor.dtype.is_complex else tensor
 
 
+@serves_torch
 def imag(x: Any, /) -> Any:
     """The imaginary part; zeros of a real x.
 
@@ -264,14 +255,13 @@ def imag(x: Any, /) -> Any:
         >>> tg.imag(tg.tensor([1 + 2j])).tolist()
         [2.0]
     """
-    if x.__class__ is not Tensor and (other := torch_function((x,), "imag")):
-        return other(x)
     tensor = as_tensor(x)
     if tensor.dtype.is_complex:
         return unary(c.imag, tensor)
     return result(number(0, tensor._node.type), tensor)
 
 
+@serves_torch
 def angle(x: Any, /) -> Any:
     """The angle of a complex number; 0 or π of a real one.
 
@@ -280,8 +270,6 @@ def angle(x: Any, /) -> Any:
         >>> tg.angle(tg.tensor([1j, -1.0])).tolist()
         [1.5707..., 3.1415...]
     """
-    if x.__class__ is not Tensor and (other := torch_function((x,), "angle")):
-        return other(x)
     return atan2(imag(x), real(x))
 
 
