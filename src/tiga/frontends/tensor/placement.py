@@ -1,41 +1,15 @@
-"""Which device the values of expressions are on, and copies of tensors between devices."""
+"""Which device the values of expressions are on, or will be."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from tiga.errors import InvalidValue
-from tiga.frontends.tensor.arrays import device_of, moved_to
-from tiga.frontends.tensor.core import Tensor, give_array
-from tiga.frontends.tensor.devices import CPU, Device, check_device
-from tiga.frontends.tensor.lazy import HELPER, LARGE, LazyNode, Leaf, leaf, pending, user_place
+from tiga.frontends.tensor.arrays import device_of
+from tiga.frontends.tensor.devices import CPU, Device
+from tiga.frontends.tensor.lazy import HELPER, LARGE, Leaf, pending
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
-
-
-def to(x: Tensor, device: Any) -> Tensor:
-    """The tensor on a device: itself if it is there, else a copy through which derivatives flow.
-
-    Raises:
-        InvalidValue: there is no such device here.
-    """
-    target, source = check_device(device), x.device
-    if source == target:
-        return x
-    array = moved_to(x._in_memory(), target)
-    op = ToDevice(_name(target), _name(source))
-    node = LazyNode(op, (x._node,), x._node.type, user_place(), 0, LARGE)
-    made = Tensor(node if x._grad else leaf(array, node.type, node.place), x._grad)
-    made._leaf = not x._grad
-    give_array(made, array)
-    if x._grad:
-        node.cell = leaf(array, node.type).cell
-    return made
-
-
-def _name(device: Device) -> str:
-    return "cpu" if device == CPU else f"cuda:{device.index}"
 
 
 def device_named(name: str) -> Device:

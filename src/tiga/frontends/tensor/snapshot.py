@@ -13,7 +13,7 @@ from tiga.frontends.tensor.absent import Absent, Layout
 from tiga.frontends.tensor.core import Tensor, contiguous_strides
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, here
-from tiga.frontends.tensor.placement import to
+from tiga.frontends.tensor.moving import to
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.container import (
     Container,
