@@ -1,12 +1,14 @@
 """Batches of small graphs: what it takes to make one, and to train on the forces in it.
 
     python -m benchmarks.batches [--molecules 64] [--atoms 30] [--degree 12] [--seconds S]
+        [--device cuda]
 
 Graphs of molecules are made once, as a data set has them; every step draws others, puts them side
 by side, and takes the gradient of a loss of energies and of forces, which are derivatives
 themselves. Ours and plain torch's are compared with float64 first, and then take turns;
-`torch.compile` has no second derivatives. Figures are the least times. It also says how many
-executables were built while batches changed.
+`torch.compile` has no second derivatives. Figures are the least times, with a GPU's work. It also
+says how many executables were built while batches changed. With `--device cuda` the data set lies
+on the GPU; batches of one on the host that are sent there are given beside.
 """
 
 import argparse
@@ -46,6 +48,11 @@ class Molecule:
         graph = tg.Graph.from_edge_index(bonds, num_nodes=atoms)
         return Molecule(bonds, graph, 2 * torch.randn(atoms, 3, generator=generator))
 
+    def to(self, device: str) -> "Molecule":
+        bonds = self.bonds.to(device)
+        graph = tg.Graph.from_edge_index(bonds, num_nodes=len(self.position))
+        return Molecule(bonds, graph, self.position.to(device))
+
 
 def joined(parts: Sequence[Molecule]) -> tuple[torch.Tensor, int]:
     """The bonds of all molecules, and the number of atoms, by torch alone."""
@@ -78,6 +85,16 @@ def ways(parts: Sequence[Molecule]) -> dict[str, Callable[[], Any]]:
         data = [Data(edge_index=part.bonds, pos=part.position) for part in parts]
         found["pyg's Batch"] = lambda: Batch.from_data_list(data)
     return found
+
+
+def sent(ways_here: dict[str, Callable[[], Any]], device: str) -> dict[str, Callable[[], Any]]:
+    """Batches of a data set on the host, on a device."""
+
+    def moved(make: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: make().to(device)
+
+    names = ("Graph.batch", "pyg's Batch")
+    return {f"{name}, sent": moved(ways_here[name]) for name in names if name in ways_here}
 
 
 class Pairs(tg.MessagePassing, nn.Module):
@@ -131,7 +148,7 @@ class Plain(nn.Module):
         message = self.pairs.message(position[src] - position[dst])[:, 0]
         each = position.new_zeros(atoms).index_add(0, dst, message)
         counts = torch.tensor([len(part.position) for part in parts])
-        owner = torch.arange(len(parts)).repeat_interleave(counts)
+        owner = torch.arange(len(parts)).repeat_interleave(counts).to(position.device)
         return position.new_zeros(len(parts)).index_add(0, owner, each)
 
 
@@ -160,12 +177,12 @@ def drawn(known: Sequence[Molecule], count: int) -> Iterator[list[Molecule]]:
         yield [known[i] for i in order.tolist()]
 
 
-def in_turns(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+def in_turns(calls: dict[str, Callable[[], Any]], seconds: float, device: str) -> dict[str, float]:
     """The least microseconds of each."""
     least, spent = dict.fromkeys(calls, float("inf")), 0.0
     while spent < 1e6 * seconds:
         for name, call in calls.items():
-            took = timed(call, "cpu")
+            took = timed(call, device)
             least[name], spent = min(least[name], took), spent + took
     return least
 
@@ -173,18 +190,23 @@ def in_turns(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, f
 def report(options: argparse.Namespace) -> Iterator[str]:
     """The lines of the report."""
     generator, count = torch.Generator().manual_seed(0), options.molecules
+    device = options.device
     for ordered in (False, True):
         sizes = options.atoms, options.degree, ordered
         known = [Molecule.of(*sizes, generator) for _ in range(2 * count)]
+        calls = ways(known[:count])
+        if device != "cpu":
+            known = [part.to(device) for part in known]
+            calls = ways(known[:count]) | sent(calls, device)
         parts = known[:count]
         edges = sum(part.graph.num_edges for part in parts)
         yield f"{count} molecules, {edges} bonds {'by destination' if ordered else 'in no order'}"
-        for name, took in in_turns(ways(parts), options.seconds / 4).items():
+        for name, took in in_turns(calls, options.seconds / 4, device).items():
             yield f"  {name:24s} {took:8.0f} µs"
     torch.manual_seed(0)
-    pairs = Pairs()
+    pairs = Pairs().to(device)
     models: dict[str, nn.Module] = {"tiga": Ours(pairs), "torch": Plain(pairs)}
-    reference = Plain(Pairs())
+    reference = Plain(Pairs().to(device))
     reference.load_state_dict(models["torch"].state_dict())
     wanted = step(reference.double(), parts)
     for model in models.values():
@@ -196,7 +218,7 @@ def report(options: argparse.Namespace) -> Iterator[str]:
         return lambda: step(model, next(ready))
 
     turns = {name: turn(model) for name, model in models.items()}
-    least = in_turns(turns, options.seconds)
+    least = in_turns(turns, options.seconds, device)
     for name, took in least.items():
         yield f"  step of {name:16s} {took:8.0f} µs, {took / least['tiga']:.2f} of tiga's"
     yield f"  executables before {before} and after {pairs.cache_info.compiled}"
@@ -208,6 +230,7 @@ def main() -> None:
     parser.add_argument("--atoms", type=int, default=30)
     parser.add_argument("--degree", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     for line in report(parser.parse_args()):
         print(line, flush=True)
 
