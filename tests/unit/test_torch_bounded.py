@@ -172,6 +172,41 @@ def test_random_numbers_are_the_same_in_the_backward_pass():
     torch.testing.assert_close(gradient.sum(), y.sum())
 
 
+def test_gradients_are_of_what_autocast_made():
+    """The backward pass runs blocks again, outside of the context that the call was made in."""
+
+    class Projected(tg.MessagePassing, torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.linear = torch.nn.Linear(8, 8)
+
+        def edge(self, src, dst, edge):
+            return torch.special.i0e(self.linear(src.x).float())
+
+    kernel, found = Projected(), []
+    x = torch.randn(17, 8, requires_grad=True)
+
+    def direct():
+        message = torch.special.i0e(kernel.linear(x[SOURCES]).float())
+        return torch.zeros(25, 8).index_add(0, TARGETS, message)
+
+    for run in (lambda: kernel(graph=GRAPH, src={"x": x}), direct):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = run()
+        (first,) = torch.autograd.grad((out**2).sum(), x, create_graph=True)
+        found.append((first, *torch.autograd.grad(first.square().sum(), kernel.linear.weight)))
+    exact, expected = kernel.double(), found[1][0]
+    x = x.detach().double().requires_grad_()
+    message = torch.special.i0e(exact.linear(x[SOURCES]))
+    out = torch.zeros(25, 8, dtype=x.dtype).index_add(0, TARGETS, message)
+    (wide,) = torch.autograd.grad((out**2).sum(), x)
+    by_cast, apart = (expected - wide).abs().max(), (found[0][0] - expected).abs().max()
+    assert apart < by_cast / 10
+    most = float(found[1][1].abs().max())
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=0.02, atol=0.02 * most)
+
+
 def test_masks_and_tuples_in_blocks():
     class Mixed(tg.MessagePassing):
         def edge(self, src, dst, edge):

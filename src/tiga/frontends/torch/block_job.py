@@ -10,6 +10,7 @@ import torch
 
 from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.signature import taken
+from tiga.frontends.torch.autocast import Autocast
 from tiga.frontends.torch.block_fields import BlockFields, EdgeRange, RowBlock
 from tiga.frontends.torch.block_plan import Blocks, limited, planned
 from tiga.frontends.torch.blocks import Programs, Reduction, finish, send, tensors_of
@@ -40,6 +41,7 @@ class Job:
     blocks: Blocks = NO_BLOCKS
     programs: Programs = field(default_factory=dict)
     thread: int = field(default_factory=get_ident)
+    autocast: Autocast = field(default_factory=Autocast.now)
 
     @property
     def edge_params(self) -> Mapping[str, Any]:
@@ -97,7 +99,8 @@ class Job:
 
     def send(self, fields: BlockFields, part: EdgeRange) -> tuple[Any, list[torch.Tensor]]:
         """What `edge` sends, and the tensors in it."""
-        sent = send(self.kernel, fields, part, self.edge_params)
+        with self.autocast.again():
+            sent = send(self.kernel, fields, part, self.edge_params)
         return sent, tensors_of(sent, part.last - part.first)
 
     def messages(
@@ -118,9 +121,10 @@ class Job:
         """What the destinations of a block get."""
         tensors = self.bounded.discovery.tensors
         reduction = Reduction(self.kernel.reducer, tensors, fields, block, self.programs)
-        rows = reduction.run(sent, messages)
         params = taken(self.kernel, "node", self.params)
-        return finish(self.kernel, fields, block, rows, params)
+        with self.autocast.again():
+            rows = reduction.run(sent, messages)
+            return finish(self.kernel, fields, block, rows, params)
 
 
 def plain(leaf: Any) -> torch.Tensor:
