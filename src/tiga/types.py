@@ -114,6 +114,10 @@ class Space:
 GLOBAL = Space("global", "global")
 
 
+OPPOSITE = {"src": "dst", "dst": "src"}
+"""The other side of a relation."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """Edges from a source set to a destination set (which may be the same set)."""
@@ -129,6 +133,10 @@ class Relation:
     def end(self, side: str) -> Space:
         """The node set at `side`, which is `"src"` or `"dst"`."""
         return self.src if side == "src" else self.dst
+
+    def other_end(self, side: str) -> Space:
+        """The node set at the other side."""
+        return self.end(OPPOSITE[side])
 
     def __repr__(self) -> str:
         return f"{self.name}:{self.src}->{self.dst}"

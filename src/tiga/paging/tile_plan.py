@@ -15,6 +15,7 @@ from tiga.paging.tiles import COUNT, FASTER, Block, Tile, TilePhases, Tiling
 from tiga.relations.walk import HUB_CHUNK
 from tiga.runtime.arena import slack
 from tiga.runtime.tiers import size_text
+from tiga.types import OPPOSITE
 
 SHARES = (0.4, 0.3, 0.22, 0.16, 0.12, 0.08, 0.05, 0.03, 0.015, 0.007)
 """Parts of the budget that one tile may take, of which the best is found."""
@@ -72,7 +73,7 @@ class TilePlanner:
     def _grid(self) -> tuple[np.ndarray, np.ndarray]:
         """Other ends at which tiles may be cut, and the edge number at which each starts."""
         graph, numbered = self.stage.graph, self.stage.walk.edge_id is not None
-        other = graph.walks["dst" if self.stage.walk.side == "src" else "src"]
+        other = graph.walks[OPPOSITE[self.stage.walk.side]]
         firsts = other.tasks[:, 0]
         return firsts, other.task_edges if numbered else np.zeros(len(firsts), np.int64)
 

@@ -157,7 +157,7 @@ def _write_phase(walk: WalkWriter, phase: Phase, slots: Mapping[Node, int]) -> N
         with inside.point:
             _fill(name, walk.writer.op(node, values, one=True), slot)
 
-    carried = (*phase.reductions, *(scan.after for scan in phase.scans))
+    carried = phase.row_results
     for slot, node in enumerate(carried):
         sources = walk.scan_sources(node) if node.op.carries else None
         fill(iteration.CARRY, node, slot, sources)

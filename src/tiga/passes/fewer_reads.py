@@ -27,8 +27,7 @@ from tiga.passes.hoist import LEAST_SPLIT, hoisted
 from tiga.trace.node import Node, reached, rewrite, topological
 from tiga.trace.origin import Origin
 from tiga.trace.program import Program
-
-OPPOSITE = {"src": "dst", "dst": "src"}
+from tiga.types import OPPOSITE
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:

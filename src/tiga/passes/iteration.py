@@ -81,8 +81,7 @@ def _spaces_of(operation: ir.Operation) -> dict[str, Space]:
     space, relation, side = rows_of(operation)
     if relation is None:
         return {ROW: space}
-    other = relation.end("src" if side == "dst" else "dst")
-    return {ROW: space, OTHER: other, EDGE: relation.edge}
+    return {ROW: space, OTHER: relation.other_end(side), EDGE: relation.edge}
 
 
 def _walk_around(operation: ir.Operation) -> ir.Operation:

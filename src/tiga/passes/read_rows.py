@@ -45,8 +45,7 @@ class WalkReader:
             self.values[operation.result] = self.values[operation.operands[0]]
         elif operation.name == iteration.RESULT:
             phase = self.phases[self._position(operation.operands[0].owner.operation)]
-            carried = (*phase.reductions, *(scan.after for scan in phase.scans))
-            self.values[operation.result] = carried[slot_of(operation)]
+            self.values[operation.result] = phase.row_results[slot_of(operation)]
         else:
             node = read_op(operation, self.values.__getitem__, self.relations)
             self.values[operation.result] = node

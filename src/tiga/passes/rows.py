@@ -101,7 +101,7 @@ class RowProgram:
     def other_space(self) -> Space:
         """The space at the other end of the edges."""
         assert self.relation is not None
-        return self.relation.end("src" if self.side == "dst" else "dst")
+        return self.relation.other_end(self.side)
 
     @cached_property
     def writes(self) -> tuple[Node, ...]:

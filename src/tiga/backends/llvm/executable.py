@@ -15,15 +15,7 @@ from tiga.backends.llvm.node_products import ProductStep, is_small
 from tiga.backends.llvm.slots import Slots
 from tiga.backends.llvm.sorts import SORTER
 from tiga.backends.llvm.stages import Stages
-from tiga.backends.llvm.steps import (
-    Graph,
-    JointStep,
-    RowStep,
-    Variant,
-    joined_tasks,
-    kind_of,
-    row_tasks,
-)
+from tiga.backends.llvm.steps import Graph, JointStep, RowStep, kind_of
 from tiga.passes.base import ScheduledPlan
 from tiga.passes.buffers import Placement, place
 from tiga.passes.pairs import pair
@@ -32,8 +24,6 @@ from tiga.relations.snapshot import Snapshot
 from tiga.relations.sorting import offer
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, Relation, Space
-
-__all__ = ["AnyStep", "Executable", "RowStep", "Variant", "joined_tasks", "prepare", "row_tasks"]
 
 
 @dataclass

@@ -20,13 +20,17 @@ def numpy_matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     np.matmul(a, b, out=out)
 
 
-def _view(node: Node, address: int, extent: int) -> np.ndarray:
-    """The matrix at `address`: entities and leading axes by the last axis."""
-    rows = extent * node.type.size // max(node.type.shape[-1], 1)
-    nbytes = extent * node.type.row_bytes
-    buffer = (ctypes.c_ubyte * nbytes).from_address(address)
+def array_at(node: Node, address: int, extent: int = 1) -> np.ndarray:
+    """The array of a value at so many entities, `[extent, *shape]`."""
+    buffer = (ctypes.c_ubyte * (extent * node.type.row_bytes)).from_address(address)
     view = np.frombuffer(memoryview(buffer), np.uint8).view(node.type.dtype.numpy)
-    return view.reshape(rows, node.type.shape[-1])
+    return view.reshape(extent, *node.type.shape)
+
+
+def matrix_at(node: Node, address: int, extent: int = 1) -> np.ndarray:
+    """The same as a matrix: entities and leading axes by the last axis."""
+    rows = extent * node.type.size // max(node.type.shape[-1], 1)
+    return array_at(node, address, extent).reshape(rows, node.type.shape[-1])
 
 
 def call_library(
@@ -41,7 +45,7 @@ def call_library(
         return
 
     def view(n: Node) -> np.ndarray:
-        return _view(n, addresses[n], extents[n.type.space])
+        return matrix_at(n, addresses[n], extents[n.type.space])
 
     compute = node.type.dtype.compute.numpy
     a, b = (view(n) for n in node.inputs)
@@ -80,24 +84,14 @@ def outer_sum(
 
 def _index_sum(node: Node, addresses: Mapping[Node, int], extents: Mapping[Space, int]) -> None:
     """In the order of the entities."""
-    arrays = []
-    for child in node.inputs:
-        extent = extents[child.type.space]
-        buffer = (ctypes.c_ubyte * (extent * child.type.row_bytes)).from_address(addresses[child])
-        view = np.frombuffer(memoryview(buffer), np.uint8).view(child.type.dtype.numpy)
-        arrays.append(view.reshape(extent, *child.type.shape))
-    _view(node, addresses[node], 1).reshape(node.type.shape)[...] = node.op.reference(*arrays)[0]
+    arrays = (array_at(n, addresses[n], extents[n.type.space]) for n in node.inputs)
+    array_at(node, addresses[node])[...] = node.op.reference(*arrays)
 
 
 def _rearrange(node: Node, addresses: Mapping[Node, int]) -> None:
     """A global value by its op's numpy reference."""
-
-    def whole(n: Node) -> np.ndarray:
-        buffer = (ctypes.c_ubyte * n.type.row_bytes).from_address(addresses[n])
-        view = np.frombuffer(memoryview(buffer), np.uint8).view(n.type.dtype.numpy)
-        return view.reshape(1, *n.type.shape)
-
-    wide = [whole(n).astype(n.type.dtype.compute.numpy, copy=False) for n in node.inputs]
+    given = ((array_at(n, addresses[n]), n.type.dtype.compute.numpy) for n in node.inputs)
+    wide = [array.astype(dtype, copy=False) for array, dtype in given]
     result = node.op.reference(*wide)
     assert result.dtype == (node.type.dtype.compute if wide else node.type.dtype).numpy
-    whole(node)[...] = result
+    array_at(node, addresses[node])[...] = result

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
@@ -147,6 +148,18 @@ class Array:
 
 def _all_lanes(like: ir.Value) -> ir.Value:
     return constant_of(True, ir.VectorType.get(like.type.shape, integer(1)))
+
+
+def lane_numbers(count: int, bits: int) -> ir.Value:
+    """0, 1, ... in the lanes of a vector of integers."""
+    type_ = ir.VectorType.get([count], integer(bits))
+    numbers = np.arange(count, dtype=f"i{bits // 8}")
+    return arith.constant(type_, ir.DenseElementsAttr.get(numbers, type=type_))
+
+
+def consecutive(first: ir.Value, count: int) -> ir.Value:
+    """first, first + 1, ..., one per lane, as i64."""
+    return first if count == 1 else arith.addi(splat(first, count), lane_numbers(count, 64))
 
 
 def splat(value: ir.Value, count: int) -> ir.Value:

@@ -12,7 +12,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.lanes import constant_of, integer
-from tiga.backends.llvm.layout import ARITHMETIC, join, select_lanes
+from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes, join, select_lanes
 from tiga.backends.llvm.loops import Step, for_each, loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, splat
 from tiga.ir import llvm
@@ -31,6 +31,8 @@ TILE_EDGES = 16
 
 TILE_ROWS = 4
 """Rows of an outer product held in registers at a time."""
+
+_WHOLE = FeatureLanes()
 
 Allocate = Callable[[ir.Type, int], ir.Value]
 """`allocate(element, count)`: scratch of the kernel's own, the same at every use."""
@@ -65,20 +67,8 @@ def few_columns(x: ir.Value, matrix: Array, inner: int, outer: int) -> ir.Value:
     """A product with a matrix of few columns, each in one register: a sum over lanes per column."""
     whole = matrix.load(i64(0), inner * outer)
     columns = (select_lanes(whole, np.arange(j, inner * outer, outer)) for j in range(outer))
-    return join([_sum_lanes(ARITHMETIC.mul(x, column), inner) for column in columns])
-
-
-def _sum_lanes(value: ir.Value, count: int) -> ir.Value:
-    """The sum of all lanes, by halves."""
-    while count > 1:
-        half = count // 2
-        low = select_lanes(value, np.arange(half))
-        high = select_lanes(value, np.arange(half, 2 * half))
-        total = ARITHMETIC.add(low, high)
-        if count % 2:
-            total = join([total, select_lanes(value, np.array([count - 1]))])
-        value, count = total, half + count % 2
-    return value
+    products = (ARITHMETIC.mul(x, column) for column in columns)
+    return join([_WHOLE.reduce_axis(p, (inner,), 0, ARITHMETIC.add) for p in products])
 
 
 def _many_columns(x: ir.Value, matrix: Array, scratch: Array, inner: int, outer: int) -> ir.Value:

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from tiga.backends.llvm.lanes import integer
 from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, evaluate_op
-from tiga.backends.llvm.memory import Array, i64, load_word, splat
+from tiga.backends.llvm.memory import Array, consecutive, i64, lane_numbers, load_word, splat
 from tiga.backends.llvm.products import Allocate, look_up, multiply
 from tiga.passes.rows import RowProgram
 from tiga.trace.node import Node
@@ -175,8 +174,7 @@ class EdgeLanesScope(ValueScope[tuple[ir.Value, ...]]):
         if self.edge_ids is not None:
             wide = self.edge_ids.type == type_
             return self.edge_ids if wide else arith.extui(type_, self.edge_ids)
-        steps = ir.DenseElementsAttr.get(np.arange(self.layout.count, dtype=np.int64), type=type_)
-        return arith.addi(splat(self.first, self.layout.count), arith.constant(type_, steps))
+        return consecutive(self.first, self.layout.count)
 
     def other(self, node: Node) -> tuple[ir.Value, ...]:
         """A value at the other ends."""
@@ -227,7 +225,5 @@ class EdgeLanesScope(ValueScope[tuple[ir.Value, ...]]):
 
 def first_lanes(number: ir.Value, count: int) -> ir.Value:
     """A mask of the first `number` of `count` lanes."""
-    type_ = ir.VectorType.get([count], integer(32))
-    lanes = ir.DenseElementsAttr.get(np.arange(count, dtype=np.int32), type=type_)
     wanted = splat(arith.trunci(integer(32), number), count)
-    return arith.cmpi(arith.CmpIPredicate.slt, arith.constant(type_, lanes), wanted)
+    return arith.cmpi(arith.CmpIPredicate.slt, lane_numbers(count, 32), wanted)

@@ -6,14 +6,13 @@ element 0 instead and is noted in the kernel's table of faults, which whoever ra
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf, vector
 
 from tiga.backends.llvm.dense import values as dv
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.lanes import constant_of, integer
-from tiga.backends.llvm.memory import element_pointer, i64, splat
+from tiga.backends.llvm.memory import consecutive, element_pointer, i64, splat
 from tiga.ir import llvm
 from tiga.ops.pointwise import Ge, Lt
 from tiga.passes.tensor_spec import FULL, SCALAR, Apply, Gather, Instruction, Position
@@ -30,16 +29,7 @@ def row_position(kernel: Any, row: "Row", one: Instruction) -> Value:
 
 def lane_positions(lanes: "Lanes") -> Value:
     """The columns themselves."""
-    return (lane_columns(lanes.column, lanes.lanes),)
-
-
-def lane_columns(column: ir.Value, lanes: int) -> ir.Value:
-    """The columns from one on, one per lane."""
-    if lanes == 1:
-        return column
-    type_ = ir.VectorType.get([lanes], integer(64))
-    numbers = ir.DenseElementsAttr.get(np.arange(lanes, dtype=np.int64), type=type_)
-    return arith.addi(splat(column, lanes), arith.constant(type_, numbers))
+    return (consecutive(lanes.column, lanes.lanes),)
 
 
 def compared(lanes: "Lanes", one: Apply) -> Value | None:
@@ -120,5 +110,5 @@ def gathered(lanes: "Lanes", i: int) -> Value:
     (start,) = dv.spread((lanes.row.starts[one.array],), count)
     offset = arith.addi(offset, start)
     if one.moves:
-        offset = arith.addi(offset, lane_columns(lanes.column, count))
+        offset = arith.addi(offset, consecutive(lanes.column, count))
     return dv.load_at(base, one.dtype, offset, count, lanes.mask)

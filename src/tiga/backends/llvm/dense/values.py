@@ -17,6 +17,7 @@ from tiga.backends.llvm.memory import (
     Array,
     element_pointer,
     i64,
+    lane_numbers,
     lanes_type,
     register_element,
     splat,
@@ -95,11 +96,9 @@ def spread(value: Value, lanes: int) -> Value:
 def first_lanes(count: ir.Value, lanes: int) -> ir.Value:
     """The mask of the first `count` lanes: few bits per lane are compared, as one vector."""
     limited = arith.minsi(arith.maxsi(count, i64(0)), i64(lanes))
-    byte = integer(8)
-    type_ = ir.VectorType.get([lanes], byte)
-    numbers = ir.DenseElementsAttr.get(np.arange(lanes, dtype=np.int8), type=type_)
-    place = arith.constant(type_, numbers)
-    return arith.cmpi(arith.CmpIPredicate.slt, place, splat(arith.trunci(byte, limited), lanes))
+    place = lane_numbers(lanes, 8)
+    wanted = splat(arith.trunci(integer(8), limited), lanes)
+    return arith.cmpi(arith.CmpIPredicate.slt, place, wanted)
 
 
 def _double(mask: ir.Value, lanes: int) -> ir.Value:

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.executable import RowStep
 from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.paged.scatters import Sums, group_bounds
 from tiga.backends.llvm.paged.tables import Tables
 from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.scatters import SCATTER_GROUPS
-from tiga.backends.llvm.steps import Variant
+from tiga.backends.llvm.steps import RowStep, Variant
 from tiga.backends.llvm.tasks import Counts, Function, Over
 from tiga.errors import UnsupportedByBackend
 from tiga.paging.page import Page

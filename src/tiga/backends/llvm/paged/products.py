@@ -1,6 +1,5 @@
 """Products of node values that are not in memory, by blocks of rows; see `paged`."""
 
-import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.library import BLOCK_ROWS, Matmul, call_library, contract_rows, outer_sum
+from tiga.backends.llvm.library import (
+    BLOCK_ROWS,
+    Matmul,
+    call_library,
+    contract_rows,
+    matrix_at,
+    outer_sum,
+)
 from tiga.backends.llvm.node_products import Cut, ProductStep
 from tiga.backends.llvm.paged.team import Team
 from tiga.paging.cost import bytes_in_files
@@ -196,8 +202,7 @@ class Products:
             yield low, min(low + BLOCK_ROWS, extent)
 
     def _global(self, node: Node) -> np.ndarray:
-        block = (ctypes.c_ubyte * node.type.row_bytes).from_address(self.addresses[node])
-        return _matrix(node, np.ctypeslib.as_array(block))
+        return matrix_at(node, self.addresses[node])
 
 
 def _matrix(node: Node, block: np.ndarray) -> np.ndarray:

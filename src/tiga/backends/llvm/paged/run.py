@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.executable import Executable, ProductStep, RowStep
+from tiga.backends.llvm.executable import Executable
 from tiga.backends.llvm.library import Matmul, numpy_matmul
+from tiga.backends.llvm.node_products import ProductStep
 from tiga.backends.llvm.paged.launch import Launcher, Pieces, RowInParts, even_tasks
 from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import Sums
@@ -24,6 +25,7 @@ from tiga.backends.llvm.paged.tables import Tables
 from tiga.backends.llvm.paged.team import Team
 from tiga.backends.llvm.paged.tile_kernels import tiled_step
 from tiga.backends.llvm.paged.tiles import TiledWalk
+from tiga.backends.llvm.steps import RowStep
 from tiga.backends.llvm.tasks import Over
 from tiga.paging.collected import Collected
 from tiga.paging.lanes import Lanes

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.executable import RowStep
 from tiga.backends.llvm.launcher import launch
 from tiga.backends.llvm.scatters import SCATTER_GROUPS, SCATTER_ROWS
+from tiga.backends.llvm.steps import RowStep
 from tiga.errors import OutOfBudget
 from tiga.passes.rows import RowProgram
 from tiga.runtime.pages import Rows

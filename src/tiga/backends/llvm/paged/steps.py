@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tiga.backends.llvm.executable import Executable, ProductStep, joined_tasks, row_tasks
+from tiga.backends.llvm.executable import Executable
 from tiga.backends.llvm.library import numpy_matmul
+from tiga.backends.llvm.node_products import ProductStep
 from tiga.backends.llvm.paged.division import division_of
 from tiga.backends.llvm.paged.products import Products
 from tiga.backends.llvm.paged.scatters import sums_bytes
 from tiga.backends.llvm.paged.tables import tables_bytes
 from tiga.backends.llvm.paged.team import Team
+from tiga.backends.llvm.steps import joined_tasks, row_tasks
 from tiga.paging.plan import Limits, Planner, RowBytes, Way, arenas_of, plan_walk, row_spans
 from tiga.paging.span import PagePlan, Spans, step_name
 from tiga.paging.stage import PagedGraph, Stage
