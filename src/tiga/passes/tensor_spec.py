@@ -13,6 +13,7 @@ nothing else share their code.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tiga.ops.base import Op
 from tiga.ops.tensor_scan import AxisScan
@@ -101,6 +102,9 @@ class RowScan(Instruction):
     op: AxisScan
 
 
+Kind = TypeVar("Kind", bound=Instruction)
+
+
 @dataclass(frozen=True)
 class Frame:
     """What a load of a window knows besides its strides: the step between columns, how many bounds
@@ -173,17 +177,19 @@ class Spec:
         """The kinds of its sums of floats."""
         return {self.instructions[i].kind for i in self.of(Reduce) if self.reduction(i).adds}
 
+    def one(self, wanted: type[Kind], i: int) -> Kind:
+        """An instruction of a class, by its number."""
+        found = self.instructions[i]
+        assert isinstance(found, wanted), f"{found} is no {wanted.__name__}"
+        return found
+
     def load(self, i: int) -> Load:
         """A load by its number."""
-        one = self.instructions[i]
-        assert isinstance(one, Load), f"{one} is not in memory"
-        return one
+        return self.one(Load, i)
 
     def reduction(self, i: int) -> Reduce:
         """A reduction by its number."""
-        one = self.instructions[i]
-        assert isinstance(one, Reduce), f"{one} reduces nothing"
-        return one
+        return self.one(Reduce, i)
 
     def full(self, wanted: Iterable[int]) -> set[int]:
         """The full instructions that values of a phase read, those values among them."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -13,13 +13,16 @@ from tiga.backends.llvm.dense.lanes import Lanes
 from tiga.backends.llvm.dense.values import Value
 from tiga.types import DType
 
+if TYPE_CHECKING:
+    from tiga.backends.llvm.dense.kernel import TensorKernel
+
 
 @dataclass(frozen=True)
 class ColumnReduction:
     """One of them, by its instruction: the task's part of the result, and where it is a sum over
     several stretches of rows, the stretch beside it (`work`)."""
 
-    kernel: Any
+    kernel: "TensorKernel"
     number: int
 
     @cached_property

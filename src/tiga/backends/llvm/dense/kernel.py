@@ -62,13 +62,23 @@ def build(spec: Spec, name: str = "kernel") -> ir.Module:
     tasks leave parts of results."""
     with new_module(kernel_context()) as module:
         with launched(name) as (table, low, high):
-            _Kernel(spec, table).run(low, high)
+            TensorKernel(spec, table).run(low, high)
         if partial_places(spec):
             add_finish(spec)
     return module
 
 
-class _Kernel:
+class TensorKernel:
+    """A kernel while its code is made: its arguments in registers (`words`, `pointers`, `scalars`),
+    what it computes in which phase, and of the task that code is made for the columns [`low`,
+    `high`), where the last full group of their lanes ends (`whole`), and where its parts of
+    reductions over rows begin (`partial_row`)."""
+
+    low: ir.Value
+    high: ir.Value
+    whole: ir.Value
+    partial_row: ir.Value
+
     def __init__(self, spec: Spec, table: ir.Value) -> None:
         self.spec = spec
         self.levels = spec.levels

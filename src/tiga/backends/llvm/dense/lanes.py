@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -21,6 +21,9 @@ from tiga.passes.tensor_spec import (
     RowScan,
     Spread,
 )
+
+if TYPE_CHECKING:
+    from tiga.backends.llvm.dense.kernel import TensorKernel
 
 
 @dataclass
@@ -42,7 +45,7 @@ class Lanes:
     """Full values at a run of columns; `common` are those that all rows share, `carries` what
     scans carry to the next columns."""
 
-    kernel: Any
+    kernel: "TensorKernel"
     row: Row
     column: ir.Value
     lanes: int
@@ -73,7 +76,7 @@ class Lanes:
     def applied(self, i: int) -> Value:
         """What a pointwise op makes, unless an earlier phase did and kept it."""
         kernel = self.kernel
-        one = kernel.spec.instructions[i]
+        one = kernel.spec.one(Apply, i)
         if i in kernel.scratch and self._kept(i):
             return self._scratch(i, one)
         if (mask := places.compared(self, one)) is not None:

@@ -3,7 +3,7 @@ stores."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -17,12 +17,15 @@ from tiga.backends.llvm.dense.values import Value
 from tiga.passes.tensor_spec import COLUMN, FULL, ROW, TOTAL, Gather, RowScan
 from tiga.types import DType
 
+if TYPE_CHECKING:
+    from tiga.backends.llvm.dense.kernel import TensorKernel
+
 
 class Phase:
     """What the loop makes: reductions along rows (`reductions`), over rows (`columns`) and over
     both (`sums`), full values that it stores, and all full values that these read (`full`)."""
 
-    def __init__(self, kernel: Any, number: int) -> None:
+    def __init__(self, kernel: "TensorKernel", number: int) -> None:
         self.kernel, self.number, self.spec = kernel, number, kernel.spec
         self.reductions = kernel.ends(ROW, number)
         self.sums = [i for i in kernel.ends(TOTAL, number) if kernel.source(i).kind == FULL]

@@ -4,7 +4,7 @@ A position is compared with the extent before anything is read: one that does no
 element 0 instead and is noted in the kernel's table of faults, which whoever ran it looks at.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf, vector
@@ -18,10 +18,11 @@ from tiga.ops.pointwise import Ge, Lt
 from tiga.passes.tensor_spec import FULL, SCALAR, Apply, Gather, Instruction, Position
 
 if TYPE_CHECKING:
+    from tiga.backends.llvm.dense.kernel import TensorKernel
     from tiga.backends.llvm.dense.lanes import Lanes, Row
 
 
-def row_position(kernel: Any, row: "Row", one: Instruction) -> Value:
+def row_position(kernel: "TensorKernel", row: "Row", one: Instruction) -> Value:
     """The position of a row along an axis."""
     step, extent = (kernel.scalars[i][0] for i in one.inputs)
     return (arith.remui(arith.divui(row.index, step), extent),)
@@ -48,7 +49,7 @@ def compared(lanes: "Lanes", one: Apply) -> Value | None:
     return (arith.xori(below, constant_of(True, whole)),)
 
 
-def _checked(kernel: Any, i: int, position: ir.Value, mask: ir.Value | None) -> ir.Value:
+def _checked(kernel: "TensorKernel", i: int, position: ir.Value, mask: ir.Value | None) -> ir.Value:
     """A position below the extent, counted from the end if it was negative; 0 in place of those
     that do not exist, which are noted."""
     one = kernel.spec.instructions[i]
@@ -64,7 +65,7 @@ def _checked(kernel: Any, i: int, position: ir.Value, mask: ir.Value | None) -> 
     return safe
 
 
-def _note(kernel: Any, i: int, position: ir.Value, missing: ir.Value) -> None:
+def _note(kernel: "TensorKernel", i: int, position: ir.Value, missing: ir.Value) -> None:
     vectors = isinstance(position.type, ir.VectorType)
     some = vector.reduction(integer(1), vector.CombiningKind.OR, missing) if vectors else missing
     branch = scf.IfOp(some)
@@ -82,9 +83,9 @@ def _note(kernel: Any, i: int, position: ir.Value, missing: ir.Value) -> None:
         scf.yield_([])
 
 
-def pick_row(kernel: Any, row: "Row", i: int) -> None:
+def pick_row(kernel: "TensorKernel", row: "Row", i: int) -> None:
     """Where a gather reads in this row, if the row has one position."""
-    one = kernel.spec.instructions[i]
+    one = kernel.spec.one(Gather, i)
     if kernel.spec.instructions[one.inputs[0]].kind == FULL or i in row.picks:
         return
     (position,) = kernel.row_value(row, one.inputs[0])
@@ -96,7 +97,7 @@ def pick_row(kernel: Any, row: "Row", i: int) -> None:
 def gathered(lanes: "Lanes", i: int) -> Value:
     """A gather's lanes."""
     kernel = lanes.kernel
-    one = kernel.spec.instructions[i]
+    one = kernel.spec.one(Gather, i)
     base, count = kernel.pointers["load", one.array], lanes.lanes
     if i in lanes.row.picks:
         start = lanes.row.picks[i]

@@ -1,6 +1,6 @@
 """Loads of windows: elements of memory in another order, and zeros where there are none."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
@@ -12,13 +12,16 @@ from tiga.passes.tensor_spec import Load
 from tiga.types import DType
 
 if TYPE_CHECKING:
+    from tiga.backends.llvm.dense.kernel import TensorKernel
     from tiga.backends.llvm.dense.lanes import Lanes
 
 ROW_NUMBERS = 5
 """Numbers that a bound on rows has."""
 
 
-def _numbers(kernel: Any, one: Load) -> tuple[list[tuple[ir.Value, ...]], tuple[ir.Value, ...]]:
+def _numbers(
+    kernel: "TensorKernel", one: Load
+) -> tuple[list[tuple[ir.Value, ...]], tuple[ir.Value, ...]]:
     """The numbers of a load's bounds: on rows, and on columns."""
     assert one.window is not None
     known = [kernel.scalars[i][0] for i in one.inputs]
@@ -34,7 +37,7 @@ def _within(place: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
 
 
 def bounded_start(
-    kernel: Any, one: Load, row: ir.Value, start: ir.Value
+    kernel: "TensorKernel", one: Load, row: ir.Value, start: ir.Value
 ) -> tuple[ir.Value, ir.Value | None]:
     """Where a window starts in a row, and whether the row is there; one that is not starts where
     another does, so that what is read exists."""
