@@ -17,6 +17,7 @@ from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.edge_order import edge_order, in_given_order, indices
+from tiga.frontends.tensor.edge_reads import EdgeEnd, ReadAtEdges
 from tiga.frontends.tensor.fields import Fields, FieldView
 from tiga.frontends.tensor.lazy import Cell, LazyNode
 from tiga.frontends.tensor.pieces import concat
@@ -26,13 +27,13 @@ from tiga.frontends.trees import leaves_of, mapped
 from tiga.knobs import current
 from tiga.ops.tensor_index import IndexTake
 from tiga.ops.tensor_views import slice_
-from tiga.paging.numbers import bounds_of
 from tiga.reducers import Bound, Multi
 from tiga.reducers.selection import ArgExtremum
 from tiga.relations import Graph
 from tiga.relations.paged import PagedGraph
 from tiga.relations.row_blocks import PagedPointers, Pointers, PointersInMemory, Rows, cut_rows
 from tiga.runtime.scope import active
+from tiga.trace.node import Node
 
 SHARE = 8
 """Blocks may take one part in so many of what a budget leaves."""
@@ -92,7 +93,7 @@ def run_bounded(
     Raises:
         Unfusable: with `strict` (or TIGA_STRICT), and for reducers that return the positions of
             edges.
-        OutOfBudget: over a graph in a file, the numbers of edges that derivatives take do not fit.
+        OutOfBudget: over a graph in a file, what a block takes does not fit.
     """
     for value in fields.values():
         value.realize()  # what a field is made of is no part of any block
@@ -135,22 +136,16 @@ def _block(
     kernel: MessagePassing, topology: Any, fields: Fields, params: Mapping[str, Any], block: Rows
 ) -> tuple[Any, list[bool]]:
     """The result at the destinations of a block, and which of its parts are on their edges."""
-    pointers, picks = _picks(topology, block)
-    positions = {end: indices(pick) for end, pick in picks.items()}
-    _charge(topology, positions)
-    views = [_view(end, index, fields) for end, index in positions.items()]
-    sent = StoredMessages(len(picks["edge"]))
+    views, reads = _views(topology, block, fields)
+    sent = StoredMessages(block.last - block.first)
     tree = mapped(sent.stored, kernel.edge(*views, **taken(kernel, "edge", params)))
-    inner = Stored(kernel, tree)
-    graph = Graph.from_csr(
-        pointers - block.first, picks["src"], num_src=topology.num_src, validate="none"
-    )
+    inner, graph = Stored(kernel, tree), _rows_alone(topology, block)
     named = {str(i): value for i, value in enumerate(sent.values)}
     rows = {name: _rows(value, block.low, block.high) for (end, name), value in fields.items()
             if end in ("dst", "ndata")}  # fmt: skip
     made = inner(graph=graph, dst=rows, edge=named)
     moving = [x for x in leaves_of(made) if x._grad]
-    again = dict(zip(map(id, moving), _again(moving, positions, fields), strict=True))
+    again = dict(zip(map(id, moving), _again(moving, reads, fields), strict=True))
     values = mapped(lambda x: again.get(id(x), x) if x._grad else _alone(x), made)
     return values, inner.on_edges
 
@@ -162,55 +157,67 @@ def _alone(x: Tensor) -> Tensor:
     return x
 
 
-def _charge(topology: Any, positions: Mapping[str, LazyNode]) -> None:
-    """Count the numbers of edges of a graph in a file as used, as long as derivatives may be asked
-    of them."""
-    scope = active()
-    if scope is None or not isinstance(topology, PagedGraph):
-        return
-    for node in positions.values():
-        assert node.cell is not None
-        scope.adopt(node.cell.array, "numbers of edges of a call in blocks")
-
-
-def _picks(topology: Any, block: Rows) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The row pointers of a block, and the numbers, by namespace, of what each edge reads."""
+def _rows_alone(topology: Any, block: Rows) -> Graph:
+    """The destinations of a block with their edges, all from one source: who reduces messages does
+    not ask where they are from."""
     low, high, first, last = block
-    if isinstance(topology, PagedGraph):
-        walk = topology.walks["dst"]
-        pointers = PagedPointers(walk).between(low, high)
-        src = np.empty((last - first, 1), walk.dtype)
-        walk.index.read_into(first, src.view(np.uint8))
-        bounds_of(src, topology.num_src)
-        order, sources = None, src.reshape(-1)
-    else:
-        pointers, sources = topology.csr.row_ptr[low : high + 1], topology.csr.col_idx[first:last]
-        order = edge_order(topology)
-    numbers = np.arange(first, last)
-    if order is not None:
-        assert order.cell is not None
-        numbers = order.cell.array[first:last]
-    rows = np.repeat(np.arange(low, high), np.diff(pointers))
-    return pointers, {"src": np.asarray(sources, np.int64), "dst": rows, "edge": numbers}
+    pointers = (
+        PagedPointers(topology.walks["dst"]).between(low, high)
+        if isinstance(topology, PagedGraph)
+        else topology.csr.row_ptr[low : high + 1]
+    )
+    sources = np.zeros(last - first, np.int32)
+    return Graph.from_csr(pointers - first, sources, num_src=1, validate="none")
 
 
-def _again(
-    results: Sequence[Tensor], positions: Mapping[str, LazyNode], fields: Fields
-) -> Sequence[Tensor]:
+def _again(results: Sequence[Tensor], reads: Sequence[Node], fields: Fields) -> Sequence[Tensor]:
     """Results that derivatives are asked of, without the messages: they are made again."""
     if not results or any(value.device != CPU for value in fields.values()):
         return results
     still = [value for value in fields.values() if not value._grad]
-    return in_segment(results, list(positions.values()), still)
+    return in_segment(results, reads, still)
 
 
-def _view(end: str, index: LazyNode, fields: Fields) -> FieldView:
-    values = {
-        name: result(apply(IndexTake(0), value._node, index), value)
-        for (namespace, name), value in fields.items()
-        if namespace == end or (namespace == "ndata" and end != "edge")
-    }
-    return FieldView(end, values)
+def _views(
+    topology: Any, block: Rows, fields: Fields
+) -> tuple[list[FieldView], list[Node]]:  # fmt: skip
+    """What `edge` is called with for the edges of a block; and the nodes that read numbers of
+    edges."""
+    views, reads = [], []
+    for end in ("src", "dst", "edge"):
+        of = EdgeEnd(topology, block, end) if isinstance(topology, PagedGraph) else None
+        index = None if of is not None else indices(_numbers(topology, block, end))
+        values = {}
+        for (namespace, name), value in fields.items():
+            if namespace == end or (namespace == "ndata" and end != "edge"):
+                picked = _picked(value, of, index)
+                values[name] = result(picked, value)
+                reads += [picked] if index is None else []
+        views.append(FieldView(end, values))
+        reads += [] if index is None else [index]
+    return views, reads
+
+
+def _picked(value: Tensor, of: EdgeEnd | None, index: LazyNode | None) -> LazyNode:
+    """The rows of a field that the edges of a block read, those of one in memory by number."""
+    if of is not None:
+        return apply(ReadAtEdges(of), value._node)
+    assert index is not None
+    return apply(IndexTake(0), value._node, index)
+
+
+def _numbers(topology: Any, block: Rows, end: str) -> np.ndarray:
+    """The row that each edge of a block of a graph in memory reads."""
+    low, high, first, last = block
+    if end == "src":
+        return np.asarray(topology.csr.col_idx[first:last])
+    if end == "dst":
+        return np.repeat(np.arange(low, high), np.diff(topology.csr.row_ptr[low : high + 1]))
+    order = edge_order(topology)
+    if order is None:
+        return np.arange(first, last)
+    assert order.cell is not None
+    return np.asarray(order.cell.array[first:last])
 
 
 def _rows(x: Tensor, low: int, high: int) -> Tensor:
