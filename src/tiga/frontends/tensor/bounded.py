@@ -183,7 +183,8 @@ def _views(
 ) -> tuple[list[FieldView], list[Node]]:  # fmt: skip
     """What `edge` is called with for the edges of a block; and the nodes that read numbers of
     edges."""
-    views, reads = [], []
+    views: list[FieldView] = []
+    reads: list[Node] = []
     for end in ("src", "dst", "edge"):
         of = EdgeEnd(topology, block, end) if isinstance(topology, PagedGraph) else None
         index = None if of is not None else indices(_numbers(topology, block, end))

@@ -68,16 +68,18 @@ class ReadAtEdges(OuterCall):
     def form(self) -> tuple[Any, ...]:
         return self.name, self.of.end, self.of.count
 
-    def infer(self, x: Type) -> Type:
+    def infer(self, *types: Type) -> Type:
+        (x,) = types
         return x.with_shape((self.of.count, *x.shape[1:]))
 
-    def compute(self, x: np.ndarray) -> np.ndarray:
+    def compute(self, *arrays: np.ndarray) -> np.ndarray:
+        (x,) = arrays
         return np.take(x, self.of.numbers(), axis=0)
 
-    def vjp(self, ct: Node, out: Node, x: Node) -> Sequence[Node | None]:
-        return (AddAtEdges(self.of, x.type.shape[0])(ct),)
+    def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
+        return (AddAtEdges(self.of, inputs[0].type.shape[0])(ct),)
 
-    def jvp(self, tangents: Sequence[Node | None], out: Node, x: Node) -> Sequence[Node]:
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
         return [] if tangents[0] is None else [self(tangents[0])]
 
 
@@ -94,14 +96,16 @@ class AddAtEdges(OuterCall):
     def form(self) -> tuple[Any, ...]:
         return self.name, self.of.end, self.of.count, self.rows
 
-    def infer(self, x: Type) -> Type:
+    def infer(self, *types: Type) -> Type:
+        (x,) = types
         return x.with_shape((self.rows, *x.shape[1:]))
 
-    def compute(self, x: np.ndarray) -> np.ndarray:
+    def compute(self, *arrays: np.ndarray) -> np.ndarray:
+        (x,) = arrays
         return IndexAdd(0, self.rows).compute(x, self.of.numbers())
 
-    def vjp(self, ct: Node, out: Node, x: Node) -> Sequence[Node | None]:
+    def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
         return (ReadAtEdges(self.of)(ct),)
 
-    def jvp(self, tangents: Sequence[Node | None], out: Node, x: Node) -> Sequence[Node]:
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
         return [] if tangents[0] is None else [self(tangents[0])]
