@@ -9,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812
 import tiga as tg
 from tests.oracle import OracleExecutable
 from tiga.frontends.torch import unit
-from tiga.frontends.torch.aten import TABLE
+from tiga.frontends.torch.capture.aten import TABLE
 
 KINKS = [0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 0.5, -0.5, 6.0, 2.0, -2.0, 1.5]
 W = torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(6, 4)

@@ -38,7 +38,8 @@ def _runs(name: str) -> bool:
 def where(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device; the interpreter's CPU tensors take the way of a GPU's."""
     from tests.gpu import harness
-    from tiga.frontends.torch import block_job, callee, forecast, paged, unit
+    from tiga.frontends.torch import block_job, forecast, paged, unit
+    from tiga.frontends.torch.compiled import callee
 
     found = harness.device()
     if found is not None and found.type == "cpu":

@@ -5,7 +5,7 @@ import torch
 
 import tiga as tg
 from tiga.errors import UnsupportedByBackend
-from tiga.frontends.torch import library
+from tiga.frontends.torch.compiled import library
 
 NODES, EDGES, WIDTH = 20, 90, 6
 

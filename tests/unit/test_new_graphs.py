@@ -9,7 +9,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import tiga as tg
 from benchmarks import new_graphs
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.torch import topologies
+from tiga.frontends.torch.compiled import topologies
 from tiga.frontends.torch.variants import state_of
 
 WIDTH = 3

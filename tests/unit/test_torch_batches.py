@@ -7,7 +7,7 @@ from torch import func
 import tiga as tg
 from tiga import errors
 from tiga.frontends.torch import batching
-from tiga.frontends.torch.callee import Ready
+from tiga.frontends.torch.compiled.callee import Ready
 from tiga.frontends.torch.unit import Runnable
 
 NODES, EDGES = 7, 20

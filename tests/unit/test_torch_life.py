@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tiga as tg
 import tiga.interop.torch  # registers the derivatives of the op
-from tiga.frontends.torch import callee
+from tiga.frontends.torch.compiled import callee
 from tiga.frontends.torch.variants import state_of
 
 

@@ -8,8 +8,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tiga.errors import Unfusable
-from tiga.frontends.torch.tracer import Recorder, Traced
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.capture.tracer import Recorder, Traced
+from tiga.frontends.torch.capture.where import user_line
 from tiga.ops.align import expand_to
 from tiga.ops.functions import sqrt
 from tiga.ops.leaf import constant, ones_like, stop_gradient

@@ -7,9 +7,9 @@ import torch
 
 from tiga.errors import Unfusable
 from tiga.frontends.sent import guard_leaves
-from tiga.frontends.torch.extent import Extent
-from tiga.frontends.torch.tracer import Recorder, Traced
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.capture.extent import Extent
+from tiga.frontends.torch.capture.tracer import Recorder, Traced
+from tiga.frontends.torch.capture.where import user_line
 from tiga.interop._edge_sets import (
     ADDED,
     ADDED_LOOP,

@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 import torch
 
 from tiga.errors import Unfusable
-from tiga.frontends.torch.extent import Extent, Shape
-from tiga.frontends.torch.tracer import Recorder
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.capture.extent import Extent, Shape
+from tiga.frontends.torch.capture.tracer import Recorder
+from tiga.frontends.torch.capture.where import user_line
 from tiga.interop._edge_sets import GIVEN, EdgeSet, loops_of
 from tiga.types import Space
 

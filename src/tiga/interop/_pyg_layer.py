@@ -10,9 +10,9 @@ from typing import Any
 
 from tiga.errors import Unfusable
 from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.capture import RELATION, SQUARE
-from tiga.frontends.torch.extent import Extent
-from tiga.frontends.torch.tracer import Recorder, Traced
+from tiga.frontends.torch.capture.extent import Extent
+from tiga.frontends.torch.capture.program import RELATION, SQUARE
+from tiga.frontends.torch.capture.tracer import Recorder, Traced
 from tiga.frontends.trees import mapped
 from tiga.interop._batch_norm import BatchStatistics, layers_with_statistics
 from tiga.interop._edge_parts import Parts

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from tiga.frontends.message_passing import MessagePassing
-from tiga.frontends.torch.capture import RELATION
-from tiga.frontends.torch.compiled import ROWS, MadeUpRows
+from tiga.frontends.torch.capture.program import RELATION
+from tiga.frontends.torch.compiled.call import ROWS, MadeUpRows
 from tiga.interop._indices import EndIndex
 from tiga.interop._pyg_plan import Argument, Stage
 from tiga.interop._scatter import KnownRows, ScatterMode, row_message

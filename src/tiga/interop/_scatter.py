@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.sent import guard_leaves
-from tiga.frontends.torch.tracer import Recorder, Traced
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.capture.tracer import Recorder, Traced
+from tiga.frontends.torch.capture.where import user_line
 from tiga.interop._batch_norm import BatchStatistics
 from tiga.interop._edge_parts import Parts, is_extent
 from tiga.interop._edge_sets import ADDED

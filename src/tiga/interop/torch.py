@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidType
-from tiga.frontends.torch import transformed as _transformed
+from tiga.frontends.torch.compiled import transformed as _transformed
 from tiga.relations import Graph
 from tiga.relations.inputs import CsrInput, TransposedInput
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidType, UnsupportedByBackend
-from tiga.frontends.torch.capture import Captured, FieldSource, ParamSource
+from tiga.frontends.torch.capture.draws import NodeOrder
+from tiga.frontends.torch.capture.messages import EdgeOrder
+from tiga.frontends.torch.capture.program import Captured, FieldSource, ParamSource
 from tiga.frontends.torch.devices import device_of, may_stage
-from tiga.frontends.torch.draws import NodeOrder
-from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.orders import edge_numbers, in_row_order, in_user_order
 from tiga.relations import Graph
 

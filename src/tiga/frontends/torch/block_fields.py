@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
+from tiga.frontends.torch.capture.where import user_line
 from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.orders import orders_of
-from tiga.frontends.torch.where import user_line
 from tiga.frontends.views import View
 from tiga.relations import Graph
 from tiga.relations.row_blocks import Pointers, PointersInMemory

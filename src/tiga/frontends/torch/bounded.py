@@ -18,7 +18,7 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.block_job import Job
 from tiga.frontends.torch.block_plan import Sizes, measured, planned
-from tiga.frontends.torch.discover import Discovery
+from tiga.frontends.torch.capture.discover import Discovery
 from tiga.frontends.torch.in_blocks import InBlocks
 from tiga.frontends.trees import mapped
 from tiga.paging.span import PagePlan

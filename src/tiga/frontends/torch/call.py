@@ -31,7 +31,7 @@ from tiga.runtime.caller import user_line
 def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[str, Any]) -> Any:
     """Run a kernel on a graph; see `MessagePassing`."""
     if torch.compiler.is_compiling():
-        from tiga.frontends.torch.compiled import call_in_graph
+        from tiga.frontends.torch.compiled.call import call_in_graph
 
         return call_in_graph(kernel, graph, given, params)
     state = state_of(kernel)

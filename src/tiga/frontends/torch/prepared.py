@@ -10,10 +10,10 @@ from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import FieldSets, MessagePassing
 from tiga.frontends.torch.binding import in_given_order, source_value
 from tiga.frontends.torch.call import values_of
-from tiga.frontends.torch.capture import FieldSource
-from tiga.frontends.torch.draws import NodeOrder
+from tiga.frontends.torch.capture.draws import NodeOrder
+from tiga.frontends.torch.capture.messages import EdgeOrder
+from tiga.frontends.torch.capture.program import FieldSource
 from tiga.frontends.torch.fields import namespaces
-from tiga.frontends.torch.messages import EdgeOrder
 from tiga.frontends.torch.orders import orders_of
 from tiga.frontends.torch.rows import move_rows_to
 from tiga.frontends.torch.variants import state_of, variant_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch.capture import FieldSource
+from tiga.frontends.torch.capture.program import FieldSource
 from tiga.relations.snapshot import Snapshot
 
 Fields = tuple[tuple[str, torch.dtype, torch.Size], ...] | None

@@ -12,11 +12,11 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from tiga.errors import Unfusable, bare
 from tiga.frontends.message_passing import TORCH_STATE, MessagePassing
 from tiga.frontends.torch.bounded import Bounded
-from tiga.frontends.torch.capture import Captured, Request, capture, discover
+from tiga.frontends.torch.capture.guards import Guards, Place, same
+from tiga.frontends.torch.capture.program import Captured, Request, capture, discover
 from tiga.frontends.torch.devices import device_of, may_stage
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.fields import extents_of, refuse
-from tiga.frontends.torch.guards import Guards, Place, same
 from tiga.frontends.torch.index_ranges import Checked
 from tiga.frontends.torch.repeat import Repeat, settings
 from tiga.frontends.torch.unit import Unit, unit_of

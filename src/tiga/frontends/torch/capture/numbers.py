@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidValue
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.capture.where import user_line
 from tiga.ops import pointwise as p
 from tiga.ops.functions import abs_, pow_
 from tiga.ops.leaf import constant

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch import library
-from tiga.frontends.torch.callee import COUNTS, INDICES, callee, tangent_text
+from tiga.frontends.torch.compiled import library
+from tiga.frontends.torch.compiled.callee import COUNTS, INDICES, callee, tangent_text
 
 BEFORE = 3
 """Arguments of the Function before its tensors."""

@@ -7,8 +7,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tiga.frontends.torch.tracer import Recorder
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.capture.tracer import Recorder
+from tiga.frontends.torch.capture.where import user_line
 
 
 class DispatchMode(TorchDispatchMode):

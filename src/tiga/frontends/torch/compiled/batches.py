@@ -13,7 +13,7 @@ from tiga.frontends.torch.batching import (
     stacked,
     taken_apart,
 )
-from tiga.frontends.torch.callee import COUNTS, INDICES, TENSOR, Arguments, Callee
+from tiga.frontends.torch.compiled.callee import COUNTS, INDICES, TENSOR, Arguments, Callee
 
 Run = Callable[..., list[torch.Tensor]]
 

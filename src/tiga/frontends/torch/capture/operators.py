@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidType
-from tiga.frontends.torch.where import user_line
+from tiga.frontends.torch.capture.where import user_line
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.true_divide,

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidValue, Unfusable
-from tiga.frontends.torch import operators
-from tiga.frontends.torch.aten import TABLE, Call
+from tiga.frontends.torch.capture import operators
+from tiga.frontends.torch.capture.aten import TABLE, Call
+from tiga.frontends.torch.capture.extent import Extent
+from tiga.frontends.torch.capture.guards import Place
+from tiga.frontends.torch.capture.numbers import kept_value
+from tiga.frontends.torch.capture.where import user_line
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
-from tiga.frontends.torch.extent import Extent
-from tiga.frontends.torch.guards import Place
-from tiga.frontends.torch.numbers import kept_value
-from tiga.frontends.torch.where import user_line
 from tiga.ops.leaf import Input, constant, stop_gradient
 from tiga.ops.pointwise import add, sub
 from tiga.trace.node import Node

@@ -16,10 +16,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tiga.errors import TigaError, Unfusable
 from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.signature import accepts, user_function
-from tiga.frontends.torch import transformed
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.call import call
-from tiga.frontends.torch.callee import (
+from tiga.frontends.torch.capture.draws import NodeOrder, Seed
+from tiga.frontends.torch.capture.guards import Place
+from tiga.frontends.torch.capture.messages import EdgeOrder
+from tiga.frontends.torch.capture.program import FieldSource, ParamSource
+from tiga.frontends.torch.compiled import transformed
+from tiga.frontends.torch.compiled.callee import (
     EDGE_ORDER,
     FLOAT,
     INTEGER,
@@ -30,11 +34,7 @@ from tiga.frontends.torch.callee import (
     encode,
     training_text,
 )
-from tiga.frontends.torch.capture import FieldSource, ParamSource
-from tiga.frontends.torch.draws import NodeOrder, Seed
-from tiga.frontends.torch.guards import Place
-from tiga.frontends.torch.messages import EdgeOrder
-from tiga.frontends.torch.paths import follow, paths
+from tiga.frontends.torch.compiled.paths import follow, paths
 from tiga.frontends.torch.variants import find_variant, key_of, state_of
 from tiga.frontends.trees import described, rebuilt
 from tiga.relations.inputs import CsrInput, TransposedInput

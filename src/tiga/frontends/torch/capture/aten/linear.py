@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from string import ascii_letters
 
 from tiga.frontends.equations import cheapest_pair, kept_letters
-from tiga.frontends.torch.aten.arithmetic import scaled
-from tiga.frontends.torch.aten.table import (
+from tiga.frontends.torch.capture.aten.arithmetic import scaled
+from tiga.frontends.torch.capture.aten.table import (
     Call,
     Value,
     aligned,

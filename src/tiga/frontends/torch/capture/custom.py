@@ -16,12 +16,12 @@ from tiga.frontends.reducer_methods import (
     require_types,
     state_shape,
 )
-from tiga.frontends.torch.claims import check_claims, shaped
+from tiga.frontends.torch.capture.claims import check_claims, shaped
+from tiga.frontends.torch.capture.intercept import recording
+from tiga.frontends.torch.capture.messages import as_node, to_entities
+from tiga.frontends.torch.capture.numbers import Operand
+from tiga.frontends.torch.capture.tracer import Recorder
 from tiga.frontends.torch.dtypes import default_float, dtype_of, torch_dtype
-from tiga.frontends.torch.intercept import recording
-from tiga.frontends.torch.messages import as_node, to_entities
-from tiga.frontends.torch.numbers import Operand
-from tiga.frontends.torch.tracer import Recorder
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.ops.align import expand_to

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from tiga.errors import InvalidValue
+from tiga.frontends.torch.compiled.topologies import Topology
 from tiga.frontends.torch.devices import device_of, on_gpu
 from tiga.frontends.torch.dtypes import torch_dtype
 from tiga.frontends.torch.rows import rows_at
-from tiga.frontends.torch.topologies import Topology
 from tiga.frontends.torch.unit import RULES, Unit, unit_of
 from tiga.ir.context import parse
 from tiga.passes.differentiate import trainable

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue
-from tiga.frontends.torch.aten.lookup import rows_of
-from tiga.frontends.torch.aten.table import (
+from tiga.frontends.torch.capture.aten.lookup import rows_of
+from tiga.frontends.torch.capture.aten.table import (
     Call,
     aten,
     feature_axis,

@@ -12,18 +12,18 @@ import torch
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.signature import check_parameters, line_of, taken, user_function
-from tiga.frontends.torch.discover import Discovery, place_key
+from tiga.frontends.torch.capture.discover import Discovery, place_key
+from tiga.frontends.torch.capture.guards import AttributeSlot, Guards, Place, metadata
+from tiga.frontends.torch.capture.intercept import recording
+from tiga.frontends.torch.capture.messages import aggregate, to_entities
+from tiga.frontends.torch.capture.numbers import Operand, is_plain_number, kept_value, number_type
+from tiga.frontends.torch.capture.numbers import operand as make_operand
+from tiga.frontends.torch.capture.rebuild import Rebuilder
+from tiga.frontends.torch.capture.recording import DRAWS_UNSEEN, random_states, recording_clone
+from tiga.frontends.torch.capture.tracer import Recorder, Storage, Traced
+from tiga.frontends.torch.capture.where import located, user_line
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
-from tiga.frontends.torch.guards import AttributeSlot, Guards, Place, metadata
 from tiga.frontends.torch.index_ranges import IndexRange, bounds_of
-from tiga.frontends.torch.intercept import recording
-from tiga.frontends.torch.messages import aggregate, to_entities
-from tiga.frontends.torch.numbers import Operand, is_plain_number, kept_value, number_type
-from tiga.frontends.torch.numbers import operand as make_operand
-from tiga.frontends.torch.rebuild import Rebuilder
-from tiga.frontends.torch.recording import DRAWS_UNSEEN, random_states, recording_clone
-from tiga.frontends.torch.tracer import Recorder, Storage, Traced
-from tiga.frontends.torch.where import located, user_line
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.frontends.views import View
 from tiga.ops.message import gather

@@ -18,10 +18,17 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch.callee import COUNTS, INDICES, Arguments, Ready, backward_of, callee
+from tiga.frontends.torch.compiled.batches import Run, run_batch
+from tiga.frontends.torch.compiled.callee import (
+    COUNTS,
+    INDICES,
+    Arguments,
+    Ready,
+    backward_of,
+    callee,
+)
+from tiga.frontends.torch.compiled.topologies import Topologies
 from tiga.frontends.torch.dtypes import torch_dtype
-from tiga.frontends.torch.op_batches import Run, run_batch
-from tiga.frontends.torch.topologies import Topologies
 
 _TOPOLOGIES = Topologies()
 _LIBRARY = torch.library.Library("tiga", "DEF")

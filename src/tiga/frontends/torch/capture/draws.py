@@ -13,9 +13,9 @@ import torch
 from torch.nn import functional as nnf
 
 from tiga.errors import InvalidValue
-from tiga.frontends.torch.aten.table import wide
+from tiga.frontends.torch.capture.aten.table import wide
+from tiga.frontends.torch.capture.tracer import Recorder
 from tiga.frontends.torch.dtypes import dtype_of
-from tiga.frontends.torch.tracer import Recorder
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import constant, zeros_like
 from tiga.ops.message import EdgeIndex

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType
 from typing import Any
 
-from tiga.frontends.torch.guards import MISSING, DefaultSlot, Place, Slot, cell_value
-from tiga.frontends.torch.reading import is_library, mentions
+from tiga.frontends.torch.capture.guards import MISSING, DefaultSlot, Place, Slot, cell_value
+from tiga.frontends.torch.capture.reading import is_library, mentions
 
 Replace = Callable[[Place, Any], Any]
 """From the place and value of a number to what stands for it; any other value stays itself."""

@@ -1,6 +1,6 @@
 """Values by an integer field: rows of a global table, and elements along a feature axis."""
 
-from tiga.frontends.torch.aten.table import Call, aten, feature_axis
+from tiga.frontends.torch.capture.aten.table import Call, aten, feature_axis
 from tiga.ops.align import expand_to
 from tiga.ops.feature import concat, feature_sum, reshape, take
 from tiga.ops.leaf import constant, stop_gradient, zeros_like

@@ -9,8 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tiga.frontends.torch.aten.arithmetic import power, scaled
-from tiga.frontends.torch.aten.table import (
+from tiga.frontends.torch.capture.aten.arithmetic import power, scaled
+from tiga.frontends.torch.capture.aten.table import (
     Call,
     Value,
     aligned,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch.reading import is_library
+from tiga.frontends.torch.capture.reading import is_library
 
 TABLES = ("_parameters", "_buffers", "_modules")
 """Where a torch module keeps what is no plain attribute."""

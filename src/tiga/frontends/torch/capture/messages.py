@@ -7,9 +7,9 @@ import torch
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.sent import Addressed, addressed, guard_leaves, joint_mask
+from tiga.frontends.torch.capture.numbers import Operand, is_plain_number
+from tiga.frontends.torch.capture.tracer import Recorder, Traced
 from tiga.frontends.torch.dtypes import default_float
-from tiga.frontends.torch.numbers import Operand, is_plain_number
-from tiga.frontends.torch.tracer import Recorder, Traced
 from tiga.frontends.trees import mapped
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import constant
@@ -80,7 +80,7 @@ def _reduced(recorder: Recorder, relation: Relation, one: Addressed) -> Any:
 
 def _rows(recorder: Recorder, reducer: Reducer, messages: Messages) -> Any:
     if isinstance(reducer, CustomReducer):
-        from tiga.frontends.torch.custom import custom_rows
+        from tiga.frontends.torch.capture.custom import custom_rows
 
         return custom_rows(recorder, reducer, messages)
     return reducer.rows(messages)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tiga.frontends.torch.aten.table import (
+from tiga.frontends.torch.capture.aten.table import (
     Call,
     Value,
     aligned,

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tiga.frontends.torch.guards import (
+from tiga.frontends.torch.capture.guards import (
     MISSING,
     AttributeSlot,
     DefaultSlot,
@@ -36,9 +36,9 @@ from tiga.frontends.torch.guards import (
     bytes_of,
     items_of,
 )
-from tiga.frontends.torch.namespaces import TABLES, had, instance_names, namespaces_of
-from tiga.frontends.torch.numbers import is_plain_number
-from tiga.frontends.torch.reading import implicit_methods, imported, is_library, mentions
+from tiga.frontends.torch.capture.namespaces import TABLES, had, instance_names, namespaces_of
+from tiga.frontends.torch.capture.numbers import is_plain_number
+from tiga.frontends.torch.capture.reading import implicit_methods, imported, is_library, mentions
 from tiga.reducers import CustomReducer, Multi, Reducer
 
 PlaceKey = tuple[int, Any]

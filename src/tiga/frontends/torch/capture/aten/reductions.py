@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
-from tiga.frontends.torch.aten.arithmetic import power, safe_sqrt
-from tiga.frontends.torch.aten.functions import const
-from tiga.frontends.torch.aten.table import (
+from tiga.frontends.torch.capture.aten.arithmetic import power, safe_sqrt
+from tiga.frontends.torch.capture.aten.functions import const
+from tiga.frontends.torch.capture.aten.table import (
     Call,
     aligned,
     aten,

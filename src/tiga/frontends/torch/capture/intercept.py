@@ -11,12 +11,12 @@ import torch
 from torch.nn import functional as nnf
 
 from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
-from tiga.frontends.torch.aten import linear as products
-from tiga.frontends.torch.draws import DRAWS
-from tiga.frontends.torch.extent import Extent, Shape
-from tiga.frontends.torch.modes import DispatchMode, FunctionMode
-from tiga.frontends.torch.numbers import Operand
-from tiga.frontends.torch.tracer import Recorder, Traced, tensors_in
+from tiga.frontends.torch.capture.aten import linear as products
+from tiga.frontends.torch.capture.draws import DRAWS
+from tiga.frontends.torch.capture.extent import Extent, Shape
+from tiga.frontends.torch.capture.modes import DispatchMode, FunctionMode
+from tiga.frontends.torch.capture.numbers import Operand
+from tiga.frontends.torch.capture.tracer import Recorder, Traced, tensors_in
 from tiga.types import GLOBAL
 
 T = torch.Tensor

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch.guards import AttributeSlot, DefaultSlot, Place
-from tiga.frontends.torch.reading import is_library
+from tiga.frontends.torch.capture.guards import AttributeSlot, DefaultSlot, Place
+from tiga.frontends.torch.capture.reading import is_library
 
 Step = tuple[str, Any]
 Path = tuple[Step, ...]
