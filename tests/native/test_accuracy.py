@@ -60,3 +60,28 @@ def test_sums_of_many_elements(backend, layout, dtype, monkeypatch):
             got = function(tg.from_numpy(given), axis).numpy()
             bound = np.abs(meaning(size, axis)) * most * unit
             assert (np.abs(got - meaning(exact, axis)) <= bound).all(), (kind, name)
+
+
+SCANS = {
+    "cumulative_sum": (tg.cumulative_sum, np.cumsum),
+    "cumulative_prod": (tg.cumulative_prod, np.cumprod),
+}
+
+
+@pytest.mark.parametrize("backend", ["native", "python"])
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_and_their_derivatives_carry_double_precision(name, backend, monkeypatch):
+    monkeypatch.setenv("TIGA_TENSOR_BACKEND", backend)
+    scan, meaning = SCANS[name]
+    random = np.random.default_rng(3)
+    given = np.exp(0.01 * random.standard_normal((2, 3000))).astype(np.float32)
+    weights = random.standard_normal(given.shape).astype(np.float32)
+    x = tg.from_numpy(given).requires_grad_()
+    y = scan(x, axis=1)
+    slope = tg.autograd.grad((y * tg.from_numpy(weights)).sum(), x)
+    want = meaning(given.astype(np.float64), 1)
+    later = np.flip(np.cumsum(np.flip(weights * want, 1), 1), 1) / given
+    if name == "cumulative_sum":
+        later = np.flip(np.cumsum(np.flip(weights.astype(np.float64), 1), 1), 1)
+    assert np.abs(y.numpy() / want - 1).max() <= 2 * 2.0**-24
+    assert np.abs(slope.numpy() - later).max() <= 4 * 2.0**-24 * np.abs(later).max()

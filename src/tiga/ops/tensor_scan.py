@@ -21,6 +21,11 @@ Together = Callable[..., Node]
 """What joins parts along an axis."""
 
 
+def _wider(dtype: np.dtype) -> np.dtype:
+    """The type that carries numbers of a type along an axis."""
+    return np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype
+
+
 @dataclass(frozen=True)
 class AxisScan(Dense):
     """Something carried along an axis, from its start or (`reverse`) its end."""
@@ -49,8 +54,7 @@ class CumSum(AxisScan, name="cumsum"):
     arity = 1
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        wide = np.float64 if x.dtype == np.float32 else x.dtype
-        total = np.cumsum(self._forwards(x), axis=self.axis, dtype=wide)
+        total = np.cumsum(self._forwards(x), axis=self.axis, dtype=_wider(x.dtype))
         return self._forwards(total).astype(x.dtype)
 
     def vjp(self, ct, out, x):
@@ -68,7 +72,8 @@ class CumProd(AxisScan, name="cumprod"):
     arity = 1
 
     def compute(self, x: np.ndarray) -> np.ndarray:
-        return self._forwards(np.cumprod(self._forwards(x), axis=self.axis, dtype=x.dtype))
+        product = np.cumprod(self._forwards(x), axis=self.axis, dtype=_wider(x.dtype))
+        return self._forwards(product).astype(x.dtype)
 
     def expand(self, x: Node) -> Node:
         return doubled_product(x, self.axis, self.reverse)
@@ -99,10 +104,10 @@ class Recurrence(AxisScan, name="linear_recurrence"):
 
     def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         factors, terms = (np.moveaxis(self._forwards(x), self.axis, 0) for x in (a, b))
-        y = terms.copy()
+        y = terms.astype(_wider(b.dtype))
         for place in range(1, len(terms)):
             y[place] += factors[place] * y[place - 1]
-        return self._forwards(np.moveaxis(y, 0, self.axis))
+        return self._forwards(np.moveaxis(y, 0, self.axis)).astype(b.dtype)
 
     def vjp(self, ct, out, a, b):
         later = shifted(a, self.axis, 1 - self.reverse)

@@ -1,7 +1,8 @@
 """Scans along the rows of whole-tensor kernels: what a row carries from column to column.
 
-Sums go through lanes by doubling, in float64 where floats are shorter. Products and recurrences
-take one lane after the other: products of parts may overflow where those of all do not.
+All carry double precision where their numbers have less. Sums go through lanes by doubling,
+products and recurrences take one lane after the other: products of parts may overflow where those
+of all do not.
 """
 
 from collections.abc import Sequence
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
 def state_dtype(spec: Spec, i: int) -> DType:
     """The type of what a scan carries."""
-    one = spec.instructions[i]
-    plain = one.dtype.compute
-    return wider(plain) if _adds(one) else plain
+    return wider(spec.instructions[i].dtype.compute)
 
 
 def first_state(spec: Spec, i: int) -> Value:
@@ -42,22 +41,17 @@ def _scan(one: Instruction) -> AxisScan:
     return one.op
 
 
-def _adds(one: Instruction) -> bool:
-    return _scan(one).combine == "add"
-
-
 def value(lanes: "Lanes", i: int) -> Value:
     """A scan's lanes, and in `lanes.carries` what it carries on."""
     spec = lanes.kernel.spec
     one, state = spec.instructions[i], lanes.carries[i]
-    sources = [lanes.value(j) for j in one.inputs]
-    if _adds(one):
-        wide = state_dtype(spec, i)
-        made, lanes.carries[i] = _added(lanes, dv.converted(sources[0], one.dtype.compute, wide),
-                                        wide, state)  # fmt: skip
-        return dv.rounded(dv.converted(made, wide, one.dtype.compute), one.dtype)
-    made, lanes.carries[i] = _one_by_one(lanes, one, sources, state)
-    return dv.rounded(made, one.dtype)
+    plain, wide = one.dtype.compute, state_dtype(spec, i)
+    sources = [dv.converted(lanes.value(j), plain, wide) for j in one.inputs]
+    if _scan(one).combine == "add":
+        made, lanes.carries[i] = _added(lanes, sources[0], wide, state)
+    else:
+        made, lanes.carries[i] = _one_by_one(lanes, one, wide, sources, state)
+    return dv.rounded(dv.converted(made, wide, plain), one.dtype)
 
 
 def _backwards(lanes: "Lanes") -> bool:
@@ -99,14 +93,14 @@ def _with_lane(x: ir.Value, k: int, lane: ir.Value) -> ir.Value:
 
 
 def _one_by_one(
-    lanes: "Lanes", one: Instruction, sources: Sequence[Value], state: Value
+    lanes: "Lanes", one: Instruction, dtype: DType, sources: Sequence[Value], state: Value
 ) -> tuple[Value, Value]:
     """The lanes one after the other; masked ones carry on what they are given."""
-    made = dv.filled(0, one.dtype.compute, lanes.lanes)
+    made = dv.filled(0, dtype, lanes.lanes)
     rule = _product if _scan(one).combine == "mul" else _recurrence
     for k in _order(lanes):
         here = [tuple(_lane(part, k) for part in x) for x in sources]
-        after = rule(lanes, k, one.dtype, here, state)
+        after = rule(lanes, k, dtype, here, state)
         if lanes.mask is not None:
             after = dv.choose(_lane(lanes.mask, k), after, state)
         state = after
