@@ -1,5 +1,6 @@
 """Named values in several tiers at once, moved between them in the background."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tiga.errors import InvalidState, InvalidType, InvalidValue, UnknownName
@@ -9,6 +10,12 @@ from tiga.runtime.queue import READY, Event, Stream
 from tiga.runtime.spill import SpillFile
 from tiga.runtime.storage import DeviceStorage, DiskStorage, HostStorage, PinnedStorage, Storage
 from tiga.runtime.tiers import TIERS, Account, parse_budgets, tier_of
+
+_IN_MEMORY: dict[str, Callable[[int, int], Storage]] = {
+    "host": lambda nbytes, device: HostStorage(nbytes),
+    "host-pinned": PinnedStorage,
+    "device": DeviceStorage,
+}
 
 
 class Buffer:
@@ -300,12 +307,8 @@ class HierarchyRuntime:
         return found
 
     def _storage(self, tier: str, nbytes: int, device: int) -> Storage:
-        if tier == "host":
-            return HostStorage(nbytes)
-        if tier == "host-pinned":
-            return PinnedStorage(nbytes, device)
-        if tier == "device":
-            return DeviceStorage(nbytes, device)
+        if tier in _IN_MEMORY:
+            return _IN_MEMORY[tier](nbytes, device)
         if self._file is None:
             self._file = SpillFile(self._directory)
         return DiskStorage(nbytes, self._file)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import llvm, scf
 
+from tiga.backends.llvm import loops
 from tiga.backends.llvm.arguments import Arguments
 from tiga.backends.llvm.lanes import Lanes, integer, resized_integer
-from tiga.backends.llvm.loops import loop
 from tiga.backends.llvm.memory import Array, element_pointer, i64, load_word
 from tiga.types import float64
 
@@ -63,7 +63,14 @@ def each(low: Lanes, high: Lanes, carried: Values, body: Callable[..., Values]) 
     def step(at: ir.Value, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
         return [v.value for v in body(Lanes(at), *map(Lanes, values))]
 
-    return [Lanes(v) for v in loop(low.value, high.value, 1, [v.value for v in carried], step)]
+    return [
+        Lanes(v) for v in loops.loop(low.value, high.value, 1, [v.value for v in carried], step)
+    ]
+
+
+def for_each(low: Lanes, high: Lanes, body: Callable[[Lanes], None]) -> None:
+    """`body(position)` for the same positions; nothing is carried."""
+    loops.for_each(low.value, high.value, 1, lambda at: body(Lanes(at)))
 
 
 def only_if(condition: Lanes, body: Callable[[], None]) -> None:

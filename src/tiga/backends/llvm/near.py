@@ -9,7 +9,7 @@ import numpy as np
 
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.launcher import launch
-from tiga.backends.llvm.near_kernels import AXES, POINTS_PER_TASK, add_kernels
+from tiga.backends.llvm.near_kernels import AXES, POINTS_PER_TASK, SLOTS, add_kernels
 from tiga.ir.kernel_context import kernel_context
 from tiga.ir.module import new_module
 from tiga.runtime.addresses import address
@@ -55,13 +55,10 @@ def near_pairs(points: Binned, cutoff: float) -> tuple[np.ndarray, np.ndarray, n
 
     def run(kernel: str, src: np.ndarray, shift: np.ndarray) -> None:
         (most,) = struct.unpack("q", struct.pack("d", cutoff * cutoff))
-        table = array("q", (
-            address(given.position), address(ordered), address(given.order),
-            address(given.system), address(given.bin), address(given.starts),
-            address(given.cells), address(given.bins), address(given.periodic),
-            address(given.offsets), len(given.offsets), count, most, address(given.wraps),
-            address(row_ptr), address(src), address(shift),
-        ))  # fmt: skip
+        arrays = {**vars(given), "ordered": ordered, "row_ptr": row_ptr, "src": src, "shift": shift}
+        numbers = {"num_offsets": len(given.offsets), "num_points": count, "most": most}
+        words = {**{name: address(found) for name, found in arrays.items()}, **numbers}
+        table = array("q", [words[name] for name in SLOTS])
         pointer, _ = table.buffer_info()
         launch(_library().address(kernel), pointer, tasks, threads)
 

@@ -6,7 +6,7 @@ from functools import partial
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from tiga.backends.llvm.frame import Frame, Values, each, number, only_if
+from tiga.backends.llvm.frame import Frame, Values, each, for_each, number, only_if
 from tiga.backends.llvm.lanes import Lanes, where
 from tiga.backends.llvm.task_function import task_function
 
@@ -137,11 +137,6 @@ def _tasks(body: Callable[[Frame, Lanes], None], table: ir.Value) -> Callable[[i
     def task(this: ir.Value) -> None:
         first = Lanes(this) * POINTS_PER_TASK
         last = Lanes(arith.minsi((first + POINTS_PER_TASK).value, frame.number("num_points").value))
-
-        def point(at: Lanes) -> Values:
-            body(frame, at)
-            return ()
-
-        each(first, last, (), point)
+        for_each(first, last, lambda point: body(frame, point))
 
     return task

@@ -14,7 +14,7 @@ from functools import partial
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from tiga.backends.llvm.frame import Frame, Values, each, number, only_if
+from tiga.backends.llvm.frame import Frame, Values, each, for_each, number, only_if
 from tiga.backends.llvm.lanes import Lanes, resized_integer, where
 from tiga.backends.llvm.memory import i64
 from tiga.backends.llvm.task_function import task_function
@@ -112,21 +112,16 @@ def _count(frame: EdgeFrame, block: Lanes) -> None:
 def _place(frame: EdgeFrame, block: Lanes) -> None:
     """Put the edges of a block where they go."""
 
-    def edge(at: Lanes) -> Values:
+    def edge(at: Lanes) -> None:
         frame.put(frame.advance(block, frame.row(at)), frame.other(at), at)
-        return ()
 
-    each(*frame.block(block), (), edge)
+    for_each(*frame.block(block), edge)
 
 
 def _copy(frame: EdgeFrame, block: Lanes) -> None:
     """Put the other ends where they are: edges are in order."""
-
-    def edge(at: Lanes) -> Values:
-        frame.words("index", frame.kept).store(frame.other(at), at)
-        return ()
-
-    each(*frame.block(block), (), edge)
+    index = frame.words("index", frame.kept)
+    for_each(*frame.block(block), lambda at: index.store(frame.other(at), at))
 
 
 def _others_of(frame: EdgeFrame, block: Lanes) -> tuple[Lanes, Lanes]:
@@ -139,27 +134,24 @@ def _count_ordered(frame: EdgeFrame, block: Lanes) -> None:
     """As `_count`, where edges are in the order of their other ends."""
     starts, rows = frame.words("others"), frame.words("rows", frame.kept)
 
-    def edge(at: Lanes) -> Values:
+    def edge(at: Lanes) -> None:
         frame.advance(block, rows.load(at))
-        return ()
 
     first, last = map(starts.load, _others_of(frame, block))
-    each(first, last, (), edge)
+    for_each(first, last, edge)
 
 
 def _place_ordered(frame: EdgeFrame, block: Lanes) -> None:
     """As `_place`, where edges are in the order of their other ends."""
     starts, rows = frame.words("others"), frame.words("rows", frame.kept)
 
-    def other(node: Lanes) -> Values:
-        def edge(at: Lanes) -> Values:
+    def other(node: Lanes) -> None:
+        def edge(at: Lanes) -> None:
             frame.put(frame.advance(block, rows.load(at)), node, at)
-            return ()
 
-        each(starts.load(node), starts.load(node + 1), (), edge)
-        return ()
+        for_each(starts.load(node), starts.load(node + 1), edge)
 
-    each(*_others_of(frame, block), (), other)
+    for_each(*_others_of(frame, block), other)
 
 
 def _places(frame: EdgeFrame, _: Lanes) -> None:

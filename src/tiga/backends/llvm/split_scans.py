@@ -10,7 +10,7 @@ that, so what is stored is a state per chunk and not per edge.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -27,35 +27,18 @@ from tiga.backends.llvm.slots import SlotTable
 from tiga.backends.llvm.tasks import Function, Over
 from tiga.passes.carries import joined_phases, kept_scans, levels, only_scans, reads_carry, root_of
 from tiga.passes.rows import Phase, RowProgram, ScanLoop
-from tiga.passes.schedule import Schedule
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 
-
-class Kernels(Protocol):
-    """What `kernel.Kernels` gives to the kernels of scans."""
-
-    @property
-    def program(self) -> RowProgram: ...
-
-    @property
-    def schedule(self) -> Schedule: ...
-
-    @property
-    def index_bits(self) -> int: ...
-
-    def whole_scope(self, table: SlotTable) -> KernelScope: ...
-
-    def restore(
-        self, table: SlotTable, scope: KernelScope, row: ir.Value, hub: ir.Value, phases: int
-    ) -> RowScope: ...
+if TYPE_CHECKING:
+    from tiga.backends.llvm.kernel import Kernels
 
 
 @dataclass(frozen=True)
 class SplitScans:
     """Kernels for the scans of one phase of a program, over chunks and hubs."""
 
-    kernels: Kernels
+    kernels: "Kernels"
     number: int
 
     @property

@@ -138,9 +138,13 @@ _ACCEPTS_EXTENTS = frozenset(
 )  # fmt: skip
 
 
+def _has_operands(args: Any, kwargs: Any) -> bool:
+    return any(isinstance(v, Operand) for v in (*args, *kwargs.values()))
+
+
 def _clamp(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """Bounds that stay variable have no ATen overload beside plain numbers."""
-    if not any(isinstance(v, Operand) for v in (*args, *kwargs.values())):
+    if not _has_operands(args, kwargs):
         return func(*args, **kwargs)
     bounds = [recorder.number(v) if isinstance(v, Operand) else v for v in args]
     named = {k: recorder.number(v) if isinstance(v, Operand) else v for k, v in kwargs.items()}
@@ -230,15 +234,8 @@ def _one_hot(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
-FUNCTIONS: dict[Any, Handler] = {
-    **DRAWS,
-    nnf.linear: _linear,
-    torch.einsum: _einsum,
-    torch.outer: _outer,
-    nnf.one_hot: _one_hot,
+OF_OPERANDS: dict[Any, Handler] = {
     nnf.leaky_relu: _leaky_relu,
-    T.__rmatmul__: _rmatmul,
-    **dict.fromkeys((torch.matmul, T.matmul, T.__matmul__, torch.bmm, T.bmm), _matmul),
     **dict.fromkeys(
         (
             torch.clamp, T.clamp, torch.clip, T.clip, torch.clamp_min, T.clamp_min,
@@ -247,6 +244,18 @@ FUNCTIONS: dict[Any, Handler] = {
         _clamp,
     ),
 }  # fmt: skip
+"""Functions that take numbers which stay variable where ATen's overloads have none."""
+
+FUNCTIONS: dict[Any, Handler] = {
+    **DRAWS,
+    **OF_OPERANDS,
+    nnf.linear: _linear,
+    torch.einsum: _einsum,
+    torch.outer: _outer,
+    nnf.one_hot: _one_hot,
+    T.__rmatmul__: _rmatmul,
+    **dict.fromkeys((torch.matmul, T.matmul, T.__matmul__, torch.bmm, T.bmm), _matmul),
+}
 
 
 def _mapped(tree: Any, convert: Callable[[Any], Any]) -> Any:
@@ -317,9 +326,7 @@ def intercept(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     args, kwargs = _lift(recorder, args), _lift(recorder, kwargs)
     handler = FUNCTIONS.get(func)
     if handler is not None and any(isinstance(t, Traced) for t in tensors_in((args, kwargs))):
-        if handler not in (_clamp, _leaky_relu) or not any(
-            isinstance(v, Operand) for v in (*args, *kwargs.values())
-        ):
+        if func not in OF_OPERANDS or not _has_operands(args, kwargs):
             args, kwargs = _resolve(recorder, func, args, kwargs)
         return handler(recorder, func, args, kwargs)
     args, kwargs = _resolve(recorder, func, args, kwargs)
