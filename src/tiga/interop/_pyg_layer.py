@@ -19,7 +19,7 @@ from tiga.interop._edge_parts import Parts
 from tiga.interop._edge_sets import GIVEN, EdgeSet, NotWhole
 from tiga.interop._indices import EndIndex, EndIndices
 from tiga.interop._pyg_call import CallLayout, end_of
-from tiga.interop._pyg_plan import ABSENT, ENDS, EXTENTS, INDICES, Argument
+from tiga.interop._pyg_plan import Argument, asked_by
 from tiga.interop._scatter import KnownRows, ScatterMode, global_message, row_message
 from tiga.ops.message import gather
 from tiga.trace.origin import Origin
@@ -195,19 +195,18 @@ class LayerTrace:
         return getattr(self.layer, function)(*before, **named)
 
     def _argument(self, parameter: Any, edges: EdgeSet, given: Mapping[str, Any]) -> Any:
-        name = parameter.name
-        if name in INDICES:
-            return EndIndex(INDICES[name], self.recorder, edges)
-        if name in EXTENTS:
+        asked = asked_by(parameter.name)
+        kind, key = asked.kind, asked.key
+        if kind == "index":
+            return EndIndex(key, self.recorder, edges)
+        if kind == "extent":
             return self.recorder.marks[self.relation.dst]
-        if name in ABSENT:
-            return None
-        end = ENDS.get(name[-2:])
-        key = name if end is None else name[:-2]
+        if kind == "value":
+            return key
         if key not in given and parameter.default is inspect.Parameter.empty:
-            raise Unfusable(f"a function of the layer takes `{name}`")
+            raise Unfusable(f"a function of the layer takes `{parameter.name}`")
         value = given.get(key, parameter.default)
-        return value if end is None else self._lifted(end, key, value)
+        return value if kind == "given" else self._lifted(kind, key, value)
 
     def _lifted(self, end: str, name: str, value: Any) -> Any:
         """A node value at one end of every edge."""

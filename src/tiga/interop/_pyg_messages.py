@@ -1,6 +1,6 @@
 """The functions of a PyG layer that run per edge as one program; the rest of it stays torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -30,10 +30,10 @@ class LayerMessages(MessagePassing):
             "message": conv.message,
             "aggregate": conv.aggregate,
         }
-        views = {"src": src, "dst": dst, "edge": edge}
+        views = {"src": src, "dst": dst, "edge": edge, "param": params}
         if isinstance(src, MadeUpRows):
-            return run_on_rows(self.plan, functions, views, params)
-        return run_stages(self.plan, functions, views, params)
+            return run_on_rows(self.plan, functions, views)
+        return run_traced(self.plan, functions, views)
 
 
 # Of this module, `edge` alone is read like code of the user's: what it reaches of the layer is
@@ -41,53 +41,43 @@ class LayerMessages(MessagePassing):
 LayerMessages.edge.__module__ = "torch_geometric"
 
 
-def run_stages(
-    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any],
-    params: Mapping[str, Any],
-) -> Any:  # fmt: skip
+def run_traced(
+    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any]
+) -> Any:
     """Trace the functions of a plan one after another; the last result is one per row."""
     recorder = views["src"]._recorder
-    done: dict[str, Any] = {}
-
-    def value(argument: Argument) -> Any:
-        kind, key = argument.kind, argument.key
-        if kind in views:
-            return views[kind][key]
-        if kind == "index":
-            return EndIndex(key, recorder)
-        if kind == "extent":
-            return recorder.marks[RELATION.dst]
-        return {"param": params, "stage": done}[kind][key] if kind != "value" else key
-
+    extent = recorder.marks[RELATION.dst]
     with ScatterMode(recorder, RELATION):
-        for stage in plan:
-            before = (done["message"],) if stage.function == "aggregate" else ()
-            given = {name: value(argument) for name, argument in stage.arguments}
-            done[stage.result] = functions[stage.function](*before, **given)
-    return row_message(recorder, RELATION, done["aggregate"], "aggregate")
+        rows = _run(plan, functions, views, lambda end: EndIndex(end, recorder), extent)
+    return row_message(recorder, RELATION, rows, "aggregate")
 
 
 def run_on_rows(
-    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any],
-    params: Mapping[str, Any],
-) -> Any:  # fmt: skip
+    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any]
+) -> Any:
     """Run the functions of a plan on made up rows, one edge each, so that torch's compiler sees
     what they read."""
+    return _run(plan, functions, views, lambda end: torch.arange(ROWS), ROWS)
+
+
+def _run(
+    plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any],
+    index: Callable[[str], Any], extent: Any,
+) -> Any:  # fmt: skip
+    """Run the functions of a plan one after another; the result of the last, `aggregate`."""
     done: dict[str, Any] = {}
+    known = {**views, "stage": done}
+
+    def value(argument: Argument) -> Any:
+        kind, key = argument.kind, argument.key
+        if kind == "value":
+            return key
+        if kind == "index":
+            return index(key)
+        return extent if kind == "extent" else known[kind][key]
+
     for stage in plan:
-        given: dict[str, Any] = {}
-        for name, argument in stage.arguments:
-            kind, key = argument.kind, argument.key
-            if kind in views:
-                given[name] = views[kind][key]
-            elif kind == "index":
-                given[name] = torch.arange(ROWS)
-            elif kind == "extent":
-                given[name] = ROWS
-            elif kind == "value":
-                given[name] = key
-            else:
-                given[name] = params[key] if kind == "param" else done[key]
         before = (done["message"],) if stage.function == "aggregate" else ()
+        given = {name: value(argument) for name, argument in stage.arguments}
         done[stage.result] = functions[stage.function](*before, **given)
     return done["aggregate"]

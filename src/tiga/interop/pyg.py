@@ -17,6 +17,7 @@ from tiga.errors import InvalidType, Unfusable
 from tiga.interop._batch_norm import keep, layers_with_statistics
 from tiga.interop._edge_sets import GIVEN, AlongOther, EdgeSet, NotWhole, ParallelLoops
 from tiga.interop._graphs import Topologies, graph_of
+from tiga.interop._lazy_values import EdgeUpdate, Kept, assigned, made
 from tiga.interop._pyg_call import CallLayout, LayerCall, call_of
 from tiga.interop._pyg_layer import HOOKED, RESULT, STATISTICS, WholeLayer, is_hooked
 from tiga.interop._pyg_messages import LayerMessages
@@ -25,11 +26,7 @@ from tiga.interop._pyg_plan import (
     HOOKS,
     INDICES,
     Binding,
-    EdgeUpdate,
-    Kept,
     Stage,
-    assigned,
-    made,
     plain,
     stages_of,
 )
@@ -278,15 +275,7 @@ class Propagate:
             raise Unfusable(f"{name}: `{hooked[1:]}` may see or change the messages of edges.")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "conv": self.conv,
-            "graphs": self.graphs,
-            "kernels": {},
-            "layer_programs": {},
-            "refusals": {},
-            "keep_one_loop": set(),
-            "programs": SimpleNamespace(),
-        }
+        return vars(Propagate(self.conv, self.graphs))
 
 
 def _is_with_statistics(result: Any) -> bool:
