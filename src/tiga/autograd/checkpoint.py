@@ -14,7 +14,7 @@ from tiga import knobs
 from tiga.frontends.tensor.arrays import to_host
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.lazy import Cell
-from tiga.frontends.tensor.program import program_of
+from tiga.frontends.tensor.program import BoundProgram, program_of
 from tiga.frontends.tensor.running import Ran, run_program
 from tiga.ops.leaf import Input
 from tiga.ops.tensor_markers import Checkpoint, CheckpointCandidate, Marker, Spill
@@ -75,20 +75,15 @@ class GradientPlan:
         """Give the gradients (and the output) their values."""
         start = perf_counter()
         nodes = [self.output._node, *(g._node for g in self.gradients)]
-        bundle = program_of(nodes, cut=False)
-        output, *gradients = bundle.program.outputs
-        program = TensorProgram(bundle.program.inputs, tuple(marked(output, gradients)))
+        bound = program_of(nodes, cut=False)
+        output, *gradients = bound.program.outputs
+        program = TensorProgram(bound.program.inputs, tuple(marked(output, gradients)))
         plan = decide(program, self.policy)
         planned = apply_plan(program, plan)
         decided = perf_counter()
-        saved = self._forward(bundle.program.inputs, bundle.arrays, output, planned)
+        saved = self._forward(bound, output, planned)
         forward_done = perf_counter()
-        try:
-            backward = self._backward(planned, bundle.arrays, saved)
-        finally:
-            for value in saved.values():
-                if isinstance(value, Spilled):
-                    value.path.unlink()
+        backward = self._backward(planned, bound.arrays, saved)
         self.report.update(self._report(plan, program))
         self.report["planning_ms"] = (decided - start) * 1e3
         execution = {
@@ -103,14 +98,12 @@ class GradientPlan:
             _give(tensor, _own(array), execution)
 
     def _forward(
-        self, inputs: tuple[Node, ...], arrays: list[np.ndarray], output: Node,
-        planned: TensorProgram,
-    ) -> dict[Node, "np.ndarray | Spilled"]:  # fmt: skip
+        self, bound: BoundProgram, output: Node, planned: TensorProgram
+    ) -> dict[Node, "np.ndarray | SpilledValue"]:
         """The kept values by the node that marks them, and the output's value."""
         marks = [n for n in planned.order if isinstance(n.op, Checkpoint | Spill)]
         below = [_plain(n.inputs[0]) for n in marks]
-        program = Program(inputs, (output, *below))
-        forward = run_program(program, arrays)
+        forward = run_program(Program(bound.program.inputs, (output, *below)), bound.arrays)
         value, *kept = forward.outputs
         if self.output._array is None:
             told = {"backend": forward.backend, "compile_ms": forward.compile_ms}
@@ -121,22 +114,28 @@ class GradientPlan:
             mark: _spilled(array) if isinstance(mark.op, Spill) else array
             for mark, array in zip(marks, kept, strict=True)
         }
-        spilled = [array for array in saved.values() if isinstance(array, Spilled)]
+        spilled = [array for array in saved.values() if isinstance(array, SpilledValue)]
         self.report["spilled_bytes"] = sum(one.path.stat().st_size for one in spilled)
         self.report["spill_ms"] = (perf_counter() - start) * 1e3
         return saved
 
     def _backward(
         self, planned: TensorProgram, arrays: list[np.ndarray],
-        saved: dict[Node, "np.ndarray | Spilled"],
+        saved: dict[Node, "np.ndarray | SpilledValue"],
     ) -> Ran:  # fmt: skip
+        """The gradients, made of kept values, which are kept no longer."""
         leaves: dict[Node, Node] = {
             mark: Input(f"saved{i}", mark.type)() for i, mark in enumerate(saved)
         }
         outputs = substitute(planned.outputs, leaves)
-        values = [_restored(value) for value in saved.values()]
         program = Program((*planned.inputs, *leaves.values()), tuple(outputs))
-        return run_program(program, [*arrays, *values])
+        try:
+            values = [v.read() if isinstance(v, SpilledValue) else v for v in saved.values()]
+            return run_program(program, [*arrays, *values])
+        finally:
+            for value in saved.values():
+                if isinstance(value, SpilledValue):
+                    value.path.unlink()
 
     @staticmethod
     def _report(plan: CheckpointPlan, program: TensorProgram) -> dict[str, Any]:
@@ -178,7 +177,7 @@ def _own(array: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Spilled:
+class SpilledValue:
     """A value that waits in a file, of its own bytes."""
 
     path: Path
@@ -191,14 +190,10 @@ class Spilled:
         return flat.view(self.dtype).reshape(self.shape)
 
 
-def _spilled(array: Any) -> Spilled:
+def _spilled(array: Any) -> SpilledValue:
     """The value in a file; where it is used again it goes back to its GPU."""
     array = to_host(array)
     handle, name = tempfile.mkstemp(prefix="tiga-checkpoint-")
     with os.fdopen(handle, "wb") as file:
         np.ascontiguousarray(array).reshape(-1).view(np.uint8).tofile(file)
-    return Spilled(Path(name), array.dtype, array.shape)
-
-
-def _restored(value: "np.ndarray | Spilled") -> np.ndarray:
-    return value.read() if isinstance(value, Spilled) else value
+    return SpilledValue(Path(name), array.dtype, array.shape)

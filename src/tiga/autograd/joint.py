@@ -18,7 +18,7 @@ from tiga.passes.tensor_vjp import TensorVjp
 
 
 @dataclass(frozen=True)
-class Task:
+class JointTask:
     """One unit of a bundle: what it waits for, reads and writes."""
 
     name: str
@@ -30,10 +30,10 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Bundle:
+class JointTasks:
     """Tasks of one snapshot of the inputs: `version` and `structure` tell it from others."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[JointTask, ...]
     version: int
     structure: str
 
@@ -45,7 +45,7 @@ class JointAutogradPlan:
     output: Tensor
     inputs: tuple[Tensor, ...]
     gradients: tuple[Tensor, ...]
-    bundle: Bundle
+    bundle: JointTasks
     plan: GradientPlan
 
     def run(self) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -64,10 +64,10 @@ class JointAutogradPlan:
                 f"  {task.name} ({task.kind}){waits}: reads {', '.join(task.reads) or 'inputs'}, "
                 f"writes {', '.join(task.writes)}, {task.nbytes} bytes"
             )
-        bundle = program_of([self.output._node, *(g._node for g in self.gradients)], cut=False)
-        output, *gradients = bundle.program.outputs
+        bound = program_of([self.output._node, *(g._node for g in self.gradients)], cut=False)
+        output, *gradients = bound.program.outputs
         chosen = decide(
-            TensorProgram(bundle.program.inputs, tuple(marked(output, gradients))), self.plan.policy
+            TensorProgram(bound.program.inputs, tuple(marked(output, gradients))), self.plan.policy
         )
         kept, spilled = set(chosen.saved), set(chosen.spilled)
         for node in chosen.candidates:
@@ -95,14 +95,15 @@ def joint_plan(output: Tensor, inputs: Any, *, checkpoint: str = "auto") -> Join
     if not wanted:
         raise InvalidValue(f"joint_plan expected at least one input ({here()}).")
     gradients = list(grad(output, wanted, checkpoint="auto"))
-    names = [f"gradient:{i}" for i in range(len(wanted))]
-    tasks = [Task("forward", "autograd-forward", (), (), ("output",), output.nbytes)]
+    tasks = [JointTask("forward", "autograd-forward", (), (), ("output",), output.nbytes)]
     tasks += [
-        Task(f"backward:{i}", "autograd-backward", ("forward",), ("output",), (name,), g.nbytes)
-        for i, (name, g) in enumerate(zip(names, gradients, strict=True))
-    ]
+        JointTask(f"backward:{i}", "autograd-backward", ("forward",), ("output",),
+                  (f"gradient:{i}",), g.nbytes)
+        for i, g in enumerate(gradients)
+    ]  # fmt: skip
     text = program_text(program_of([output._node, *(g._node for g in gradients)], False).program)
-    bundle = Bundle(tuple(tasks), max(x.version for x in wanted), sha256(text.encode()).hexdigest())
+    structure = sha256(text.encode()).hexdigest()
+    bundle = JointTasks(tuple(tasks), max(x.version for x in wanted), structure)
     plan = GradientPlan(output, gradients, checkpoint)
     return JointAutogradPlan(output, tuple(wanted), tuple(gradients), bundle, plan)
 
@@ -118,7 +119,7 @@ def grad_mlir(output: Tensor, input: Tensor, *, grad_output: Any = None, lower: 
     """
     check_inputs([input])
     cotangent = cotangent_of(output, grad_output)
-    bundle = program_of([shown_node(output), cotangent, shown_node(input)], cut=False)
-    request = Grad()(*bundle.program.outputs)
-    program = TensorProgram(bundle.program.inputs, (request,))
+    bound = program_of([shown_node(output), cotangent, shown_node(input)], cut=False)
+    request = Grad()(*bound.program.outputs)
+    program = TensorProgram(bound.program.inputs, (request,))
     return program_text(TensorVjp()(program) if lower else program, verify=True, name="gradient")

@@ -91,7 +91,7 @@ def sketch(roots: Sequence[Node]) -> Sketch:
 
 
 @dataclass
-class Found:
+class ByStructure:
     """What was made per structure. `variable` has what takes its numbers as arguments."""
 
     exact: dict[Any, Any] = field(default_factory=dict)
@@ -211,7 +211,7 @@ class ReducedRows:
     walked: tuple[int, int]
     variable: bool
     views: dict[bool, Any] = field(default_factory=dict)
-    plans: Found = field(default_factory=Found)
+    plans: ByStructure = field(default_factory=ByStructure)
 
     def view(self, grad: bool) -> Any:
         """The tree as `node` sees it: stand-ins."""

@@ -86,10 +86,10 @@ def _planned(roots: Sequence[Node], given: Structure, compile: Callable[[Program
     program defers it."""
     order = given.order
     deferred = {id(order[i]): order[i].op.deferred(n) for n, i in enumerate(given.calls)}
-    bundle = program_of(roots, instead=deferred)
+    bound = program_of(roots, instead=deferred)
     place = {id(node): i for i, node in enumerate(order)}
-    inputs = [place[id(leaf)] for leaf in bundle.leaves]
-    return Entry(compile(bundle.program), Form.of(given, inputs))
+    inputs = [place[id(leaf)] for leaf in bound.leaves]
+    return Entry(compile(bound.program), Form.of(given, inputs))
 
 
 class Run(NamedTuple):

@@ -8,7 +8,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.inspection import shown_node
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.program import Bundle, program_of
+from tiga.frontends.tensor.program import BoundProgram, program_of
 
 
 def prepare(x: Tensor) -> Callable[[], Tensor]:
@@ -67,32 +67,32 @@ def _bound(x: Tensor) -> tuple[Callable[[], Tensor], list[Any]]:
     node = shown_node(x, alive=True)
     if not node.inputs or x._source is not None:
         raise InvalidValue(f"prepare() expected a computed tensor, got a given one ({here()}).")
-    bundle = program_of([node], cut=False)
-    walks = [node.op.walk for node in bundle.program.order if hasattr(node.op, "walk")]
+    bound = program_of([node], cut=False)
+    walks = [node.op.walk for node in bound.program.order if hasattr(node.op, "walk")]
     x.realize()
-    return (_on_cpu if x.device == CPU else _on_gpu)(x, bundle), walks
+    return (_on_cpu if x.device == CPU else _on_gpu)(x, bound), walks
 
 
-def _on_cpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
+def _on_cpu(x: Tensor, bound: BoundProgram) -> Callable[[], Tensor]:
     from tiga.tensor_compiler import compile_tensors, prepare_tensors
 
     output = x.numpy()
-    executable = compile_tensors(bundle.program, True)
+    executable = compile_tensors(bound.program, True)
     executable.compile()
-    return _submitting(prepare_tensors(executable, bundle.arrays, output), x)
+    return _submitting(prepare_tensors(executable, bound.arrays, output), x)
 
 
-def _on_gpu(x: Tensor, bundle: Bundle) -> Callable[[], Tensor]:
+def _on_gpu(x: Tensor, bound: BoundProgram) -> Callable[[], Tensor]:
     from tiga.backends.triton.dense.executable import compile_dense
     from tiga.backends.triton.dense.prepared import prepare_dense
     from tiga.frontends.tensor.gpu_arrays import on_gpu, room
 
     index = x.device.index
     output: Any = x._array
-    given = [on_gpu(array, index) for array in bundle.arrays]
+    given = [on_gpu(array, index) for array in bound.arrays]
     # A call belongs to its graph, which no cache may keep alive.
-    lasting = not any(node.op.defers for node in bundle.program.order)
-    executable = (compile_dense if lasting else compile_dense.__wrapped__)(bundle.program)
+    lasting = not any(node.op.defers for node in bound.program.order)
+    executable = (compile_dense if lasting else compile_dense.__wrapped__)(bound.program)
     return _submitting(prepare_dense(executable, given, output, room(index)), x)
 
 

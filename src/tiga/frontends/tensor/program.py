@@ -17,7 +17,7 @@ from tiga.types import Shape
 
 
 @dataclass(frozen=True)
-class Bundle:
+class BoundProgram:
     """A program and the nodes whose values are its inputs, in order."""
 
     program: Program
@@ -31,7 +31,7 @@ class Bundle:
 
 def program_of(
     roots: Sequence[Node], cut: bool = True, instead: Mapping[int, Op] = MappingProxyType({})
-) -> Bundle:
+) -> BoundProgram:
     """The program of expressions. Values that are in memory are its inputs (but for `cut=False`,
     where only given ones are); the roots are computed in any case. Nodes whose ids are in `instead`
     have other ops in the program."""
@@ -46,7 +46,7 @@ def program_of(
         done[id(node)] = _rebuilt(node, done, leaves, id(node) in tops, cut)
     outputs = tuple(done[id(root)] for root in roots)
     inputs = tuple(done[id(leaf)] for leaf in leaves)
-    return Bundle(Program(inputs, outputs), tuple(leaves))
+    return BoundProgram(Program(inputs, outputs), tuple(leaves))
 
 
 def _is_input(node: Node, top: bool, cut: bool) -> bool:

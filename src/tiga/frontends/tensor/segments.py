@@ -117,15 +117,15 @@ def in_segment(
     """The tensors as results of one segment: what depends on the nodes `inner` is made in it, all
     else is an input. There are no derivatives with respect to those of `still`."""
     _compute_inputs([tensor._node for tensor in tensors], inner)
-    bundle = program_of([tensor._node for tensor in tensors])
+    bound = program_of([tensor._node for tensor in tensors])
     fixed = {id(tensor._node) for tensor in still}
     wanted = tuple(
-        i for i, leaf in enumerate(bundle.leaves)
+        i for i, leaf in enumerate(bound.leaves)
         if leaf.type.dtype.is_differentiable and id(leaf) not in fixed
     )  # fmt: skip
-    segment = Segment(bundle.program, wanted)
+    segment = Segment(bound.program, wanted)
     calls = (SegmentCall(segment, i) for i in range(len(tensors)))
-    return [result(apply(call, *bundle.leaves), tensor)
+    return [result(apply(call, *bound.leaves), tensor)
             for call, tensor in zip(calls, tensors, strict=True)]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from tiga.frontends.tensor.capture import Field, Found, Place
+from tiga.frontends.tensor.capture import ByStructure, Field, Place
 from tiga.frontends.tensor.entities import EDGES, NODES
 from tiga.frontends.tensor.fields import FieldView, Spec, stand_in
 from tiga.trace.node import Node
@@ -24,7 +24,7 @@ class Template:
     node_view: FieldView
     on_edges: dict[Node, Place]
     on_nodes: dict[Node, Place]
-    rows: Found = field(default_factory=Found)
+    rows: ByStructure = field(default_factory=ByStructure)
 
 
 @lru_cache(maxsize=256)
