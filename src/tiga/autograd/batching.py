@@ -1,7 +1,7 @@
 """`vmap`: a function of one example as a function of many, by a rule per kind of op."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from tiga.ops.tensor_views import join, slice_
 from tiga.trace.node import Node, topological
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Batch:
     """How many examples there are, and which values differ between them (axis 0 counts them)."""
 
@@ -138,19 +138,9 @@ def _rule(node: Node, batch: Batch) -> Node:
         return reshape(inputs[0], (batch.count, *op.to))
     if isinstance(op, Permute):
         return permute(inputs[0], (0, *(a + 1 for a in op.axes)))
-    return _shifted(op)(*inputs)
-
-
-def _shifted(op: Any) -> Any:
-    """An op along axes, which are one further when examples come first."""
     if not op.axis_fields:
         raise InvalidValue(f"vmap has no rule for {op.name} ({here()}).")
-
-    def one_further(axes: int | tuple[int, ...]) -> Any:
-        return axes + 1 if isinstance(axes, int) else tuple(a + 1 for a in axes)
-
-    moved = {name: one_further(getattr(op, name)) for name in op.axis_fields}
-    return dataclasses.replace(op, **moved)
+    return op.shifted(1)(*inputs)
 
 
 def _one_by_one(node: Node, batch: Batch) -> Node:

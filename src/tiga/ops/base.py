@@ -84,6 +84,14 @@ class Op(Facts):
         found = (getattr(self, name) for name in self.axis_fields)
         return tuple(chain.from_iterable((a,) if isinstance(a, int) else a for a in found))
 
+    def shifted(self, by: int) -> "Op":
+        """The same op where the axes of its operands have numbers that are `by` larger."""
+
+        def moved(axes: Any) -> Any:
+            return axes + by if isinstance(axes, int) else tuple(axis + by for axis in axes)
+
+        return dataclasses.replace(self, **{n: moved(getattr(self, n)) for n in self.axis_fields})
+
     def expand(self, *inputs: Node) -> Node | None:
         """The same value in simpler ops, which plans are made of; None for an op that stays."""
         return None

@@ -12,10 +12,8 @@ from typing import Any
 from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.tensor.lazy import MADE_UP, here
 from tiga.ops.align import expand_to
-from tiga.ops.base import Pointwise
 from tiga.ops.contract import contract
 from tiga.ops.feature import (
-    Broadcast,
     broadcast,
     concat,
     feature_max,
@@ -29,7 +27,6 @@ from tiga.ops.message import spread
 from tiga.ops.pointwise import mul
 from tiga.ops.tensor_reduce import Sum
 from tiga.ops.tensor_scan import doubled_product, halved_product
-from tiga.ops.tensor_views import slice_, unslice
 from tiga.trace.node import Node, topological
 from tiga.trace.origin import Origin
 from tiga.types import GLOBAL, Space
@@ -88,11 +85,20 @@ class Entities:
             return self._shared(node)
         rule = _RULES.get(node.op.name)
         if rule is not None:
+            self._require_within(node)
             return rule(self, node)
-        if isinstance(node.op, Pointwise):
+        if node.op.pointwise:
             parts = [self._part(child) for child in node.inputs]
             return node.op(*parts, where=node.where)
         raise self._refused(node, f"{node.op.name} cannot be fused into a walk over edges")
+
+    def _require_within(self, node: Node) -> None:
+        """Refuse an op along the axis that counts entities."""
+        if 0 not in node.op.axes_of_fields:
+            return
+        if node.op.carries:
+            raise self._refused(node, "it runs along the entities")
+        raise self._crossed(node)
 
     def _refused(self, node: Node, why: str) -> Exception:
         return Unfusable(f"{node.where}: {why}")
@@ -114,14 +120,14 @@ class Entities:
     def _shared(self, node: Node) -> Node:
         """An op on values that are the same for all entities."""
         inputs = [self.values[child] for child in node.inputs]
-        to = getattr(node.op, "to", None)
-        if isinstance(node.op, Broadcast) and to and to[0] == self.extent:
+        shape = node.type.shape
+        if node.op.broadcasts and shape[:1] == (self.extent,):
             (x,) = inputs
-            inner = x if len(x.type.shape) < len(to) else reshape(x, x.type.shape[1:])
-            return spread(broadcast(inner, to[1:]), self.space)
+            inner = x if len(x.type.shape) < len(shape) else reshape(x, x.type.shape[1:])
+            return spread(broadcast(inner, shape[1:]), self.space)
         if isinstance(node.op, Sum):
             return _sums(inputs[0], node.op.axes)
-        if isinstance(node.op, Pointwise) or node.op.moves:
+        if node.op.pointwise or node.op.moves:
             return node.op(*inputs, where=node.where)
         return self.leaf(node)  # computed before the walk, by the program that it is part of
 
@@ -156,23 +162,13 @@ def _permute(entities: Entities, node: Node) -> Node:
     return permute(entities.values[node.inputs[0]], tuple(a - 1 for a in node.op.axes[1:]))
 
 
-def _slice(entities: Entities, node: Node) -> Node:
-    op = node.op
-    if op.axis == 0:
-        raise entities._crossed(node)
-    return slice_(entities.values[node.inputs[0]], op.axis - 1, op.start, op.count, op.step)
-
-
-def _unslice(entities: Entities, node: Node) -> Node:
-    op = node.op
-    if op.axis == 0:
-        raise entities._crossed(node)
-    return unslice(entities.values[node.inputs[0]], op.axis - 1, op.start, op.step, op.extent)
+def _along(entities: Entities, node: Node) -> Node:
+    """An op of entities as well, whose axes are one fewer there."""
+    made: Node = node.op.shifted(-1)(entities.values[node.inputs[0]])
+    return made
 
 
 def _join(entities: Entities, node: Node) -> Node:
-    if node.op.axis == 0:
-        raise entities._crossed(node)
     return concat(node.op.axis - 1, *(entities._part(child) for child in node.inputs))
 
 
@@ -184,8 +180,6 @@ def _sums(x: Node, axes: tuple[int, ...], step: Callable[[Node, int], Node] = fe
 
 def _reduction(step: Callable[[Node, int], Node]) -> Callable[[Entities, Node], Node]:
     def rule(entities: Entities, node: Node) -> Node:
-        if 0 in node.op.axes:
-            raise entities._crossed(node)
         axes = tuple(a - 1 for a in node.op.axes)
         return _sums(entities.values[node.inputs[0]], axes, step)
 
@@ -211,15 +205,13 @@ def _product(x: Node, axis: int) -> Node:
 
 
 def _products(entities: Entities, node: Node) -> Node:
-    if node.op.axis == 0:
-        raise entities._refused(node, "it runs along the entities")
     x = entities.values[node.inputs[0]]
     return doubled_product(x, node.op.axis - 1, node.op.reverse, concat)
 
 
 _RULES: dict[str, Callable[[Entities, Node], Node]] = {
-    "broadcast": _broadcast, "reshape": _reshape, "permute": _permute, "slice": _slice,
-    "unslice": _unslice, "join": _join, "sum_axes": _reduction(feature_sum),
+    "broadcast": _broadcast, "reshape": _reshape, "permute": _permute, "slice": _along,
+    "unslice": _along, "join": _join, "sum_axes": _reduction(feature_sum),
     "max_axes": _reduction(feature_max), "min_axes": _reduction(feature_min),
     "prod_axes": _reduction(_product), "cumprod": _products, "matmul": _matmul,
 }  # fmt: skip
