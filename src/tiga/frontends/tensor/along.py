@@ -4,11 +4,12 @@ from typing import Any
 
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.arguments import integer, normalize_axis
-from tiga.frontends.tensor.build import apply, as_tensor, convert, number, result
+from tiga.frontends.tensor.build import apply, as_tensor, convert, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.reductions import sum_dtype
+from tiga.frontends.tensor.scalars import number
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_scan as scans
 from tiga.ops.feature import with_axis

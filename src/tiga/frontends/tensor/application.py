@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import ref
 
-from tiga.frontends.tensor.build import extent_of
 from tiga.frontends.tensor.lazy import COMPILE_FROM, LazyNode, Place, Unbuilt, user_place
+from tiga.frontends.tensor.waiting import extent_of
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import Type

@@ -1,7 +1,6 @@
 """Building expressions: operands to nodes, promotion, broadcasting, errors with the user's line."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 from weakref import ref
@@ -11,68 +10,16 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor, View, share, wrap
 from tiga.frontends.tensor.dtypes import array_of, promote, promote_scalar, result_dtype
-from tiga.frontends.tensor.lazy import (
-    LARGE,
-    LazyNode,
-    Unbuilt,
-    filled,
-    here,
-    stands_for_many,
-    user_place,
-)
+from tiga.frontends.tensor.lazy import LazyNode, here, user_place
+from tiga.frontends.tensor.scalars import SCALARS, WEAK, number
+from tiga.frontends.tensor.waiting import CHAIN, extent_of, stands_for_many
 from tiga.ops.base import Op
 from tiga.ops.feature import Broadcast, broadcast
-from tiga.ops.leaf import constant
 from tiga.ops.pointwise import Cast, cast
 from tiga.trace.node import Node
 from tiga.types import GLOBAL, DType, Shape, Type, bool_
 
-CHAIN = 256
-"""Longest chain of operations that waits for a value: longer ones are computed in pieces."""
-
-SCALARS = (bool, int, float, complex)
-
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@lru_cache(maxsize=4096)
-def _constant(value: Any, type: Type, negative_zero: bool, kind: type) -> LazyNode:
-    try:
-        wide = float(value) if kind is int and type.dtype.kind == "f" else value
-        plain = constant(wide, type)
-    except (OverflowError, ValueError, TypeError):
-        raise InvalidValue(f"{value!r} is no value of {type.dtype} ({here()}).") from None
-    node = LazyNode(plain.op, (), type, None)
-    node.cell = filled(plain.op.value, type)
-    return node
-
-
-def number(value: Any, type: Type) -> LazyNode:
-    """The node of a Python number in every element of `type`."""
-    negative = value == 0 and type.dtype.kind in "fc" and math.copysign(1, _real(value)) < 0
-    if type.dtype.kind in "iu":
-        _check_range(value, type.dtype)
-    return _constant(value, type, negative, value.__class__)
-
-
-def _real(value: Any) -> float:
-    return value.real if isinstance(value, complex) else value
-
-
-def _check_range(value: Any, dtype: DType) -> None:
-    if not isinstance(value, (int, float)):
-        raise InvalidType(f"{value!r} is no value of {dtype} ({here()}).")
-    low, high = _limits(dtype)
-    if not low <= value <= high:
-        raise InvalidValue(
-            f"{value!r} does not fit in {dtype} ({here()}): it holds {low} to {high}."
-        )
-
-
-@lru_cache(maxsize=32)
-def _limits(dtype: DType) -> tuple[int, int]:
-    limits = np.iinfo(dtype.numpy)
-    return int(limits.min), int(limits.max)
 
 
 @lru_cache(maxsize=4096)
@@ -102,52 +49,11 @@ def result(node: Node, *sources: Tensor) -> Tensor:
     return made
 
 
-COMPOSED = 1024
-"""Nodes that are looked at to learn what waits below a value."""
-
-
 def relabel(node: Node) -> LazyNode:
     """A plain node as a tensor's."""
     depth, largest = extent_of(node.inputs)
     largest = max(largest, node.type.size)
     return LazyNode(node.op, node.inputs, node.type, user_place(), depth + 1, largest)
-
-
-def extent_of(nodes: Sequence[Node]) -> tuple[int, int]:
-    """The length of the longest chain that waits below `nodes`, and the size of the largest value
-    there; LARGE if it takes long to find out."""
-    depth = largest = 0
-    for node in nodes:
-        if node.__class__ is not LazyNode and node.__class__ is not Unbuilt:
-            return _extent_of_any(nodes)
-        if node.cell is None and node.depth > depth:
-            depth = node.depth
-        if node.largest > largest:
-            largest = node.largest
-    return depth, largest
-
-
-def _extent_of_any(nodes: Sequence[Node]) -> tuple[int, int]:
-    known: dict[int, int] = {}
-    largest = 0
-    stack = list(nodes)
-    while stack:
-        node = stack[-1]
-        if isinstance(node, LazyNode):
-            known[id(node)] = 0 if node.cell is not None else node.depth
-            largest = node.largest if node.largest > largest else largest
-            stack.pop()
-            continue
-        waiting = [child for child in node.inputs if id(child) not in known]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        known[id(node)] = 1 + max([known[id(child)] for child in node.inputs], default=0)
-        largest = node.type.size if node.type.size > largest else largest
-        if len(known) > COMPOSED:
-            return CHAIN, LARGE
-    return max([known[id(node)] for node in nodes], default=0), largest
 
 
 def as_tensor(value: Any, what: str = "an operand") -> Tensor:
@@ -280,10 +186,6 @@ def binary(op: Op, a: Any, b: Any, kinds: str | None = None) -> Tensor:
     nodes, tensors = operands(a, b)
     check_kind(op.name, nodes[0].type.dtype, kinds)
     return result(apply(op, *nodes), *tensors)
-
-
-WEAK = {float: "f", int: "i"}
-"""Kinds of dtypes that a Python number joins as it is."""
 
 
 def joined(op: Any, x: LazyNode, y: LazyNode, grad: bool) -> Tensor:

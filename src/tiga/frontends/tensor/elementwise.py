@@ -4,18 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tiga.frontends.tensor.arguments import OWN, serves_torch, torch_function
-from tiga.frontends.tensor.build import (
-    as_tensor,
-    binary,
-    check_kind,
-    convert,
-    number,
-    result,
-    same,
-    unary,
-)
+from tiga.frontends.tensor.build import as_tensor, binary, check_kind, convert, result, same, unary
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import as_float
+from tiga.frontends.tensor.scalars import number
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_complex as c

@@ -16,18 +16,10 @@ from tiga.frontends.tensor.by_numpy import SHORT, Evaluation, by_recursion, in_o
 from tiga.frontends.tensor.core import Tensor, give_array, share
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.inspection import hash_of
-from tiga.frontends.tensor.lazy import (
-    COMPILE_FROM,
-    LARGE,
-    OWN_REFERENCES,
-    Cell,
-    LazyNode,
-    leaf,
-    pending,
-    stands_for_many,
-)
+from tiga.frontends.tensor.lazy import COMPILE_FROM, LARGE, OWN_REFERENCES, Cell, LazyNode, leaf
 from tiga.frontends.tensor.placement import are_on_cpu, device_of_node, is_apart
 from tiga.frontends.tensor.recipe import Made, made_by
+from tiga.frontends.tensor.waiting import pending, stands_for_many
 from tiga.frontends.tensor.working import working
 from tiga.runtime.collector import uncollected
 from tiga.runtime.scope import active

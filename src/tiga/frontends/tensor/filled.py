@@ -5,31 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidType
 from tiga.frontends.tensor.arrays import filled_on
-from tiga.frontends.tensor.build import SCALARS, number, takes_tensor
+from tiga.frontends.tensor.build import takes_tensor
 from tiga.frontends.tensor.core import Tensor, charge, wrap
 from tiga.frontends.tensor.creation import Extent, checked_shape, finish, room_for
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
-from tiga.frontends.tensor.lazy import MADE_UP, here
+from tiga.frontends.tensor.lazy import MADE_UP
+from tiga.frontends.tensor.scalars import number, number_of
 from tiga.runtime.scope import active
 from tiga.types import GLOBAL, DType, Type
-
-
-def number_of(value: Any, dtype: DType, what: str) -> Any:
-    """A number that every element of a tensor is to be, as a Python number.
-
-    Raises:
-        InvalidType: it is none.
-        InvalidValue: the dtype does not hold it.
-    """
-    if isinstance(value, (Tensor, np.generic, np.ndarray)) and not value.shape:
-        value = value.item()
-    if not isinstance(value, SCALARS):
-        raise InvalidType(f"{what} expected a number, got {value!r} ({here()}).")
-    number(value, Type(dtype, (), GLOBAL))
-    return value
 
 
 def _filled(

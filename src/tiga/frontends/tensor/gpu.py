@@ -11,10 +11,11 @@ from tiga.errors import UnsupportedByBackend
 from tiga.frontends.tensor.arrays import moved_to
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.gpu_arrays import on_gpu, room
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf, pending
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, leaf
 from tiga.frontends.tensor.placement import device_named, places
 from tiga.frontends.tensor.planned import Entry, Plans, Run
 from tiga.frontends.tensor.recipe import Recipe, Structure, structure
+from tiga.frontends.tensor.waiting import pending
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node

@@ -7,7 +7,6 @@ made of them (`program.py`).
 
 import contextlib
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from os import sep
@@ -246,29 +245,3 @@ def helping(given: LazyNode) -> LazyNode:
     node = LazyNode(Leaf(given.type, HELPER), (), given.type, given.place)
     node.cell = given.cell
     return node
-
-
-def pending(roots: Sequence[Node]) -> list[Node]:
-    """The nodes that must be computed for `roots`, each after its inputs."""
-    order: list[Node] = []
-    seen: set[int] = set()
-    stack = list(reversed(roots))
-    while stack:
-        node = stack[-1]
-        key = id(node)
-        if key in seen or node.cell is not None:
-            stack.pop()
-            continue
-        waiting = [c for c in node.inputs if id(c) not in seen and c.cell is None]
-        if waiting:
-            stack.extend(reversed(waiting))
-            continue
-        seen.add(key)
-        order.append(node)
-        stack.pop()
-    return order
-
-
-def stands_for_many(node: Node) -> bool:
-    """Whether an expression depends on what stands for all edges, rows or examples."""
-    return any(isinstance(below.op, Leaf) for below in pending([node]))

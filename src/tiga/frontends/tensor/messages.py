@@ -13,7 +13,7 @@ import numpy as np
 from tiga.errors import InvalidType, Unfusable, bare
 from tiga.frontends.message_passing import FieldSets, MessagePassing, PerEdge
 from tiga.frontends.signature import check_parameters, require_known, taken
-from tiga.frontends.tensor.build import as_tensor, extent_of
+from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.calls import calls_of
 from tiga.frontends.tensor.capture import (
     CapturedProgram,
@@ -35,6 +35,7 @@ from tiga.frontends.tensor.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
 from tiga.frontends.tensor.reduced import address, form_of
 from tiga.frontends.tensor.template import Template, template_of
+from tiga.frontends.tensor.waiting import extent_of
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.relations import Graph
 from tiga.relations.paged import not_fused

@@ -8,9 +8,10 @@ from tiga.frontends.tensor import elementwise as e
 from tiga.frontends.tensor import linear, reductions
 from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.arguments import OWN
-from tiga.frontends.tensor.build import SCALARS, WEAK, fitted, joined, number
+from tiga.frontends.tensor.build import fitted, joined
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.scalars import SCALARS, WEAK, number
 from tiga.ops import pointwise as p
 from tiga.ops.base import Op
 

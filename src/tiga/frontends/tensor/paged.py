@@ -15,15 +15,8 @@ from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.devices import CPU, Device, check_device
 from tiga.frontends.tensor.graph_call import GraphCall, Launch, Walk
-from tiga.frontends.tensor.lazy import (
-    LARGE,
-    Cell,
-    LazyNode,
-    here,
-    leaf,
-    stands_for_many,
-    user_place,
-)
+from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.waiting import stands_for_many
 from tiga.frontends.trees import mapped
 from tiga.ops.feature import Broadcast
 from tiga.runtime import parallel

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.arrays import device_of
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import HELPER, LARGE, Leaf, pending
+from tiga.frontends.tensor.lazy import HELPER, LARGE, Leaf
+from tiga.frontends.tensor.waiting import pending
 from tiga.ops.tensor_transfer import ToDevice
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node

@@ -7,11 +7,12 @@ from typing import Any
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import normalize_axes, normalize_axis
-from tiga.frontends.tensor.build import apply, as_tensor, convert, number, result, truth
+from tiga.frontends.tensor.build import apply, as_tensor, convert, result, truth
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_INT, as_float, check_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.record import recorded
+from tiga.frontends.tensor.scalars import number
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_reduce as r

@@ -9,7 +9,6 @@ from tiga.frontends.tensor.build import (
     as_tensor,
     binary,
     convert,
-    number,
     operands,
     result,
     same,
@@ -34,6 +33,7 @@ from tiga.frontends.tensor.elementwise import (
     trunc,
 )
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.scalars import number
 from tiga.ops import functions as f
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_complex as c

@@ -22,9 +22,10 @@ from tiga.frontends.tensor.by_numpy import Evaluation
 from tiga.frontends.tensor.core import Tensor, give_array
 from tiga.frontends.tensor.evaluate import value_of
 from tiga.frontends.tensor.external_sort import Columns, Runs, descends, sort_vector, sorted_value
-from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf, pending
+from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
 from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
 from tiga.frontends.tensor.tiling_rules import join_of, needs, of_rows
+from tiga.frontends.tensor.waiting import pending
 from tiga.ops.feature import is_transpose
 from tiga.ops.tensor_index import ArgSort
 from tiga.ops.tensor_views import Join
