@@ -5,19 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from tiga.autograd.arguments import as_list, as_sequence, check_callable, check_count
 from tiga.autograd.batching import vmap
-from tiga.autograd.reverse import (
-    as_list,
-    as_sequence,
-    check_callable,
-    check_count,
-    check_fresh,
-    grad,
-    gradients,
-    none_of,
-    release,
-    tracking,
-)
+from tiga.autograd.reverse import check_fresh, grad, gradients, none_of, release, tracking
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor, helper

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from tiga.autograd.arguments import as_list, check_inputs, cotangent_of
 from tiga.autograd.checkpoint import GradientPlan, decide, marked
-from tiga.autograd.reverse import as_list, check_inputs, cotangent_of, grad
+from tiga.autograd.reverse import grad
 from tiga.errors import InvalidValue
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.inspection import shown_node

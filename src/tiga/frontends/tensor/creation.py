@@ -117,27 +117,28 @@ def tensor(
     _require_unmasked(data)
     if isinstance(data, Tensor) and data.device != CPU:
         return _copied(data, wanted, device, requires_grad)
-    if isinstance(data, Tensor):
-        array = data.numpy()
-    elif hasattr(data, "__array__"):
-        array = np.asarray(data)
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    else:
-        found: set[type] = set()
-        shape = _leaves(data, found)
-        wanted = _inferred(found) if wanted is None else wanted
-        room_for(shape, wanted)
-        try:
-            array = np.array(data, dtype=wanted.numpy)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise InvalidValue(f"tg.tensor: {error} ({here()}).") from None
-        return finish(array, requires_grad, device)
+    if not hasattr(data, "__array__"):
+        return finish(_of_lists(data, wanted), requires_grad, device)
+    array = np.asarray(data)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     _known_dtype(array)
     target = array.dtype if wanted is None else wanted.numpy
     if array.dtype.kind == "c" and target.kind not in "cb":
         array = array.real
     room_for(array.shape, dtype_of_numpy(target))
     return finish(np.array(array, dtype=target, order="C"), requires_grad, device)
+
+
+def _of_lists(data: Any, dtype: DType | None) -> np.ndarray:
+    """Nested lists of numbers as an array, for which there is room."""
+    found: set[type] = set()
+    shape = _leaves(data, found)
+    target = _inferred(found) if dtype is None else dtype
+    room_for(shape, target)
+    try:
+        return np.array(data, dtype=target.numpy)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise InvalidValue(f"tg.tensor: {error} ({here()}).") from None
 
 
 def _of_buffer(data: Any) -> Any:

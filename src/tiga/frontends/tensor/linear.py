@@ -1,5 +1,6 @@
 """Matrix products, by numpy's BLAS."""
 
+import math
 import string
 from typing import Any
 
@@ -61,20 +62,13 @@ def _batched(a: Node, b: Node) -> Node:
     """a @ b with leading axes broadcast; one matrix for all rows needs no copies of it."""
     lead_a, lead_b = a.type.shape[:-2], b.type.shape[:-2]
     if lead_a and not lead_b:
-        rows = reshape(a, (_product(a.type.shape[:-1]), a.type.shape[-1]))
+        rows = reshape(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1]))
         flat = apply(Matmul(), rows, b)
         return reshape(flat, (*a.type.shape[:-1], b.type.shape[-1]))
     lead = broadcast_shapes(lead_a, lead_b)
     a = broadcast(a, (*lead, *a.type.shape[-2:]))
     b = broadcast(b, (*lead, *b.type.shape[-2:]))
     return apply(Matmul(), a, b)
-
-
-def _product(extents: tuple[int, ...]) -> int:
-    total = 1
-    for extent in extents:
-        total *= extent
-    return total
 
 
 def einsum(equation: str, *tensors: Any) -> Tensor:
@@ -142,26 +136,28 @@ def _equation(equation: str, known: list[Tensor]) -> tuple[list[str], str]:
         raise InvalidValue(
             f"einsum: {equation!r} has {len(terms)} operands, got {len(known)} ({here()})."
         )
+    hidden = [_axes_of_ellipsis(t, x.ndim) for t, x in zip(terms, known, strict=True)]
     free = [c for c in string.ascii_letters if c not in equation]
-    dots = 0
-    for term, tensor in zip(terms, known, strict=True):
-        named = len(term.replace("...", ""))
-        if ("..." not in term and named != tensor.ndim) or named > tensor.ndim:
-            raise InvalidValue(f"einsum: {term!r} for a tensor with {tensor.ndim} axes ({here()}).")
-        dots = max(dots, tensor.ndim - named)
-    spare = "".join(free[:dots])
-    filled = []
-    for term, tensor in zip(terms, known, strict=True):
-        count = tensor.ndim - len(term.replace("...", ""))
-        filled.append(term.replace("...", spare[dots - count :]))
+    spare = "".join(free[: max(hidden)])
+    filled = [
+        term.replace("...", spare[len(spare) - count :])
+        for term, count in zip(terms, hidden, strict=True)
+    ]
+    labels = "".join(filled)
     if not arrow:
-        labels = "".join(filled)
         right = "..." + "".join(sorted(c for c in set(labels) - set(spare) if labels.count(c) == 1))
     output = right.replace("...", spare)
-    unknown = set(output) - set("".join(filled))
-    if unknown or len(set(output)) != len(output):
+    if not set(output) <= set(labels) or len(set(output)) != len(output):
         raise InvalidValue(f"einsum: the output of {equation!r} does not fit ({here()}).")
     return filled, output
+
+
+def _axes_of_ellipsis(term: str, rank: int) -> int:
+    """How many axes the ellipsis of a term stands for."""
+    count = rank - len(term.replace("...", ""))
+    if count < 0 or (count and "..." not in term):
+        raise InvalidValue(f"einsum: {term!r} for a tensor with {rank} axes ({here()}).")
+    return count
 
 
 def _diagonal(node: Node, labels: str) -> tuple[Node, str]:
@@ -199,9 +195,9 @@ def _contract(a: Node, la: str, b: Node, lb: str, needed: str) -> tuple[Node, st
     nb, nr, ns = len(batch), len(rows), len(summed)
     batches, row_shape = left.type.shape[:nb], left.type.shape[nb : nb + nr]
     inner, column_shape = left.type.shape[nb + nr :], right.type.shape[nb + ns :]
-    k = _product(inner)
-    left = reshape(left, (*batches, _product(row_shape), k))
-    right = reshape(right, (*batches, k, _product(column_shape)))
+    k = math.prod(inner)
+    left = reshape(left, (*batches, math.prod(row_shape), k))
+    right = reshape(right, (*batches, k, math.prod(column_shape)))
     product = apply(Matmul(), left, right)
     labels = "".join((*batch, *rows, *columns))
     return reshape(product, (*batches, *row_shape, *column_shape)), labels

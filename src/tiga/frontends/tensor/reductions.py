@@ -1,6 +1,7 @@
 """Reductions over any axes, scans, and what is composed of them. `dim` is another word for `axis`,
 `keepdim` for `keepdims`."""
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -65,10 +66,7 @@ def sum(
 
 
 def _count(shape: Shape, axes: Shape) -> int:
-    total = 1
-    for axis in axes:
-        total *= shape[axis]
-    return total
+    return math.prod(shape[axis] for axis in axes)
 
 
 def _mean_node(x: Node, axes: Shape) -> Node:
