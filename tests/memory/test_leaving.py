@@ -10,7 +10,7 @@ import pytest
 
 import tiga as tg
 from tiga.frontends.tensor import absent
-from tiga.frontends.tensor.core import charge
+from tiga.frontends.tensor.storage import charge
 from tiga.runtime.scope import Extent, Scope
 
 ELEMENTS = 4096

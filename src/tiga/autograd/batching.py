@@ -9,8 +9,9 @@ import numpy as np
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import normalize_axis
 from tiga.frontends.tensor.build import result
-from tiga.frontends.tensor.core import Tensor, helper
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
+from tiga.frontends.tensor.storage import helper
 from tiga.frontends.tensor.views import moveaxis
 from tiga.ops.feature import Permute, broadcast, permute, reshape
 from tiga.ops.leaf import constant

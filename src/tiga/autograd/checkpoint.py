@@ -12,10 +12,11 @@ import numpy as np
 
 from tiga import knobs
 from tiga.frontends.tensor.arrays import to_host
-from tiga.frontends.tensor.core import Tensor, give_array
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import Cell
 from tiga.frontends.tensor.program import BoundProgram, program_of
 from tiga.frontends.tensor.running import Ran, run_program
+from tiga.frontends.tensor.storage import give_array
 from tiga.ops.leaf import Input
 from tiga.ops.tensor_markers import Checkpoint, CheckpointCandidate, Marker, Spill
 from tiga.passes.tensor_checkpoints import (

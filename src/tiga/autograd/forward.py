@@ -10,8 +10,9 @@ from tiga.autograd.batching import vmap
 from tiga.autograd.reverse import check_fresh, grad, gradients, none_of, release, tracking
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
-from tiga.frontends.tensor.core import Tensor, helper
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.storage import helper
 from tiga.frontends.tensor.views import reshape
 from tiga.ops.pointwise import add
 from tiga.trace import autodiff

@@ -13,9 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.frontends.tensor.core import Tensor, address_of, charge
+from tiga.frontends.tensor.arrays import address_of
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import Device
 from tiga.frontends.tensor.lazy import Cell, LazyNode
+from tiga.frontends.tensor.storage import charge
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
 from tiga.runtime.locks import Ordered

@@ -30,6 +30,15 @@ def device_of(array: Array) -> Device:
     return Device("cuda", array.machine.index) if isinstance(array, DeviceArray) else CPU
 
 
+def address_of(memory: Any) -> int:
+    """The address of an array's first element; 0 for what is no array."""
+    if isinstance(memory, DeviceArray):
+        return memory.address
+    if not isinstance(memory, np.ndarray):
+        return 0
+    return int(memory.__array_interface__["data"][0])
+
+
 def duplicate(array: Array) -> Array:
     """A row-major copy on the same device."""
     return _gpu().duplicate(array) if isinstance(array, DeviceArray) else np.array(array)

@@ -5,8 +5,9 @@ from typing import Any
 from tiga.errors import InvalidValue
 from tiga.frontends.dlpack import array_of_torch, torch_of
 from tiga.frontends.tensor.build import result
-from tiga.frontends.tensor.core import Tensor, wrap
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here
+from tiga.frontends.tensor.storage import wrap
 from tiga.ops.pointwise import add
 from tiga.ops.tensor_complex import conj
 from tiga.trace.autodiff import vjp

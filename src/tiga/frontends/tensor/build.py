@@ -8,10 +8,11 @@ from weakref import ref
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.core import Tensor, View, share, wrap
+from tiga.frontends.tensor.core import Tensor, View
 from tiga.frontends.tensor.dtypes import array_of, promote, promote_scalar, result_dtype
 from tiga.frontends.tensor.lazy import LazyNode, here, user_place
 from tiga.frontends.tensor.scalars import SCALARS, WEAK, number
+from tiga.frontends.tensor.storage import share, wrap
 from tiga.frontends.tensor.waiting import CHAIN, extent_of, stands_for_many
 from tiga.ops.base import Op
 from tiga.ops.feature import Broadcast, broadcast

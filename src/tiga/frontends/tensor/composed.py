@@ -13,13 +13,14 @@ from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor import views
 from tiga.frontends.tensor.arguments import integer, serves_torch
 from tiga.frontends.tensor.build import as_tensor, same, takes_tensor
-from tiga.frontends.tensor.core import Tensor, helper
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.filled import zeros
 from tiga.frontends.tensor.grids import arange
 from tiga.frontends.tensor.indexing import take
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.losses import last_axes
+from tiga.frontends.tensor.storage import helper
 from tiga.types import bool_, int64
 
 

@@ -8,12 +8,11 @@ from weakref import ref
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.arrays import to_host
+from tiga.frontends.tensor.arrays import address_of, to_host
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.lazy import LARGE, LazyNode, helping, here, leaf, type_of, user_place
+from tiga.frontends.tensor.lazy import LARGE, LazyNode, here
 from tiga.runtime.buffer import READY, Buffer, Event
 from tiga.runtime.device_array import DeviceArray, row_major
-from tiga.runtime.scope import active
 from tiga.types import DType
 
 View = Callable[[np.ndarray], np.ndarray]
@@ -137,7 +136,7 @@ class Tensor:
         if self._array is None and self._buffer is not None:
             self.realize()
         if self._array is None and self._source is None:
-            return contiguous_strides(self.shape)
+            return row_major(self.shape, 1)
         return tuple(step // self.itemsize for step in _layout(self).strides)
 
     @property
@@ -165,7 +164,7 @@ class Tensor:
     @property
     def is_contiguous(self) -> bool:
         """Whether elements lie in row-major order without gaps; an axis of one element has none."""
-        rows = zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
+        rows = zip(self.shape, self.strides, row_major(self.shape, 1), strict=True)
         return self.size <= 1 or all(n == 1 or step == whole for n, step, whole in rows)
 
     @property
@@ -324,73 +323,3 @@ def _layout(tensor: Tensor) -> np.ndarray:
         return np.empty(tensor.shape, tensor.dtype.numpy)
     base, through = tensor._source
     return through(_layout(base))
-
-
-def address_of(memory: Any) -> int:
-    """The address of an array's first element; 0 for what is no array."""
-    if isinstance(memory, DeviceArray):
-        return memory.address
-    if not isinstance(memory, np.ndarray):
-        return 0
-    return int(memory.__array_interface__["data"][0])
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a row-major array, in elements."""
-    return row_major(shape, 1)
-
-
-def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) -> None:
-    """Give a tensor its value, and pass it on to the views that wait for it."""
-    tensor._array = array
-    tensor._buffer = buffer if buffer is not None else Buffer(array, array.nbytes)
-    tensor._source = None
-    if buffer is None and active() is not None:
-        charge(tensor)
-    viewers, tensor._viewers = tensor._viewers, None
-    for reference in viewers or ():
-        waiting = reference()
-        if waiting is not None and waiting._source is not None:
-            share(waiting, tensor, waiting._source[1])
-
-
-def charge(tensor: Tensor) -> None:
-    """Charge a tensor's new memory to the scope in force; a GPU's was when it was taken."""
-    from tiga.frontends.tensor.residency import adopt
-
-    adopt(tensor)
-
-
-def share(view: Tensor, base: Tensor, through: View) -> None:
-    """Make `view` see the memory of `base`, which has a value."""
-    array = base._in_memory()
-    assert base._buffer is not None
-    # Before the view passes the memory on to its own views, which would then come first.
-    if not base._buffer.viewers:
-        watch(base, array)
-    give_array(view, seen := through(array), base._buffer)
-    watch(view, seen)
-
-
-def watch(view: Tensor, array: Any) -> None:
-    """Let the memory know that a tensor, and its expression, show it by an array."""
-    assert view._buffer is not None
-    view._buffer.note(ref(view), ref(view._node), ref(array))
-
-
-def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -> Tensor:
-    """A given value: a leaf that shares the array's memory; `owner` keeps foreign memory alive."""
-    result = Tensor(leaf(array, type_of(array.dtype, array.shape), user_place()), requires_grad)
-    if requires_grad:
-        result._node.wanted = True
-    result._leaf = True
-    result._array = array
-    result._buffer = Buffer(array if owner is None else owner, array.nbytes)
-    return result
-
-
-def helper(array: np.ndarray) -> Tensor:
-    """A value that Tiga made for itself, such as a mask: it goes with operands on any device."""
-    made = wrap(array)
-    made._node = helping(made._node)
-    return made

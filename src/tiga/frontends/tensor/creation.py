@@ -10,11 +10,12 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.absent import reserve
 from tiga.frontends.tensor.arguments import integer
 from tiga.frontends.tensor.arrays import device_of, duplicate, moved_to
-from tiga.frontends.tensor.core import Tensor, charge, wrap
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, kind_of, result_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.scalars import SCALARS
+from tiga.frontends.tensor.storage import charge, wrap
 from tiga.runtime.scope import active
 from tiga.types import DType, dtype_of_numpy
 

@@ -13,12 +13,13 @@ from tiga import knobs
 from tiga.errors import OutOfBudget
 from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.by_numpy import SHORT, Evaluation, by_recursion, in_order
-from tiga.frontends.tensor.core import Tensor, give_array, share
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.inspection import hash_of
 from tiga.frontends.tensor.lazy import COMPILE_FROM, LARGE, OWN_REFERENCES, Cell, LazyNode, leaf
 from tiga.frontends.tensor.placement import are_on_cpu, device_of_node, is_apart
 from tiga.frontends.tensor.recipe import Made, made_by
+from tiga.frontends.tensor.storage import give_array, share
 from tiga.frontends.tensor.waiting import pending, stands_for_many
 from tiga.frontends.tensor.working import working
 from tiga.runtime.collector import uncollected

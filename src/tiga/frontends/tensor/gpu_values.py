@@ -9,9 +9,10 @@ from typing import Any
 from tiga.backends.triton.dense.moves import contiguous
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
 from tiga.errors import InvalidType
-from tiga.frontends.tensor.core import Tensor, wrap
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.graph_indices import plain
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.storage import wrap
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import bool_
 

@@ -8,9 +8,10 @@ import numpy as np
 from tiga.backends.triton.dense.moves import contiguous
 from tiga.backends.triton.index_arrays import IndexArray, index_array
 from tiga.backends.triton.machine import machine
-from tiga.frontends.tensor.core import Tensor, wrap
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import Device
 from tiga.frontends.tensor.lazy import LazyNode, leaf
+from tiga.frontends.tensor.storage import wrap
 from tiga.relations.on_device import DeviceCsr
 from tiga.runtime.device_array import DeviceArray
 from tiga.types import GLOBAL, Type, int64

@@ -8,11 +8,12 @@ import numpy as np
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import integer, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, operands, result
-from tiga.frontends.tensor.core import Tensor, helper
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.pieces import narrow
 from tiga.frontends.tensor.scalars import number
+from tiga.frontends.tensor.storage import helper
 from tiga.frontends.tensor.views import permute_dims, reshape, squeeze
 from tiga.ops import pointwise as p
 from tiga.ops.feature import broadcast, with_axis

@@ -12,10 +12,11 @@ import numpy as np
 
 from tiga.errors import InvalidValue, UnsupportedByBackend
 from tiga.frontends.spaces import extents_of
-from tiga.frontends.tensor.core import Tensor, give_array
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device, check_device
 from tiga.frontends.tensor.graph_call import GraphCall, Launch, Walk
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.storage import give_array
 from tiga.frontends.tensor.waiting import stands_for_many
 from tiga.frontends.trees import mapped
 from tiga.ops.feature import Broadcast

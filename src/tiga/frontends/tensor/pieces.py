@@ -8,10 +8,11 @@ import numpy as np
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import integer, normalize_axes, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, convert, result, takes_tensor, view
-from tiga.frontends.tensor.core import Tensor, helper
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import result_dtype
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.scalars import number
+from tiga.frontends.tensor.storage import helper
 from tiga.frontends.tensor.views import expand_dims, ravel, reshape, squeeze
 from tiga.ops import feature as o
 from tiga.ops.tensor_views import Slice, along, join, slice_, stepped, unslice

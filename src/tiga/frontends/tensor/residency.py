@@ -15,9 +15,10 @@ import numpy as np
 
 from tiga.errors import InvalidState, OutOfBudget
 from tiga.frontends.tensor.absent import Absent, Backing, Leaving, Spilled, flat
-from tiga.frontends.tensor.core import Tensor, watch
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.mapped_results import KIND, is_mapped
+from tiga.frontends.tensor.storage import watch
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
 from tiga.runtime.locks import Ordered

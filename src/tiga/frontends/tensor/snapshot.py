@@ -10,7 +10,7 @@ import numpy as np
 
 from tiga.errors import InvalidFile, InvalidType
 from tiga.frontends.tensor.absent import Absent, Layout
-from tiga.frontends.tensor.core import Tensor, contiguous_strides
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, here
 from tiga.frontends.tensor.moving import to
@@ -23,6 +23,7 @@ from tiga.runtime.container import (
     require_name,
     write_container,
 )
+from tiga.runtime.device_array import row_major
 from tiga.types import GLOBAL, Type, dtype_of_numpy
 
 _ONE = "value"
@@ -158,6 +159,6 @@ def _attach(container: Container, entry: Entry, verify: bool) -> Tensor:
     buffer = tensor._buffer = Buffer(None, entry.nbytes)
     buffer.origin = backing
     buffer.absent = Absent(buffer, backing, CPU)
-    strides = tuple(step * dtype.itemsize for step in contiguous_strides(entry.shape))
+    strides = row_major(entry.shape, dtype.itemsize)
     buffer.absent.add(tensor, Layout(0, entry.shape, strides, dtype))
     return tensor

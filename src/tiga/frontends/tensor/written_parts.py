@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.frontends.tensor.arrays import beside, part_shape, store
-from tiga.frontends.tensor.core import Tensor, address_of
+from tiga.frontends.tensor.arrays import address_of, beside, part_shape, store
+from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import LazyNode, leaf
 from tiga.types import GLOBAL, Type, dtype_of_numpy
 
