@@ -155,7 +155,8 @@ def _cut_tasks(weight: np.ndarray) -> np.ndarray:
     target = max(TASK_WEIGHT, -(-int(end[-1]) // MAX_TASKS))
     # A task ends with the row that reaches a multiple of the target.
     cuts = np.searchsorted(end, np.arange(target, int(end[-1]), target)) + 1
-    return np.unique(np.concatenate(([0], cuts, weight.shape))).astype(np.int64, copy=False)
+    bounds = np.concatenate(([0], cuts, weight.shape)).astype(np.int64, copy=False)
+    return bounds[np.diff(bounds, prepend=-1) > 0]  # they ascend: np.unique would import np.ma
 
 
 def make_walk(

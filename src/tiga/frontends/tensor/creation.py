@@ -1,6 +1,7 @@
 """New tensors from Python values, numpy arrays and other libraries."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -168,7 +169,8 @@ def _copied(data: Tensor, dtype: DType | None, device: Any, requires_grad: bool)
 
 def _require_unmasked(data: Any) -> None:
     """Refuse arrays of numpy some of whose elements are masked: no tensor knows of that."""
-    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+    masked = sys.modules.get("numpy.ma")  # importing it takes a tenth of the first compiled call
+    if masked and isinstance(data, masked.MaskedArray) and masked.is_masked(data):
         raise InvalidValue(
             f"an array without masked elements was expected ({here()}); fill them with "
             "x.filled(value)."
