@@ -21,12 +21,19 @@ settings.load_profile(
 )
 
 
+NO_KERNEL_CACHE = ("TIGA_KERNEL_CACHE", "0")
+"""No test finds kernels that another one, or another process, has left on disk."""
+
+os.environ.update([NO_KERNEL_CACHE])
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A developer's own `TIGA_*` variables do not change what a test sees."""
     for variable in [name for name in os.environ if name.startswith("TIGA_")]:
         if variable != "TIGA_GOLDEN_UPDATE":
             monkeypatch.delenv(variable)
+    monkeypatch.setenv(*NO_KERNEL_CACHE)
 
 
 @pytest.fixture

@@ -64,8 +64,8 @@ class Compiled:
         """What was fused into which kernels, stored, and sent to a library."""
         ran = self.executable
         text = explain(self.scheduled, ran.extents, ran.own_products, ran.placed)
-        pages = ran.pages
-        return text if pages is None else "\n".join((text, *pages.told()))
+        pages = [] if ran.pages is None else ran.pages.told()
+        return "\n".join((text, *ran.told_of_code(), *pages))
 
     def ir(self, level: str = "domain") -> str:
         """The text of a level.

@@ -44,6 +44,14 @@ def _size(text: str) -> int:
     return int(digits) * _UNITS[unit]
 
 
+def _size_or_off(text: str) -> int:
+    """The bytes of a size; 0 for what says no."""
+    try:
+        return 0 if text.lower() in _FALSE else _size(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or 0") from None
+
+
 def _knob(variable: str, parse: Callable[[str], Any], meaning: str) -> dict[str, Any]:
     return {"variable": variable, "parse": parse, "meaning": meaning}
 
@@ -67,6 +75,11 @@ def _budget(text: str) -> int:
 
 _AUTOTUNE = _knob(
     "TIGA_AUTOTUNE", _flag, "measure tiles of GPU kernels once and keep the fastest on disk"
+)
+_KERNEL_CACHE = _knob(
+    "TIGA_KERNEL_CACHE",
+    _size_or_off,
+    "bytes of CPU kernels on disk for later processes; 0: none",
 )
 _CHECKPOINT = _knob(
     "TIGA_CHECKPOINT_BUDGET_BYTES", _budget, "bytes of forward values that a gradient may save"
@@ -108,6 +121,7 @@ class Knobs:
     checkpoint_budget_bytes: int | None = field(default=None, metadata=_CHECKPOINT)
     checkpoint_spill_budget_bytes: int = field(default=0, metadata=_SPILL)
     autotune: bool = field(default=False, metadata=_AUTOTUNE)
+    kernel_cache: int = field(default=256 * 2**20, metadata=_KERNEL_CACHE)
 
 
 TABLE = fields(Knobs)

@@ -103,8 +103,15 @@ class TensorExecutable:
         """Whether its kernels have machine code."""
         return "templates" in self.__dict__
 
+    @property
+    def kernels_from_disk(self) -> int:
+        """Kernels whose machine code an earlier process wrote."""
+        if not self.is_compiled:
+            return 0
+        return sum(made.code.library.from_disk for made in self.templates.values())
+
     def compile(self) -> float:
-        """Compile what is not compiled yet; milliseconds spent."""
+        """Compile what is not compiled yet, or take it from disk; milliseconds spent."""
         start = perf_counter()
         assert len(self.templates) == len(self.kernels)
         for node in filter(_has_code, self._single):

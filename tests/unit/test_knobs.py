@@ -9,6 +9,12 @@ import pytest
 from tiga import errors, knobs
 
 
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite's own setting is none of these tests'."""
+    monkeypatch.delenv("TIGA_KERNEL_CACHE")
+
+
 def test_defaults() -> None:
     assert knobs.current() == knobs.Knobs(
         strict=False, dump=None, verify=1, num_threads=None, memory_bound=64 * 2**20
@@ -27,6 +33,9 @@ def test_defaults() -> None:
         ("TIGA_MEMORY_BOUND", "4096", "memory_bound", 4096),
         ("TIGA_MEMORY_BOUND", "2MiB", "memory_bound", 2 * 2**20),
         ("TIGA_MEMORY_BOUND", "1 GiB", "memory_bound", 2**30),
+        ("TIGA_KERNEL_CACHE", "64MiB", "kernel_cache", 64 * 2**20),
+        ("TIGA_KERNEL_CACHE", "0", "kernel_cache", 0),
+        ("TIGA_KERNEL_CACHE", "off", "kernel_cache", 0),
     ],
 )
 def test_environment(
@@ -52,6 +61,7 @@ def test_environment_is_read_at_each_use(monkeypatch: pytest.MonkeyPatch) -> Non
         ("TIGA_NUM_THREADS", "two", "at least 1"),
         ("TIGA_MEMORY_BOUND", "5 apples", "64MiB"),
         ("TIGA_MEMORY_BOUND", "MiB", "64MiB"),
+        ("TIGA_KERNEL_CACHE", "some", "1GiB, or 0"),
     ],
 )
 def test_bad_environment(
@@ -96,7 +106,7 @@ def test_bad_scope() -> None:
 
 
 def test_table_says_what_each_knob_means() -> None:
-    assert 0 < len(knobs.TABLE) <= 9
+    assert 0 < len(knobs.TABLE) <= 10
     for knob in knobs.TABLE:
         assert knob.metadata["variable"] == f"TIGA_{knob.name.upper()}"
         assert knob.metadata["meaning"]

@@ -122,6 +122,21 @@ def _gpu_kernels() -> str:
     return f"kernels through Triton {triton}, {launches}"
 
 
+def _kernel_cache() -> str:
+    try:
+        from tiga.backends.llvm.kernel_cache import kept_files
+    except ImportError:
+        return "none: the MLIR bindings cannot be loaded"
+    files = kept_files()
+    if files is None:
+        return "none: switched off, or not on this machine (Linux on x86-64, with a home)"
+    held = files.held()
+    if held is None:
+        return f"none: {files.folder} is not this user's alone, or cannot be read"
+    mib, most = held.nbytes / 2**20, files.most / 2**20
+    return f"{files.folder}: {held.files} files, {mib:.1f} of {most:.0f} MiB"
+
+
 def _settings() -> str:
     variables = [knob.metadata["variable"] for knob in knobs.TABLE]
     given = [f"{name}={os.environ[name]}" for name in variables if os.environ.get(name)]
@@ -138,5 +153,6 @@ FACTS: dict[str, Callable[[], str]] = {
     "threads": _threads,
     "CPU vectors": _vectors,
     "GPU": _gpu,
+    "kernels on disk": _kernel_cache,
     "settings": _settings,
 }

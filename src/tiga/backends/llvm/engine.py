@@ -1,14 +1,19 @@
 """From an MLIR module of upstream dialects to machine code that ctypes can call."""
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
+from io import BytesIO
+from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from torch_mlir import ir
 from torch_mlir.execution_engine import ExecutionEngine
 from torch_mlir.passmanager import PassManager
 
+from tiga.backends.llvm.image import LoadedImage
+from tiga.backends.llvm.kernel_cache import Place, place_of
 from tiga.backends.llvm.machine_code import address_in
 from tiga.ir import llvm
 
@@ -33,23 +38,63 @@ _in_use: "WeakValueDictionary[bytes, Library]" = WeakValueDictionary()
 """Libraries by a hash of their modules, as long as something holds them."""
 
 
+class Code(Protocol):
+    """Machine code, in memory or yet to be written."""
+
+    from_disk: bool
+
+    def addresses_of(self, names: Sequence[str]) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True)
+class EngineCode:
+    """Code that an engine writes when it is first asked for, and that is kept for later processes
+    if it has a place. The engine has a context of LLVM's, under 1 MiB."""
+
+    engine: ExecutionEngine
+    place: Place | None
+    from_disk = False
+
+    def addresses_of(self, names: Sequence[str]) -> Mapping[str, int]:
+        found = {name: address_in(self.engine, name) for name in names}
+        if self.place is not None:
+            self.place.keep(found)
+        return found
+
+
+@dataclass(frozen=True)
+class KeptCode:
+    """Code that an earlier process kept."""
+
+    image: LoadedImage
+    from_disk = True
+
+    def addresses_of(self, names: Sequence[str]) -> Mapping[str, int]:
+        return self.image.addresses
+
+
 class Library:
     """Compiled functions. Addresses are valid as long as the library lives.
 
-    Machine code is written when an address is first asked for. The engine has code and a context of
-    LLVM's, under 1 MiB; the module and MLIR's context, some 3 MiB, are let go.
+    Machine code is written when an address is first asked for, unless an earlier process kept it.
+    The module and MLIR's context, some 3 MiB, are let go.
     """
 
-    def __init__(self, engine: ExecutionEngine, names: tuple[str, ...], text: str | None) -> None:
-        self._engine, self._llvm_ir = engine, text
-        self._addresses: dict[str, int] | None = None
+    def __init__(self, code: Code, names: tuple[str, ...], text: str | None = None) -> None:
+        self._code, self._llvm_ir = code, text
+        self._addresses: Mapping[str, int] | None = None
         self.names = names
         """The public functions of the module."""
+
+    @property
+    def from_disk(self) -> bool:
+        """Whether an earlier process compiled it."""
+        return self._code.from_disk
 
     def generate(self) -> None:
         """Write the machine code, unless it is there; Python's lock is free meanwhile."""
         if self._addresses is None:
-            self._addresses = {name: address_in(self._engine, name) for name in self.names}
+            self._addresses = self._code.addresses_of(self.names)
 
     def address(self, name: str) -> int:
         """The raw machine address of function `name`; KeyError when the module has none."""
@@ -71,7 +116,9 @@ def compile_module(
     keep_llvm_ir: bool = False,
     opt_level: int = 3,
 ) -> Library:
-    """Lower `module` in place and compile it with LLVM.
+    """Lower `module` in place and compile it with LLVM, or take the code of an equal module that an
+    earlier process kept on disk. Code with `symbols` is not kept, and with `dump` or `keep_llvm_ir`
+    it is compiled anew.
 
     Args:
         module: functions (`func.func` or `llvm.func`) over the dialects that PIPELINE lowers.
@@ -98,31 +145,70 @@ def compile_module(
         >>> ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("seven"))()
         7
     """
+    told = Compilation(verify, opt_level)
+    if symbols or dump is not None or keep_llvm_ir:
+        return _compiled(module, told, None, symbols, dump, keep_llvm_ir)
+    return _found_or_compiled(module, _content(module), told)
+
+
+def shared_library(module: ir.Module, *, verify: bool = False, dump: Dump | None = None) -> Library:
+    """`compile_module`, once for equal modules while the library is in use: programs of a model
+    have walks and products in common. With `dump` it is compiled anew."""
+    if dump is not None:
+        return compile_module(module, verify=verify, dump=dump)
+    content = _content(module)
+    key = sha256(content).digest()
+    found = _in_use.get(key)
+    if found is None:
+        made = _found_or_compiled(module, content, Compilation(verify))
+        found = _in_use.setdefault(key, made)
+    return found
+
+
+class Compilation(NamedTuple):
+    """How a module is compiled."""
+
+    verify: bool = False
+    opt_level: int = 3
+
+
+def _content(module: ir.Module) -> bytes:
+    """All that a module says: bytecode, which is written in a third of the time of text."""
+    written = BytesIO()
+    module.operation.write_bytecode(written)
+    return written.getvalue()
+
+
+def _found_or_compiled(module: ir.Module, content: bytes, told: Compilation) -> Library:
+    """A library of code that an earlier process kept, or of code that later ones will find."""
+    place = place_of(content, (*told, *PIPELINE))
+    image = None if place is None else place.load()
+    if image is not None:
+        return Library(KeptCode(image), tuple(image.addresses))
+    return _compiled(module, told, place)
+
+
+def _compiled(
+    module: ir.Module,
+    told: Compilation,
+    place: Place | None,
+    symbols: Mapping[str, int] | None = None,
+    dump: Dump | None = None,
+    keep_llvm_ir: bool = False,
+) -> Library:
     with module.context, ir.Location.unknown():
-        _lower(module, verify, dump)
+        _lower(module, told.verify, dump)
         names = _entries(module)
         text = None
         if keep_llvm_ir or dump is not None:
             text = str(llvm.translate_module_to_llvmir(module.operation))
         if dump is not None:
             dump(LLVM_IR_STAGE, str(text))
-        # Object files are not asked for: the engine would keep one of every module.
-        engine = ExecutionEngine(module, opt_level=opt_level, enable_object_dump=False)
+        # Object files are not asked for: the engine would keep one more of every module.
+        engine = ExecutionEngine(module, opt_level=told.opt_level, enable_object_dump=False)
     for name, address in (symbols or {}).items():
         engine.raw_register_runtime(name, ctypes.c_void_p(address))
-    return Library(engine, names, text if keep_llvm_ir else None)
-
-
-def shared_library(module: ir.Module, *, verify: bool = False, dump: Dump | None = None) -> Library:
-    """`compile_module`, once for modules of one text while the library is in use: programs
-    of a model have walks and products in common. With `dump` it is compiled anew."""
-    if dump is not None:
-        return compile_module(module, verify=verify, dump=dump)
-    key = sha256(str(module).encode()).digest()
-    found = _in_use.get(key)
-    if found is None:
-        found = _in_use.setdefault(key, compile_module(module, verify=verify))
-    return found
+    return Library(EngineCode(engine, place), names, text if keep_llvm_ir else None)
 
 
 def _lower(module: ir.Module, verify: bool, dump: Dump | None) -> None:

@@ -98,6 +98,13 @@ class Executable:
         joint = [len(step.variants) for step in self.joint if isinstance(step, JointStep)]
         return sum(joint) + sum(len(step.variants) for step in self.kernels)
 
+    def told_of_code(self) -> list[str]:
+        """Whether an earlier process wrote the code of its kernels, in a line if one did."""
+        steps = (*self.steps, *self.joint)  # some are both: their libraries count once
+        libraries = {library for step in steps for library in known_libraries(step)}
+        found = sum(library.from_disk for library in libraries)
+        return [f"code of {found} of {len(libraries)} kernels from disk"] if found else []
+
     def run(
         self,
         graphs: Sequence[Graph],
@@ -192,6 +199,15 @@ def library_on(step: Launchable, graphs: Mapping[Relation, Graph]) -> Library | 
     if isinstance(step, RowStep | JointStep):
         return step.variant_on(graphs).library
     return step.library if isinstance(step, ProductStep) else None
+
+
+def known_libraries(step: Launchable) -> list[Library]:
+    """The code of a step that is there so far."""
+    if isinstance(step, RowStep | JointStep):
+        return [variant.library for variant in step.variants.values()]
+    if isinstance(step, ProductStep) and "library" in vars(step):
+        return [step.library]
+    return []
 
 
 def prepare(

@@ -1,4 +1,4 @@
-"""What the machine's caches hold."""
+"""What the machine is: its caches, and its processor."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,34 @@ def last_cache_bytes(folder: str = _CACHES) -> int:
     except (OSError, ValueError):
         found = []
     return max(found, default=ASSUMED)
+
+
+_PROCESSOR = "/proc/cpuinfo"
+_TELLING = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+@lru_cache(maxsize=1)
+def processor(path: str = _PROCESSOR) -> str | None:
+    """What code for this processor depends on: who made it, its model and all of its features. None
+    where the system does not tell (Linux on x86-64 does).
+
+    Example:
+        >>> processor("/nowhere") is None
+        True
+    """
+    found = {}
+    try:
+        with open(path) as lines:
+            for line in lines:  # of the first core: each takes the system some time
+                name, _, value = line.partition(":")
+                if not line.strip():
+                    break
+                found[name.strip()] = value.strip()
+    except OSError:
+        return None
+    if not set(_TELLING) <= found.keys():
+        return None
+    return "\n".join(f"{name}: {found[name]}" for name in _TELLING)
 
 
 def _size(text: str) -> int:

@@ -25,10 +25,15 @@ class _Text(ctypes.Structure):
 
 
 @lru_cache(maxsize=1)
+def compiler_library() -> Path:
+    """The file that MLIR and LLVM are in."""
+    (library,) = Path(_mlir_libs.__file__).parent.glob("*AggregateCAPI.*")
+    return library
+
+
+@lru_cache(maxsize=1)
 def _look_up() -> Any:
-    folder = Path(_mlir_libs.__file__).parent
-    (library,) = folder.glob("*AggregateCAPI.*")
-    function = ctypes.CDLL(str(library)).mlirExecutionEngineLookup
+    function = ctypes.CDLL(str(compiler_library())).mlirExecutionEngineLookup
     function.argtypes, function.restype = (ctypes.c_void_p, _Text), ctypes.c_void_p
     return function
 

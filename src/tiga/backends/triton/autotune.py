@@ -25,6 +25,7 @@ from tiga.backends.triton.topology import Degrees
 from tiga.errors import TigaError
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import evaluated
+from tiga.runtime.cache_files import cache_folder
 
 T = TypeVar("T")
 
@@ -123,8 +124,9 @@ def _tune_step(
     if walk.degrees in step.measured:
         return
     chosen = step.tile(walk.degrees)
-    place = cache_folder() / f"{_key(step, walk.degrees, machine)}.json"
-    known = _load(place, step.program, walk.degrees, chosen)
+    folder = cache_folder("tiles")
+    place = None if folder is None else folder / f"{_key(step, walk.degrees, machine)}.json"
+    known = None if place is None else _load(place, step.program, walk.degrees, chosen)
     if known is not None:
         step.use(walk, known, "measured before on this machine")
         return
@@ -138,7 +140,8 @@ def _tune_step(
     best = min(times, key=times.__getitem__)
     best = best if times[best] < LEAST_GAIN * times[chosen] else chosen
     step.use(walk, best, f"the best of {len(times)} measured: {_told(times, best, chosen)}")
-    _save(place, best, times[best])
+    if place is not None:
+        _save(place, best, times[best])
 
 
 def _told(times: dict[Tile, float], best: Tile, chosen: Tile) -> str:
@@ -148,12 +151,6 @@ def _told(times: dict[Tile, float], best: Tile, chosen: Tile) -> str:
 
 
 # on disk
-
-
-def cache_folder() -> Path:
-    """Where measured tiles are kept."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "tiga" / "tiles"
 
 
 def _key(step: RowStep, degrees: Degrees, machine: str) -> str:

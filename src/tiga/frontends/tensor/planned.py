@@ -113,6 +113,7 @@ class Run(NamedTuple):
             "launch_ms": self.launch * 1e3,
             "materialize_ms": self.total * 1e3,
             "kernels": len(self.executable.kernels),
+            "kernels_from_disk": self.executable.kernels_from_disk,
             "library_calls": self.executable.calls,
             "saved_bytes": 0,
             "relaxed_math": self.relaxed,

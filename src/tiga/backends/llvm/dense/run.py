@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import is_
-from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -56,17 +55,14 @@ class Code:
     address: int
     finish: int
     names: tuple[tuple, ...]
-    compile_ms: float
 
 
 @lru_cache(maxsize=1024)
 def compile_spec(spec: Spec) -> Code:
     """The machine code of a kernel, compiled once."""
-    start = perf_counter()
     library = compile_kernels(build(spec), OPT_LEVEL)
-    spent = (perf_counter() - start) * 1e3
     finish = library.address("finish") if partial_places(spec) else 0
-    return Code(library, library.address("kernel"), finish, tuple(slot_names(spec)), spent)
+    return Code(library, library.address("kernel"), finish, tuple(slot_names(spec)))
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,10 @@ class DenseExecutable:
         """Whether all kernels are compiled for a machine."""
         return machine.index in self.cache.complete
 
+    @property
+    def kernels_from_disk(self) -> None:
+        """Not known: Triton keeps them, and does not tell."""
+
     def compile(self, machine: Gpu | Interpreter) -> float:
         """Compile what is not compiled yet; milliseconds spent."""
         start = perf_counter()
