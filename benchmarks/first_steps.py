@@ -3,7 +3,8 @@
     python -m benchmarks.first_steps [--models name,name] [--processes 3] [--sm 90]
 
 Each model takes its first step in processes of its own: forward, backward, and for potentials the
-derivative of forces. Given are the least wall and processor seconds of the step, and of a second.
+derivative of forces. Given are the least wall and processor seconds of the step, and of a second:
+of processes that compile their kernels, and of processes that find them on disk, in turns.
 
 `--sm` has the kernels of potentials compiled for a GPU of this compute capability instead, of which
 none is needed, with an empty cache of Triton's, and once more with what that left there.
@@ -13,7 +14,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 
 import tiga as tg
-from benchmarks.processes import run_child
+from benchmarks.processes import NOTHING_KEPT, kept_in, run_child
 from tiga.frontends.torch.variants import state_of
 from tiga.trace.program import Program
 
@@ -160,12 +161,20 @@ def main() -> None:
 
 
 def _report(names: list[str], processes: int) -> None:
-    print("| model | first step s | processor s | second step s |\n|---|---|---|---|")
+    print("| model, kernels | first step s | processor s | second step s |\n|---|---|---|---|")
     for name in names:
-        found = [run_child("benchmarks.first_steps", "--child", name) for _ in range(processes)]
-        least = {key: min(one[key] for one in found) for key in found[0]}
-        print(f"| {name} | {least['first']:.2f} | {least['processor']:.2f} | "
-              f"{least['second']:.3f} |", flush=True)  # fmt: skip
+        with TemporaryDirectory() as folder:
+            ways = {"compiled": NOTHING_KEPT, "from disk": kept_in(folder)}
+            _step_of(name, ways["from disk"])  # leaves them there
+            found = [{way: _step_of(name, ways[way]) for way in ways} for _ in range(processes)]
+        for way in ways:
+            least = {key: min(one[way][key] for one in found) for key in found[0][way]}
+            print(f"| {name}, {way} | {least['first']:.2f} | {least['processor']:.2f} | "
+                  f"{least['second']:.3f} |", flush=True)  # fmt: skip
+
+
+def _step_of(name: str, kernels: Mapping[str, str]) -> dict[str, float]:
+    return run_child("benchmarks.first_steps", "--child", name, kernels=kernels)
 
 
 if __name__ == "__main__":
