@@ -1,6 +1,6 @@
 """Read plans, and their schedules, back from modules of `gf_iter` and `gf_kernel`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -32,23 +32,27 @@ class WalkReader:
     scatters: Stores = field(default_factory=dict)
 
     def read(self, operation: ir.Operation) -> None:
-        if operation.name == iteration.PHASE:
-            self._read_phase(operation)
-        elif operation.name == iteration.STORE:
-            node = self.values[operation.operands[0]]
-            stores = self._stores_of(operation.operands[0].owner, node)
-            stores[slot_of(operation)] = node
-        elif operation.name == iteration.ARRAY:
-            self.reads.append(self.values[operation.operands[0]])
-            self.values[operation.result] = self.reads[-1]
-        elif operation.name == iteration.READ:
-            self.values[operation.result] = self.values[operation.operands[0]]
-        elif operation.name == iteration.RESULT:
-            phase = self.phases[self._position(operation.operands[0].owner.operation)]
-            self.values[operation.result] = phase.row_results[slot_of(operation)]
-        else:
-            node = read_op(operation, self.values.__getitem__, self.relations)
-            self.values[operation.result] = node
+        _READERS.get(operation.name, WalkReader._read_op)(self, operation)
+
+    def _read_op(self, operation: ir.Operation) -> None:
+        node = read_op(operation, self.values.__getitem__, self.relations)
+        self.values[operation.result] = node
+
+    def _read_store(self, operation: ir.Operation) -> None:
+        node = self.values[operation.operands[0]]
+        stores = self._stores_of(operation.operands[0].owner, node)
+        stores[slot_of(operation)] = node
+
+    def _read_array(self, operation: ir.Operation) -> None:
+        self.reads.append(self.values[operation.operands[0]])
+        self._read_read(operation)
+
+    def _read_read(self, operation: ir.Operation) -> None:
+        self.values[operation.result] = self.values[operation.operands[0]]
+
+    def _read_result(self, operation: ir.Operation) -> None:
+        phase = self.phases[self._position(operation.operands[0].owner.operation)]
+        self.values[operation.result] = phase.row_results[slot_of(operation)]
 
     def _position(self, phase: ir.Operation) -> int:
         siblings = iteration.body_of(phase.parent.operation)
@@ -86,6 +90,15 @@ class WalkReader:
             return self.sums
         return self.scatters if iteration.is_scattered(owner.operation) else self.stores
 
+
+_READERS: dict[str, Callable[[WalkReader, ir.Operation], None]] = {
+    iteration.PHASE: WalkReader._read_phase,
+    iteration.STORE: WalkReader._read_store,
+    iteration.ARRAY: WalkReader._read_array,
+    iteration.READ: WalkReader._read_read,
+    iteration.RESULT: WalkReader._read_result,
+}
+"""Operations of walks; others are ops of `gf`."""
 
 SCAN_BEFORE = f"{DOMAIN.prefix}scan_before"
 _SUMS = (Origin.TOTAL, Origin.OUTER)

@@ -6,7 +6,7 @@ guards. What else `edge` and `node` read is guarded by letting the compiler trac
 up rows: nothing reads the result, so it is dropped from the graph.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any
 
@@ -147,19 +147,7 @@ def _gather(
         EDGE_ORDER: [], NODE_ORDER: [],
     }  # fmt: skip
     for argument, (origin, *where) in sources:
-        if origin == FIELD:
-            value = fields[where[0]][where[1]]
-        elif origin == PARAM:
-            value = params[where[0]]
-        elif origin == PLACE:
-            value = follow(kernel, where[0])
-        elif origin == SEED:
-            value = Seed().get()
-        elif origin == CONSTANT:
-            dtype, shape, items = where
-            value = torch.tensor(items, dtype=dtype, device=device).reshape(shape)
-        else:
-            value = None
+        value = _VALUES[origin](kernel, fields, params, device, *where)
         if argument == FLOAT:
             # torch recompiles for each value of a float that an op takes, but not for sums.
             zero = torch.zeros((), dtype=torch.float64, device=device)
@@ -167,6 +155,24 @@ def _gather(
         else:
             of_kind[argument].append(value)
     return of_kind
+
+
+def _constant(
+    kernel: Any, fields: Any, params: Any, device: Any, dtype: torch.dtype, shape: Any, items: Any
+) -> torch.Tensor:
+    return torch.tensor(items, dtype=dtype, device=device).reshape(shape)
+
+
+_VALUES: dict[str, Callable[..., Any]] = {
+    FIELD: lambda kernel, fields, params, device, space, name: fields[space][name],
+    PARAM: lambda kernel, fields, params, device, name: params[name],
+    PLACE: lambda kernel, fields, params, device, path: follow(kernel, path),
+    SEED: lambda *_: Seed().get(),
+    CONSTANT: _constant,
+    NONE: lambda *_: None,
+}
+"""The value of an argument by its origin: of the kernel, the fields and parameters of the call, the
+device, and where it is."""
 
 
 @torch._dynamo.assume_constant_result
@@ -284,26 +290,37 @@ def _sources(kernel: Any, captured: Any) -> list[Any] | None:
     found = dict(zip(map(id, places), paths(kernel, places), strict=True))
     sources: list[Any] = []
     for source, node in zip(captured.sources, captured.program.inputs, strict=True):
-        argument = TENSOR
+        argument = _ORDERS.get(type(source), TENSOR)
         if node in captured.numbers:
             argument = FLOAT if node.type.dtype.is_float else INTEGER
-        if isinstance(source, FieldSource):
-            sources.append((argument, (FIELD, source.namespace, source.name)))
-        elif isinstance(source, ParamSource):
-            sources.append((argument, (PARAM, source.name)))
-        elif isinstance(source, Seed):
-            sources.append((argument, (SEED,)))
-        elif isinstance(source, torch.Tensor) and source.numel() <= MOST_ITEMS:
-            items = tuple(source.flatten().tolist())
-            sources.append((argument, (CONSTANT, source.dtype, tuple(source.shape), items)))
-        elif isinstance(source, (EdgeOrder, NodeOrder)):
-            on_edges = isinstance(source, EdgeOrder)
-            sources.append((EDGE_ORDER if on_edges else NODE_ORDER, (NONE,)))
-        elif found.get(id(source)) is not None:
-            sources.append((argument, (PLACE, found[id(source)])))
-        else:
+        origin = _origin_of(source, found)
+        if origin is None:
             return None
+        sources.append((argument, origin))
     return sources
+
+
+_ORDERS: dict[type, str] = {EdgeOrder: EDGE_ORDER, NodeOrder: NODE_ORDER}
+_ORIGINS: dict[type, Callable[[Any], Any]] = {
+    FieldSource: lambda source: (FIELD, source.namespace, source.name),
+    ParamSource: lambda source: (PARAM, source.name),
+    Seed: lambda source: (SEED,),
+    EdgeOrder: lambda source: (NONE,),
+    NodeOrder: lambda source: (NONE,),
+}
+
+
+def _origin_of(source: Any, found: Mapping[int, Any]) -> Any:
+    """Where traced code gets a value: see `_VALUES`. None if it cannot; `found` are the paths to
+    places."""
+    if isinstance(source, Place):
+        path = found[id(source)]
+        return None if path is None else (PLACE, path)
+    if isinstance(source, torch.Tensor):
+        fits = source.numel() <= MOST_ITEMS
+        items = tuple(source.flatten().tolist()) if fits else ()
+        return (CONSTANT, source.dtype, tuple(source.shape), items) if fits else None
+    return _ORIGINS[type(source)](source)
 
 
 def _read(kernel: Any, fields: Any, params: Any, rows: Any, device: Any) -> Any:
