@@ -13,7 +13,7 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
 from tiga.frontends.tensor.storage import helper
 from tiga.frontends.tensor.views import moveaxis
-from tiga.ops.feature import Permute, broadcast, permute, reshape
+from tiga.ops.feature import broadcast, permute, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, lt, mul, where
 from tiga.ops.tensor_index import IndexAdd, IndexTake
@@ -121,27 +121,30 @@ def batched(outputs: Sequence[Node], given: dict[Node, Node], count: int) -> lis
 
 def _rule(node: Node, batch: Batch) -> Node:
     op = node.op
-    if isinstance(op, IndexTake):
-        return _index_take(node, batch)
-    if isinstance(op, IndexAdd):
-        return _index_add(node, batch)
     if op.defers:
         return _one_by_one(node, batch)
-    inputs = [batch.whole(child) for child in node.inputs]
-    if op.batches:
-        return op(*inputs)
-    if op.broadcasts:
-        lead = len(op.to) - len(node.inputs[0].type.shape)
-        (x,) = inputs
-        wide = reshape(x, (batch.count, *(1,) * lead, *x.type.shape[1:]))
-        return broadcast(wide, (batch.count, *op.to))
-    if op.reshapes:
-        return reshape(inputs[0], (batch.count, *op.to))
-    if isinstance(op, Permute):
-        return permute(inputs[0], (0, *(a + 1 for a in op.axes)))
-    if not op.axis_fields:
+    rule = _RULES.get(op.name)
+    if rule is not None:
+        return rule(node, batch)
+    if not op.batches and not op.axis_fields:
         raise InvalidValue(f"vmap has no rule for {op.name} ({here()}).")
-    return op.shifted(1)(*inputs)
+    made: Node = (op if op.batches else op.shifted(1))(*map(batch.whole, node.inputs))
+    return made
+
+
+def _broadcast(node: Node, batch: Batch) -> Node:
+    (x,) = node.inputs
+    lead = len(node.op.to) - len(x.type.shape)
+    wide = reshape(batch.whole(x), (batch.count, *(1,) * lead, *x.type.shape))
+    return broadcast(wide, (batch.count, *node.op.to))
+
+
+def _reshape(node: Node, batch: Batch) -> Node:
+    return reshape(batch.whole(node.inputs[0]), (batch.count, *node.op.to))
+
+
+def _permute(node: Node, batch: Batch) -> Node:
+    return permute(batch.whole(node.inputs[0]), (0, *(axis + 1 for axis in node.op.axes)))
 
 
 def _one_by_one(node: Node, batch: Batch) -> Node:
@@ -201,3 +204,10 @@ def _index_add(node: Node, batch: Batch) -> Node:
     parted = reshape(total, (batch.count, extent, *total.type.shape[1:]))
     order = (0, *range(2, 2 + axis), 1, *range(2 + axis, len(parted.type.shape)))
     return permute(parted, order)
+
+
+_RULES: dict[str, Callable[[Node, Batch], Node]] = {
+    "broadcast": _broadcast, "reshape": _reshape, "permute": _permute,
+    "index_take": _index_take, "index_add": _index_add,
+}  # fmt: skip
+"""Ops that a further axis changes in another way than their axes."""

@@ -7,19 +7,12 @@ import numpy as np
 
 from tiga.backends.reference.dense import call_op
 from tiga.frontends.tensor.lazy import LazyNode
-from tiga.ops.base import Pointwise
-from tiga.ops.leaf import StopGradient
-from tiga.ops.pointwise import Cast, Where
-from tiga.ops.tensor_complex import RealLinear
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import bfloat16, float16
 
 SHORT = 32
 """Links of the longest chain that is evaluated by recursion."""
-
-_ALIASING = (RealLinear, StopGradient, Cast, Where)
-"""Pointwise ops whose numpy meaning may be the operand's own memory."""
 
 
 class Evaluation(NamedTuple):
@@ -73,7 +66,7 @@ def _recursive(node: Node, known: dict[int, np.ndarray]) -> np.ndarray:
 
 def _evaluated(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
     op, dtype = node.op, node.type.dtype
-    if isinstance(op, Pointwise) and dtype is not float16 and dtype is not bfloat16:
+    if op.pointwise and dtype is not float16 and dtype is not bfloat16:
         value = op.reference(*arrays)
         target = dtype.numpy
         return value if value.dtype is target else np.asarray(value, target)
@@ -84,10 +77,5 @@ def _evaluated(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def _owned(array: np.ndarray, node: Node) -> np.ndarray:
     """The value as an array in row-major memory of its own."""
-    op = node.op
-    if isinstance(op, Pointwise) and not isinstance(op, _ALIASING):
-        if array.__class__ is np.ndarray and array.flags.c_contiguous:
-            return array
-        return np.array(array, order="C")
     fresh = array.__class__ is np.ndarray and array.base is None and node.inputs
     return array if fresh and array.flags.c_contiguous else np.array(array, order="C")

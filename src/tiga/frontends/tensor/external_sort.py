@@ -3,6 +3,7 @@ block; along the first of several axes column by column, put side by side in a f
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,21 +26,24 @@ LEAST_BLOCK = 64
 """Elements of a run that are merged at a time, at least."""
 
 
-def sorted_value(node: Node) -> Node | None:
-    """The value that a node sorts along its first axis, or tells the order of; None for others."""
+class Order(NamedTuple):
+    """How a value is sorted along its first axis: the largest come first if it `descends`; `back`:
+    positions are asked for."""
+
+    of: Node
+    descends: bool
+    back: bool
+
+
+def order_of(node: Node) -> Order | None:
+    """What a node sorts along its first axis, or tells the order of; None for others."""
     order = node.inputs[1] if isinstance(node.op, TakeAlong) else node
     if not isinstance(order.op, ArgSort) or order.op.axis:
         return None
     (x,) = order.inputs
-    taken = node is order or (node.inputs[0] is x and not node.op.axis)
-    return x if taken else None
-
-
-def descends(node: Node) -> bool:
-    """Whether the largest comes first."""
-    order = node.inputs[1] if isinstance(node.op, TakeAlong) else node
-    assert isinstance(order.op, ArgSort)
-    return bool(order.op.descending)
+    back = node is order
+    taken = back or (node.inputs[0] is x and not node.op.axis)
+    return Order(x, bool(order.op.descending), back) if taken else None
 
 
 @dataclass

@@ -19,7 +19,6 @@ from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf, user_p
 from tiga.frontends.tensor.storage import give_array
 from tiga.frontends.tensor.waiting import stands_for_many
 from tiga.frontends.trees import mapped
-from tiga.ops.feature import Broadcast
 from tiga.runtime import parallel
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.mapped import file_at, written
@@ -109,7 +108,7 @@ def computed_array(node: Node) -> Any:
 
 def is_repeated(node: Node) -> bool:
     """Whether a value is one element everywhere."""
-    return isinstance(node.op, Broadcast) and node.inputs[0].type.size == 1
+    return bool(node.op.broadcasts) and node.inputs[0].type.size == 1
 
 
 def _evaluated(node: Node) -> Any:

@@ -21,15 +21,13 @@ from tiga.frontends.tensor.absent import Absent
 from tiga.frontends.tensor.by_numpy import Evaluation
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.evaluate import value_of
-from tiga.frontends.tensor.external_sort import Columns, Runs, descends, sort_vector, sorted_value
+from tiga.frontends.tensor.external_sort import Columns, Order, Runs, order_of, sort_vector
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
 from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
 from tiga.frontends.tensor.storage import give_array
 from tiga.frontends.tensor.tiling_rules import join_of, needs, of_rows
 from tiga.frontends.tensor.waiting import pending
 from tiga.ops.feature import is_transpose
-from tiga.ops.tensor_index import ArgSort
-from tiga.ops.tensor_views import Join
 from tiga.runtime.pages import MemoryRows, Rows
 from tiga.runtime.scope import Scope, active
 from tiga.trace.node import Node
@@ -69,7 +67,7 @@ def realize_in_tiles(tensor: Tensor) -> bool:
 
 
 def _value(root: LazyNode, scope: Scope) -> np.ndarray:
-    if not (isinstance(root.op, Join) and root.op.axis == 0):
+    if not _joins_rows(root):
         return np.ascontiguousarray(Tiles.of(root, scope).value(root))
     with ExitStack() as stack:
         array, rows = _room(root, scope, stack)
@@ -84,9 +82,13 @@ def _value(root: LazyNode, scope: Scope) -> np.ndarray:
     return array
 
 
+def _joins_rows(node: Node) -> bool:
+    return bool(node.op.concatenates) and node.op.axis == 0
+
+
 def _joined(node: Node) -> Iterator[Node]:
     """What a value is joined of along its first axis, joins among it taken apart."""
-    if node.cell is None and isinstance(node.op, Join) and node.op.axis == 0:
+    if node.cell is None and _joins_rows(node):
         for part in node.inputs:
             yield from _joined(part)
     else:
@@ -185,9 +187,9 @@ class Tiles:
             return array
         if self._folds(node):
             return self._folded(node)
-        given = sorted_value(node)
-        if given is not None and (id(given) in self.cut or is_mapped(self.value(given))):
-            return self._sorted(node, given)
+        order = order_of(node)
+        if order is not None and (id(order.of) in self.cut or is_mapped(self.value(order.of))):
+            return self._sorted(node, order)
         if node.op.reshapes:
             return self.value(node.inputs[0]).reshape(node.type.shape)
         made = node.op(*(self._given(child, self.value(child)) for child in node.inputs))
@@ -214,10 +216,11 @@ class Tiles:
         self._each(node, add)
         return np.asarray(found[0], node.type.dtype.numpy)
 
-    def _sorted(self, node: Node, given: Node) -> np.ndarray:
+    def _sorted(self, node: Node, order: Order) -> np.ndarray:
         """A value in order along its first axis, or its order."""
+        given, down, back = order
         count, *rest = given.type.shape
-        dtype, down, back = given.type.dtype.numpy, descends(node), isinstance(node.op, ArgSort)
+        dtype = given.type.dtype.numpy
 
         def each(take: Callable[[int, np.ndarray], None]) -> None:
             if id(given) in self.cut:
