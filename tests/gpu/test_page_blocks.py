@@ -140,7 +140,7 @@ def test_results_that_the_device_does_not_hold(
     assert (report["peak_bytes"]["nvme"] > 0) == (holds == "nvme")
     for one, other in zip(found, expected, strict=True):
         assert one.device.type == "cpu"
-        torch.testing.assert_close(one, other.cpu())
+        torch.testing.assert_close(one, other.cpu(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kernel", [Ordered, Dropped], ids=lambda k: k.__name__)

@@ -64,11 +64,6 @@ class SortsRows(tg.MessagePassing):
         return torch.sort(aggregate, dim=-1).values
 
 
-class NativeSorted(tg.MessagePassing):
-    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-        return tg.sort(src.x, axis=1)
-
-
 KERNELS = [Sorted, Spectrum, Dropped, SortsRows]
 
 
@@ -373,14 +368,3 @@ def test_what_is_refused_still(stored: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("TIGA_STRICT", "1")
     with pytest.raises(Unfusable, match=r"aten\.sort.*test_paged_blocks\.py"):
         call(x)
-
-
-def test_a_graph_that_runs_on_a_gpu_says_which_op_is_in_the_way(
-    stored: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, paged = stored("random")
-    x, w = attached(paged)
-    monkeypatch.setattr(paged, "_device", "cuda:0")
-    native = {"x": tg.from_numpy(x.numpy())}, {"w": tg.from_numpy(w.numpy())}
-    with pytest.raises(UnsupportedByBackend, match=r"sort cannot be fused.*in_memory"):
-        NativeSorted()(graph=paged, ndata=native[0], edge=native[1])

@@ -135,14 +135,6 @@ class PagedField:
         return f"PagedField({self.name!r}, shape={self.shape}, dtype={self.dtype})"
 
 
-def not_fused(reason: Exception) -> UnsupportedByBackend:
-    """What refuses a program that cannot be fused: it would need the edges in memory."""
-    return UnsupportedByBackend(
-        f"a graph in a file runs fused programs only, and this one is not: {reason} Rewrite it, or "
-        "use `graph.in_memory()`."
-    )
-
-
 class InFile:
     """The input of a graph in a file: no index array that a user gave."""
 

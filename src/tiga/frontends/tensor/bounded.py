@@ -5,31 +5,30 @@ For derivatives they are made again, as many at a time.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tiga.errors import Unfusable
-from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
+from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.signature import taken
-from tiga.frontends.tensor.build import apply, as_tensor, result
+from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.edge_order import edge_order, in_given_order, indices
+from tiga.frontends.tensor.devices import CPU, Device
+from tiga.frontends.tensor.edge_order import edge_order, in_given_order, on_device
 from tiga.frontends.tensor.edge_reads import EdgeEnd, ReadAtEdges
 from tiga.frontends.tensor.fields import Fields, FieldView
 from tiga.frontends.tensor.lazy import Cell, LazyNode
+from tiga.frontends.tensor.paged import device_of, note_writes
 from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.segments import in_segment
-from tiga.frontends.tensor.views import broadcast_to
+from tiga.frontends.tensor.stored_messages import Stored, StoredMessages, rows_alone
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.knobs import current
 from tiga.ops.tensor_index import IndexTake
 from tiga.ops.tensor_views import slice_
-from tiga.reducers import Bound, Multi
+from tiga.reducers import Multi
 from tiga.reducers.selection import ArgExtremum
-from tiga.relations import Graph
 from tiga.relations.paged import PagedGraph
 from tiga.relations.row_blocks import PagedPointers, Pointers, PointersInMemory, Rows, cut_rows
 from tiga.runtime.scope import active
@@ -37,51 +36,6 @@ from tiga.trace.node import Node
 
 SHARE = 8
 """Blocks may take one part in so many of what a budget leaves."""
-
-
-@dataclass
-class StoredMessages:
-    """What `edge` returned, with its tensors apart."""
-
-    count: int
-    values: list[Tensor] = field(default_factory=list)
-
-    def stored(self, leaf: Any) -> Any:
-        """The leaf with each tensor replaced by its number."""
-        if isinstance(leaf, Masked):
-            return Masked(mapped(self.stored, leaf.value), self.stored(leaf.keep))
-        if isinstance(leaf, Bound):
-            return Bound(leaf.reducer, tuple(map(self.stored, leaf.messages)))
-        value = as_tensor(leaf, "a message")
-        if not value.shape or value.shape[0] != self.count:
-            value = broadcast_to(value, (self.count, *value.shape[1:]))
-        self.values.append(value)
-        return len(self.values) - 1
-
-
-class Stored(MessagePassing):
-    """Sends messages that are in memory, as edge fields; notes which results are on edges."""
-
-    on_edges: list[bool]
-
-    def __init__(self, kernel: MessagePassing, tree: Any) -> None:
-        self.kernel, self.tree = kernel, tree
-        self.reducer = kernel.reducer
-
-    def edge(self, src: Any, dst: Any, edge: Any) -> Any:
-        def restored(leaf: Any) -> Any:
-            if isinstance(leaf, Masked):
-                return Masked(mapped(restored, leaf.value), restored(leaf.keep))
-            if isinstance(leaf, Bound):
-                return Bound(leaf.reducer, tuple(map(restored, leaf.messages)))
-            return edge[str(leaf)]
-
-        return mapped(restored, self.tree)
-
-    def node(self, dst: Any, aggregate: Any) -> Any:
-        made = self.kernel.node(dst, aggregate)
-        self.on_edges = [isinstance(leaf, PerEdge) for leaf in leaves_of(made)]
-        return made
 
 
 def run_bounded(
@@ -102,11 +56,13 @@ def run_bounded(
     named = isinstance(kernel.reducer, (ArgExtremum, Multi))
     if kernel.strict or current().strict or named:
         raise reason
+    if isinstance(topology, PagedGraph) and topology.device != "cpu":
+        return _on_gpu(kernel, topology, fields, params)
     with topology.reading() if isinstance(topology, PagedGraph) else nullcontext():
         blocks = [_block(kernel, topology, fields, params, rows)
                   for rows in _blocks(topology, fields)]  # fmt: skip
     on_edges = blocks[0][1]
-    device = next((value.device for value in fields.values()), CPU)
+    device = device_of_fields(fields)
     columns = zip(*(leaves_of(made) for made, _ in blocks), strict=True)
     joined = [c[0] if len(c) == 1 else concat(list(c), axis=0) for c in columns]
     results = iter([
@@ -116,13 +72,32 @@ def run_bounded(
     return mapped(lambda _: next(results), blocks[0][0])
 
 
+def _on_gpu(
+    kernel: MessagePassing, graph: PagedGraph, fields: Fields, params: Mapping[str, Any]
+) -> Any:
+    from tiga.frontends.tensor.block_rows import BlockRows
+    from tiga.frontends.tensor.device_blocks import in_device_blocks
+
+    note_writes(fields.values())
+    rows = BlockRows(graph, device_of(graph))
+    with graph.reading():
+        return in_device_blocks(kernel, rows, fields, params, list(_blocks(graph, fields)))
+
+
+def device_of_fields(fields: Fields) -> Device:
+    """Where the fields of a call on a graph in memory are."""
+    return next((value.device for value in fields.values()), CPU)
+
+
 def _blocks(topology: Any, fields: Fields) -> Iterator[Rows]:
     """Ranges of destinations whose edges' fields, twice, stay below the bound, and below a part of
     what a budget leaves."""
     width = sum(t._node.type.row_bytes // max(t.shape[0], 1) for t in fields.values())
     bound, scope = current().memory_bound, active()
-    if scope is not None and scope.host.budget is not None and isinstance(topology, PagedGraph):
-        bound = min(bound, (scope.host.budget - scope.host.live) // SHARE)
+    accounts = [] if scope is None else [scope.accounts[tier] for tier in ("host", "device")]
+    for account in accounts if isinstance(topology, PagedGraph) else ():
+        if account.budget is not None:
+            bound = min(bound, (account.budget - account.live) // SHARE)
     most = max(1, bound // max(2 * width, 1))
     pointers: Pointers = (
         PagedPointers(topology.walks["dst"])
@@ -139,7 +114,7 @@ def _block(
     views, reads = _views(topology, block, fields)
     sent = StoredMessages(block.last - block.first)
     tree = mapped(sent.stored, kernel.edge(*views, **taken(kernel, "edge", params)))
-    inner, graph = Stored(kernel, tree), _rows_alone(topology, block)
+    inner, graph = Stored(kernel, tree), rows_alone(topology, block)
     named = {str(i): value for i, value in enumerate(sent.values)}
     rows = {name: _rows(value, block.low, block.high) for (end, name), value in fields.items()
             if end in ("dst", "ndata")}  # fmt: skip
@@ -157,19 +132,6 @@ def _alone(x: Tensor) -> Tensor:
     return x
 
 
-def _rows_alone(topology: Any, block: Rows) -> Graph:
-    """The destinations of a block with their edges, all from one source: who reduces messages does
-    not ask where they are from."""
-    low, high, first, last = block
-    pointers = (
-        PagedPointers(topology.walks["dst"]).between(low, high)
-        if isinstance(topology, PagedGraph)
-        else topology.csr.row_ptr[low : high + 1]
-    )
-    sources = np.zeros(last - first, np.int32)
-    return Graph.from_csr(pointers - first, sources, num_src=1, validate="none")
-
-
 def _again(results: Sequence[Tensor], reads: Sequence[Node], fields: Fields) -> Sequence[Tensor]:
     """Results that derivatives are asked of, without the messages: they are made again."""
     if not results or any(value.device != CPU for value in fields.values()):
@@ -183,11 +145,12 @@ def _views(
 ) -> tuple[list[FieldView], list[Node]]:  # fmt: skip
     """What `edge` is called with for the edges of a block; and the nodes that read numbers of
     edges."""
+    device = device_of_fields(fields)
     views: list[FieldView] = []
     reads: list[Node] = []
     for end in ("src", "dst", "edge"):
         of = EdgeEnd(topology, block, end) if isinstance(topology, PagedGraph) else None
-        index = None if of is not None else indices(_numbers(topology, block, end))
+        index = None if of is not None else on_device(_numbers(topology, block, end), device)
         values = {}
         for (namespace, name), value in fields.items():
             if namespace == end or (namespace == "ndata" and end != "edge"):

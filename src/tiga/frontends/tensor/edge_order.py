@@ -100,6 +100,11 @@ def _on(node: LazyNode, device: Device) -> LazyNode:
     return leaf(moved_to(node.cell.array, device), node.type)
 
 
+def on_device(numbers: np.ndarray, device: Device) -> LazyNode:
+    """Positions as a node on a device."""
+    return _on(indices(numbers), device)
+
+
 def indices(array: np.ndarray) -> LazyNode:
     """Positions as a node."""
     wide = np.array(array, np.int64)

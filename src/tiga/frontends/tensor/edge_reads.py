@@ -30,6 +30,11 @@ class EdgeEnd:
         """How many edges there are."""
         return self.block.last - self.block.first
 
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The range of rows that they are, if they are one."""
+        return (self.block.first, self.block.last) if self.end == "edge" else None
+
     def numbers(self) -> np.ndarray:
         """The row of each edge, int64; charged to the scope in force while they live.
 

@@ -38,7 +38,6 @@ from tiga.frontends.tensor.template import Template, template_of
 from tiga.frontends.tensor.waiting import extent_of
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.relations import Graph
-from tiga.relations.paged import not_fused
 from tiga.trace.node import Node
 
 
@@ -183,8 +182,6 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
 def _in_blocks(run: KernelCall, reason: Unfusable) -> Any:
     """The results of a call that is no program, for `reason`."""
     topology = run.topology
-    if isinstance(topology, Graph) and topology.device != "cpu":
-        raise not_fused(reason) from None
     from tiga.frontends.tensor.bounded import run_bounded
 
     calls_of(run.kernel).refuse(reason)

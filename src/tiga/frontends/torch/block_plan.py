@@ -67,6 +67,7 @@ def measured(job: Any, fields: BlockFields) -> Sizes:
         fields.seen = {}
         sent, messages, _ = job.messages(fields, block)
         by_edge, fields.seen = tuple(fields.seen), {}
+        job.rows(fields, block, sent, messages)  # what is made once is no part of any block
         with Allocations() as allocations:
             made = leaves_of(job.rows(fields, block, sent, messages))
     state.restore()
