@@ -65,6 +65,9 @@ def edges_of(kind: str) -> tuple[np.ndarray, np.ndarray]:
     if kind == "hubs":
         dst[:9_000] = 7
         src[10_000:19_000] = 11
+    if kind == "long":
+        dst[:9_000] = np.arange(9_000) % 9
+        src[10_000:12_000] = np.arange(2_000) % 5
     if kind == "gaps":
         dst, src = dst // 7 * 7, src // 3 * 3
     return src, dst
@@ -113,7 +116,7 @@ def fields(graph: Any, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor
     return x, w
 
 
-@pytest.mark.parametrize("kind", ["random", "hubs", "gaps"])
+@pytest.mark.parametrize("kind", ["random", "long", "hubs", "gaps"])
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 def test_same_bits_as_in_memory(kernel: Any, kind: str, stored: Any, tiled: None) -> None:
     paged = stored(kind)

@@ -12,7 +12,7 @@ from tiga.paging.plan import WORTH, Limits, RowBytes
 from tiga.paging.span import Span, Spans
 from tiga.paging.stage import WORD, Stage
 from tiga.paging.tiles import COUNT, FASTER, Block, Tile, TilePhases, Tiling
-from tiga.relations.walk import HUB_CHUNK
+from tiga.relations.walk import HUB_CHUNK, STRETCH
 from tiga.runtime.arena import slack
 from tiga.runtime.tiers import size_text
 from tiga.types import OPPOSITE
@@ -53,12 +53,13 @@ class TilePlanner:
     @cached_property
     def _edge_bytes(self) -> float:
         """Bytes of an edge in a block. A split row has a chunk for so many edges, and may have one
-        that is not full."""
+        that is not full; sums have a place for every stretch of edges."""
         stage, word = self.stage, self.stage.walk.dtype.itemsize
         numbers = word * bool(stage.edge_arrays) if stage.walk.edge_id is not None else 0
         own = 0 if numbers else bytes_staged(stage.homes, stage.edge_arrays)
-        chunk = 2 * sum(self.arrays.state_bytes) + COUNT + CHUNK_LIST
-        return word + numbers + own + 2 * chunk / HUB_CHUNK
+        states = sum(self.arrays.state_bytes)
+        chunk = 2 * states + COUNT + CHUNK_LIST
+        return word + numbers + own + 2 * chunk / HUB_CHUNK + states / STRETCH
 
     def _tile_bytes(self, phase: int) -> tuple[int, int]:
         """Bytes of one of the other ends, and of an edge, in a tile."""

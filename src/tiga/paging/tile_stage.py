@@ -14,6 +14,8 @@ from tiga.paging.pointers import close_up, require_rising
 from tiga.paging.span import Span
 from tiga.paging.stage import WORD, Page, Stage
 from tiga.paging.tiles import Block, Tile, TilePhases
+from tiga.passes.rows import adds_up, state_bytes
+from tiga.relations.walk import STRETCH
 from tiga.runtime.arena import Arena
 from tiga.runtime.pages import LOADED_BYTES, Damaged, Rows
 from tiga.trace.node import Node
@@ -26,12 +28,14 @@ Submit = Callable[..., "Future[None]"]
 @dataclass
 class HeldBlock:
     """A block in memory: a page of its rows and edges without other ends, how many edges of each
-    row were taken, int32, and the states of rows by reduction."""
+    row were taken, int32, the states of rows by reduction, and where rows are long, the sums of
+    earlier stretches of their edges."""
 
     block: Block
     page: Page
     taken: np.ndarray
     states: dict[Node, np.ndarray] = field(default_factory=dict)
+    stretches: dict[Node, np.ndarray] = field(default_factory=dict)
 
     def require_taken(self, split: int) -> None:
         """After the last tile of a phase.
@@ -95,13 +99,13 @@ class TileStage:
         page = replace(page, max_degree=require_rising(page.row_ptr, page.span))
         close_up(page.row_ptr, page.span)
         (low, high), word = block.rows, np.dtype(np.uint8)
-        states = {
-            n: arena.take((high - low, n.type.size * n.type.dtype.compute.itemsize), word)
-            for phase in self.stage.program.phases
-            for n in phase.reductions
-        }
+        reductions = [n for phase in self.stage.program.phases for n in phase.reductions]
+        states = {n: arena.take((high - low, state_bytes(n)), word) for n in reductions}
+        sums = filter(adds_up, reductions) if page.max_degree > STRETCH else ()
+        places = len(page.index) // STRETCH + 1
+        stretches = {n: arena.take((places, state_bytes(n)), word) for n in sums}
         taken = arena.take(max(1, high - low), np.dtype(np.int32))
-        return HeldBlock(block, page, taken, states)
+        return HeldBlock(block, page, taken, states, stretches)
 
     def _page(self, block: Block, read: Any, arena: Arena) -> Page:
         stage, walk, homes = self.stage, self.stage.walk, self.stage.homes

@@ -16,7 +16,7 @@ from functools import cached_property
 from tiga.paging.span import PAGE_COST, Span
 from tiga.paging.stage import Stage
 from tiga.passes.roles import Roles, roles_of
-from tiga.passes.rows import RowProgram
+from tiga.passes.rows import RowProgram, state_bytes
 from tiga.trace.node import Node
 from tiga.trace.origin import Origin
 from tiga.types import Relation
@@ -190,7 +190,4 @@ class TilePhases:
     def state_bytes(self) -> tuple[int, ...]:
         """Bytes of a row's states, by phase."""
         phases = self.stage.program.phases
-        return tuple(
-            sum(n.type.size * n.type.dtype.compute.itemsize for n in phase.reductions)
-            for phase in phases
-        )
+        return tuple(sum(map(state_bytes, phase.reductions)) for phase in phases)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tiga.errors import Unfusable
+from tiga.ops.monoid import MONOIDS
 from tiga.ops.scan import ScanAfter, ScanBefore
 from tiga.trace.node import Node
 from tiga.types import Relation, Space
@@ -12,6 +13,16 @@ LARGEST_PIECE = 1 << 16
 """Elements of a sum over edges of which each task may have a piece of its own."""
 
 PAGED = "on a graph with edges in files"
+
+
+def adds_up(node: Node) -> bool:
+    """Whether a reduction is a sum of floats, whose error depends on the order of additions."""
+    return node.op.monoid is MONOIDS["sum"] and node.type.dtype.is_float
+
+
+def state_bytes(node: Node) -> int:
+    """Bytes of the state that a reduction has at a row."""
+    return node.type.size * node.type.dtype.compute.itemsize
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ HUB_CHUNK = 2048
 not on the number of threads; short, so that a chunk's partial sum keeps its accuracy (2·10^7 ones
 sum to 2·10^7 in float32) and that one hub feeds all threads."""
 
+STRETCH = 128
+"""Edges of a row that are added in sequence, before their sum is added to that of those before."""
+
 TASK_WEIGHT = 4096
 """Least weight (rows + edges) of a task: microseconds of work, far above the cost of taking one."""
 

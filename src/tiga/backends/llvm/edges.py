@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property, partial
 from itertools import islice
 
@@ -10,18 +11,33 @@ from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import ARITHMETIC, EdgeLanes, FeatureLanes, join
-from tiga.backends.llvm.loops import loop
+from tiga.backends.llvm.loops import Step, loop
 from tiga.backends.llvm.memory import Array, i64, lanes_type, load_word, register_element
 from tiga.backends.llvm.products import OuterSums
 from tiga.backends.llvm.scans import KeptCarries, run_step
 from tiga.backends.llvm.scatters import scatter
 from tiga.backends.llvm.scope import EdgeLanesScope, EdgeScope, KernelScope, RowScope
 from tiga.backends.llvm.slots import SlotTable
-from tiga.passes.rows import Phase, RowProgram
+from tiga.passes.rows import Phase, RowProgram, adds_up
 from tiga.passes.schedule import Schedule
+from tiga.relations.walk import STRETCH
 from tiga.trace.node import Node, reached
 from tiga.trace.origin import Origin
 from tiga.types import int32, int64
+
+
+class Lengths(Enum):
+    """How many edges ranges have: at most a stretch, more in some, or in most. The values are
+    what files of stages are named after."""
+
+    SHORT = ""
+    MIXED = "-long"
+    LONG = "-all-long"
+
+    @staticmethod
+    def of(max_degree: int) -> "Lengths":
+        """Those of rows with at most so many edges."""
+        return Lengths.MIXED if max_degree > STRETCH else Lengths.SHORT
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,7 @@ class EdgeLoop:
     starts: Mapping[Node, ir.Value] = field(default_factory=dict)
     states: Mapping[Node, ir.Value] = field(default_factory=dict)
     others: KernelScope | None = None
+    lengths: Lengths = Lengths.SHORT
 
     @property
     def program(self) -> RowProgram:
@@ -132,10 +149,52 @@ class EdgeLoop:
             self._write_edge(values)
             return [*self._reduced(values, states), *self._carried(values, within)]
 
-        results = loop(low, high, 1, starts, step)
+        results = self._loop(low, high, starts, step)
         for scan, carry in zip(phase.scans, results[len(phase.reductions) :], strict=True):
             row.values[scan.after] = carry
         return results[: len(phase.reductions)]
+
+    def _loop(
+        self, low: ir.Value, high: ir.Value, starts: Sequence[ir.Value], step: Step
+    ) -> list[ir.Value]:
+        """The loop over edges one by one. Ranges of several stretches have a loop of their own:
+        what it takes to begin and end one would be a third of the time of a row of few edges."""
+        several = self.lengths is not Lengths.SHORT and not self.states
+        if (
+            not several
+            or self.schedule.lanes == "edges"
+            or not any(map(adds_up, self.phase.reductions))
+        ):
+            return loop(low, high, 1, starts, step)
+        if self.lengths is Lengths.LONG:
+            return self._by_stretches(low, high, starts, step)
+        many = arith.cmpi(_LESS, i64(STRETCH), arith.subi(high, low))
+        branches = scf.IfOp(many, [start.type for start in starts], has_else=True)
+        with ir.InsertionPoint(branches.then_block):
+            scf.YieldOp(self._by_stretches(low, high, starts, step))
+        with ir.InsertionPoint(branches.else_block):
+            scf.YieldOp(loop(low, high, 1, starts, step))
+        return list(branches.results)
+
+    def _by_stretches(
+        self, low: ir.Value, high: ir.Value, starts: Sequence[ir.Value], step: Step
+    ) -> list[ir.Value]:
+        """The loop, whose sums begin anew with every stretch and are added to those before."""
+        sums = [*map(adds_up, self.phase.reductions), *(False for _ in self.phase.scans)]
+
+        def stretch(first: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
+            last = arith.minsi(arith.addi(first, i64(STRETCH)), high)
+            begin = [
+                constant_of(0, total.type) if adds else total
+                for total, adds in zip(totals, sums, strict=True)
+            ]
+            ended = loop(first, last, 1, begin, step)
+            return [
+                ARITHMETIC.add(total, state) if adds else state
+                for total, state, adds in zip(totals, ended, sums, strict=True)
+            ]
+
+        return loop(low, high, STRETCH, starts, stretch)
 
     def _give_carries(
         self, values: EdgeScope, within: ir.Value, carries: Sequence[ir.Value]

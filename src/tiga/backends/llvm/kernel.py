@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
-from tiga.backends.llvm.edges import EdgeLoop, TaskState
+from tiga.backends.llvm.edges import EdgeLoop, Lengths, TaskState
 from tiga.backends.llvm.lanes import constant_of
 from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import for_each, loop
@@ -36,14 +36,15 @@ Task = Callable[[SlotTable, ir.Value], None]
 class Kernels:
     """Emits the functions of a row program into the module at the insertion point.
 
-    `index_bits` is the width of the walk's indices; `hub_degree` splits rows with more edges
-    than that, 0 where the graph has none.
+    `index_bits` is the width of the walk's indices, `lengths` are those of its rows; `hub_degree`
+    splits rows with more edges than that, 0 where the graph has none.
     """
 
     program: RowProgram
     schedule: Schedule
     index_bits: int
     hub_degree: int = 0
+    lengths: Lengths = Lengths.SHORT
 
     def emit(self, prefix: str) -> tuple[Function, ...]:
         """All functions, named after `prefix`, in launch order."""
@@ -206,8 +207,12 @@ class Kernels:
         low: ir.Value,
         high: ir.Value,
         starts: Mapping[Node, ir.Value] | None = None,
+        lengths: Lengths | None = None,
     ) -> None:
-        edges = EdgeLoop(table, self.schedule, self.index_bits, phase, state, starts or {})
+        edges = EdgeLoop(
+            table, self.schedule, self.index_bits, phase, state, starts or {},
+            lengths=lengths or self.lengths,
+        )  # fmt: skip
         row.values.update(edges.run(row, low, high))
 
     @contextmanager
@@ -321,7 +326,7 @@ class Kernels:
             starts = scans.carries(table, scope, done.scans, chunk)
             with self._chunk_state(table, chunk, group, done.outer_sums) as state:
                 scans.replay(table, values, state, chunk)
-                self._run_phase(table, done, state, values, low, high, starts)
+                self._run_phase(table, done, state, values, low, high, starts, Lengths.LONG)
             for node in done.reductions:
                 states = table.state("chunk", node)
                 store(states, scope, node, chunk, values.value(node))

@@ -11,6 +11,7 @@ from tiga.backends.llvm.memory import Array, lanes_type, register_element
 from tiga.backends.llvm.scope import KernelScope
 from tiga.ops.monoid import MONOIDS
 from tiga.trace.node import Node
+from tiga.types import float32, float64
 
 
 def store(array: Array, scope: KernelScope, node: Node, entity: ir.Value, value: ir.Value) -> None:
@@ -32,11 +33,13 @@ def filled(scope: KernelScope, node: Node, number: float) -> ir.Value:
 def fold(
     scope: KernelScope, node: Node, pieces: Array, low: ir.Value, high: ir.Value, kind: str
 ) -> ir.Value:  # fmt: skip
-    """The pieces [low, high) of a value combined in their order."""
-    monoid = MONOIDS[kind]
-    start = filled(scope, node, monoid.identity(node.type.dtype))
+    """The pieces [low, high) of a value combined in their order, sums in double precision."""
+    monoid, plain = MONOIDS[kind], node.type.dtype.compute
+    dtype = float64 if kind == "sum" and plain == float32 else plain
+    start = ARITHMETIC.cast(filled(scope, node, monoid.identity(node.type.dtype)), plain, dtype)
 
     def step(piece: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        return [monoid.combine(ARITHMETIC, carried[0], load(pieces, scope, node, piece))]
+        value = ARITHMETIC.cast(load(pieces, scope, node, piece), plain, dtype)
+        return [monoid.combine(ARITHMETIC, carried[0], value)]
 
-    return loop(low, high, 1, [start], step)[0]
+    return ARITHMETIC.cast(loop(low, high, 1, [start], step)[0], dtype, plain)

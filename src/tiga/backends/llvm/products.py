@@ -18,7 +18,7 @@ from tiga.backends.llvm.memory import Array, i64, lanes_type, register_element, 
 from tiga.ir import llvm
 from tiga.ops.arithmetic import round_to
 from tiga.trace.node import Node
-from tiga.types import DType
+from tiga.types import DType, float32, float64
 
 COLUMNS = 64
 """Columns held in registers at a time: four 64-byte vectors of float32."""
@@ -278,7 +278,7 @@ OuterSums = Mapping[Node, OuterAccumulator | IndexAccumulator]
 
 
 def add_pieces(pieces: Array, count: ir.Value, total: Array) -> None:
-    """Store the sum of `count` pieces, in their order, in `total`."""
+    """Store the sum of `count` pieces, in their order and in double precision, in `total`."""
     rest = total.row % COLUMNS
     full = total.row - rest
     for_each(
@@ -290,10 +290,12 @@ def add_pieces(pieces: Array, count: ir.Value, total: Array) -> None:
 
 
 def _sum_pieces(pieces: Array, count: ir.Value, at: ir.Value, width: int) -> ir.Value:
-    zero = constant_of(0, lanes_type(register_element(pieces.dtype), width))
+    plain = pieces.dtype
+    wide = float64 if plain == float32 else plain
+    zero = constant_of(0, lanes_type(register_element(wide), width))
 
     def step(piece: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
         value = pieces.load(arith.addi(pieces.start(piece), at), width)
-        return [ARITHMETIC.add(carried[0], value)]
+        return [ARITHMETIC.add(carried[0], ARITHMETIC.cast(value, plain, wide))]
 
-    return loop(i64(0), count, 1, [zero], step)[0]
+    return ARITHMETIC.cast(loop(i64(0), count, 1, [zero], step)[0], wide, plain)

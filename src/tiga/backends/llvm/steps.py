@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from torch_mlir import ir
 
+from tiga.backends.llvm.edges import Lengths
 from tiga.backends.llvm.engine import Library, shared_library
 from tiga.backends.llvm.joint import JointKernels
 from tiga.backends.llvm.kernel import Kernels
@@ -19,7 +20,7 @@ from tiga.backends.llvm.stages import Stages
 from tiga.backends.llvm.tasks import Counts, Function, Over
 from tiga.ir.kernel_context import kernel_context
 from tiga.ir.module import new_module
-from tiga.passes.rows import RowProgram
+from tiga.passes.rows import RowProgram, adds_up
 from tiga.passes.schedule import Schedule
 from tiga.relations.walk import ARRAYS, HUB_DEGREE
 from tiga.runtime.addresses import address
@@ -70,15 +71,16 @@ def row_tasks(num_rows: int) -> np.ndarray:
     return np.minimum(np.arange(0, num_rows + size, size, dtype=np.int64), num_rows)
 
 
-def kind_of(walk: Walk) -> tuple[int, int]:
-    """What decides which variant a walk takes: the bits of an index, and the degree from which rows
-    are split, 0 if none are."""
-    return 8 * walk.index.itemsize, HUB_DEGREE if len(walk.hub_rows) else 0
+def kind_of(walk: Walk) -> tuple[int, int, Lengths]:
+    """What decides which variant a walk takes: the bits of an index, the degree from which rows are
+    split, 0 if none are, and whether there are rows of several stretches of edges."""
+    hub_degree = HUB_DEGREE if len(walk.hub_rows) else 0
+    return 8 * walk.index.itemsize, hub_degree, Lengths.of(walk.max_degree)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The kernels of a row program for one index width, with or without split rows."""
+    """The kernels of a row program for one index width, with or without split and long rows."""
 
     library: Library
     functions: tuple[Function, ...]
@@ -145,21 +147,29 @@ class RowStep:
     slots: Slots
     number: int = 0
     stages: Stages = field(default_factory=Stages)
-    variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
+    variants: dict[tuple[int, int, Lengths], Variant] = field(default_factory=dict)
     tiled: "RowStep | None" = None
 
-    def variant(self, index_bits: int, hub_degree: int) -> Variant:
-        key = (index_bits, hub_degree)
+    def variant(
+        self, index_bits: int, hub_degree: int = 0, lengths: Lengths = Lengths.SHORT
+    ) -> Variant:
+        key = (index_bits, hub_degree, lengths if self.has_stretches else Lengths.SHORT)
         found = self.variants.get(key)
         if found is None:
             # Another thread's may be in use by now, by address: it stays.
-            found = self.variants.setdefault(key, self._compile(index_bits, hub_degree))
+            found = self.variants.setdefault(key, self._compile(*key))
         return found
+
+    @cached_property
+    def has_stretches(self) -> bool:
+        """Whether edges are added one by one, so that long rows are cut in stretches."""
+        sums = any(map(adds_up, self.slots.reductions))
+        return sums and self.schedule.lanes != "edges"
 
     def variant_on(self, graphs: Mapping[Relation, Graph]) -> Variant:
         """The variant for a topology."""
         if self.program.relation is None:
-            return self.variant(32, 0)
+            return self.variant(32)
         return self.variant(*kind_of(graphs[self.program.relation].walk(self.program.side)))
 
     def bind(self, graphs: Mapping[Relation, Graph], extents: Mapping[Space, int]) -> "BoundWalk":
@@ -234,26 +244,26 @@ class RowStep:
         return tuple(Partial.of(n, kind) for kind, n in (*kinds, *self.slots.scan_states))
 
     def module(
-        self, index_bits: int, hub_degree: int = 0
+        self, index_bits: int, hub_degree: int = 0, lengths: Lengths = Lengths.SHORT
     ) -> tuple[ir.Module, tuple[Function, ...]]:
         """The kernels as a module of upstream dialects, in a context of its own."""
         with new_module(kernel_context()) as module:
-            functions = self.kernels(index_bits, hub_degree).emit("step")
+            functions = self.kernels(index_bits, hub_degree, lengths).emit("step")
         return module, functions
 
-    def kernels(self, index_bits: int, hub_degree: int) -> Kernels:
+    def kernels(self, index_bits: int, hub_degree: int, lengths: Lengths) -> Kernels:
         """What emits the functions."""
-        return Kernels(self.program, self.schedule, index_bits, hub_degree)
+        return Kernels(self.program, self.schedule, index_bits, hub_degree, lengths)
 
     @property
     def label(self) -> str:
         """What files of its stages are named after."""
         return f"kernel{self.number}"
 
-    def _compile(self, index_bits: int, hub_degree: int) -> Variant:
-        module, functions = self.module(index_bits, hub_degree)
-        split = "-split" if hub_degree else ""
-        dump = self.stages.dump(f"{self.label}-i{index_bits}{split}")
+    def _compile(self, index_bits: int, hub_degree: int, lengths: Lengths) -> Variant:
+        module, functions = self.module(index_bits, hub_degree, lengths)
+        kind = f"i{index_bits}{'-split' if hub_degree else ''}{lengths.value}"
+        dump = self.stages.dump(f"{self.label}-{kind}")
         library = shared_library(module, verify=self.stages.verify, dump=dump)
         return Variant(library, functions)
 
@@ -274,7 +284,7 @@ class JointStep:
     first: RowStep
     second: RowStep
     kept: tuple[Node, ...]
-    variants: dict[int, Variant] = field(default_factory=dict)
+    variants: dict[tuple[int, Lengths], Variant] = field(default_factory=dict)
 
     def walks(self, graphs: Mapping[Relation, Graph]) -> tuple[Walk, Walk]:
         """The walks of the two."""
@@ -297,21 +307,30 @@ class JointStep:
 
     def variant_on(self, graphs: Mapping[Relation, Graph]) -> Variant:
         """The variant for a topology."""
-        walk, _ = self.walks(graphs)
-        return self.variant(8 * walk.index.itemsize)
+        walks = self.walks(graphs)
+        lengths = Lengths.of(max(walk.max_degree for walk in walks))
+        return self.variant(8 * walks[0].index.itemsize, lengths)
 
-    def variant(self, index_bits: int) -> Variant:
-        if index_bits not in self.variants:
-            module, functions = self.module(index_bits)
+    def variant(self, index_bits: int, lengths: Lengths = Lengths.SHORT) -> Variant:
+        has_stretches = self.first.has_stretches or self.second.has_stretches
+        key = (index_bits, lengths if has_stretches else Lengths.SHORT)
+        if key not in self.variants:
+            module, functions = self.module(*key)
             stages = self.first.stages
-            dump = stages.dump(f"kernel{self.first.number}-{self.second.number}-i{index_bits}")
+            kind = f"i{index_bits}{key[1].value}"
+            dump = stages.dump(f"kernel{self.first.number}-{self.second.number}-{kind}")
             library = shared_library(module, verify=stages.verify, dump=dump)
-            self.variants.setdefault(index_bits, Variant(library, functions))
-        return self.variants[index_bits]
+            self.variants.setdefault(key, Variant(library, functions))
+        return self.variants[key]
 
-    def module(self, index_bits: int) -> tuple[ir.Module, tuple[Function, ...]]:
+    def module(
+        self, index_bits: int, lengths: Lengths = Lengths.SHORT
+    ) -> tuple[ir.Module, tuple[Function, ...]]:
         """The kernel as a module of upstream dialects, in a context of its own."""
-        kernels = [Kernels(s.program, s.schedule, index_bits) for s in (self.first, self.second)]
+        kernels = [
+            Kernels(step.program, step.schedule, index_bits, lengths=lengths)
+            for step in (self.first, self.second)
+        ]
         with new_module(kernel_context()) as module:
             functions = JointKernels(kernels[0], kernels[1], self.kept).emit("step")
         return module, functions

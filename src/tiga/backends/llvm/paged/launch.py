@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tiga.backends.llvm.edges import Lengths
 from tiga.backends.llvm.launcher import Launch, launch
 from tiga.backends.llvm.paged.scatters import Sums, group_bounds
 from tiga.backends.llvm.paged.tables import Tables
@@ -117,10 +118,10 @@ class Launcher:
     tables: Tables | None = None
     _compiling: Any = field(default_factory=Lock, repr=False)
 
-    def variant(self, hub_degree: int) -> Variant:
-        """The kernels, compiled once for all threads."""
+    def variant(self, hub_degree: int = 0, most: int = 0) -> Variant:
+        """The kernels for rows of at most so many edges, compiled once for all threads."""
         with self._compiling:
-            return self.step.variant(self.bits, hub_degree)
+            return self.step.variant(self.bits, hub_degree, Lengths.of(most))
 
     def page(self, page: Page, tasks: np.ndarray) -> None:
         """All kernels on a page; `tasks` are boundaries of rows."""
@@ -141,7 +142,7 @@ class Launcher:
         named |= {name: block.ctypes.data for name, block in states.items()}
         counts = Counts(count, hubs, chunks)
         table = self.table(page, tasks, split, counts, named)
-        variant = self.variant(HUB_DEGREE if hubs or light else 0)
+        variant = self.variant(HUB_DEGREE if hubs or light else 0, page.max_degree)
         pointer = ctypes.addressof(table)
         self.team.run(
             Launch(address, pointer, counts.of(over))
@@ -167,7 +168,7 @@ class Launcher:
         named["num_others"] = sums.others
         counts = Counts(SCATTER_GROUPS * count)
         table = self.table(page, tasks, NO_SPLIT, counts, named)
-        address = self.variant(0).address("rows")
+        address = self.variant(0, page.max_degree).address("rows")
         launch(address, ctypes.addressof(table), 1, 1)
         for node, block in totals.items():
             self.pieces.add(node, page.rows[0], block, count)
@@ -183,7 +184,8 @@ class Launcher:
         rows = np.array(page.rows, np.int64)
         named = tables.slots(page.span.first)
         table = self.table(page, rows, NO_SPLIT, Counts(1), named)
-        launch(self.variant(0).address("rows"), ctypes.addressof(table), 1, 1)
+        address = self.variant(0, page.max_degree).address("rows")
+        launch(address, ctypes.addressof(table), 1, 1)
 
     def states(self, hubs: int, chunks: int) -> dict[tuple[str, Node], np.ndarray]:
         """What is kept of split rows between kernels, by slot."""
@@ -228,7 +230,7 @@ class Launcher:
         named: dict[Any, int] = {**Counts(tasks, hubs, chunks).slots, **self.addresses}
         named |= {("partial", n): block.ctypes.data for n, block in sums.items()}
         table = slots.table(named)
-        launch(self.variant(0).address("totals"), ctypes.addressof(table), 1, 1)
+        launch(self.variant().address("totals"), ctypes.addressof(table), 1, 1)
 
 
 @dataclass

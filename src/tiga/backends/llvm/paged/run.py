@@ -146,7 +146,7 @@ class PagedRun:
             self.pipeline.arenas.borrow(collected.finish)
         launcher.totals()
         if sums is not None:
-            sums.finish(step.variant(bits, 0).address, self.homes, self.team.threads)
+            sums.finish(step.variant(bits).address, self.homes, self.team.threads)
 
     def _tiles(self, step: RowStep, planner: Planner, tiling: Tiling) -> None:
         """A walk by blocks of rows and tiles of their other ends."""

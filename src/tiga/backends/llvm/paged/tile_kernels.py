@@ -5,27 +5,30 @@ another, and tiles in order bring them in the row's own order. So a row goes on 
 the next edges, exactly as one loop over all of them would.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, llvm, scf
 
-from tiga.backends.llvm.edges import EdgeLoop, TaskState
+from tiga.backends.llvm.edges import EdgeLoop, Lengths, TaskState
 from tiga.backends.llvm.kernel import Kernels, Task
 from tiga.backends.llvm.lanes import constant_of, integer
-from tiga.backends.llvm.layout import FeatureLanes
+from tiga.backends.llvm.layout import ARITHMETIC, FeatureLanes
 from tiga.backends.llvm.loops import for_each, loop, repeat
 from tiga.backends.llvm.memory import CACHE_LINE, Array, element_pointer, i64, load_word
+from tiga.backends.llvm.paged.tile_slots import CHUNKS, ROWS, Runs, TileSlots, state_or_identity
 from tiga.backends.llvm.pieces import filled, load, store
 from tiga.backends.llvm.scans import KeptCarries
 from tiga.backends.llvm.scope import KernelScope, RowScope
-from tiga.backends.llvm.slots import Slots, SlotTable
+from tiga.backends.llvm.slots import SlotTable
 from tiga.backends.llvm.split_scans import chunk_edges
 from tiga.backends.llvm.steps import RowStep
 from tiga.backends.llvm.tasks import Function, Over
 from tiga.passes.roles import roles_of
+from tiga.passes.rows import adds_up
+from tiga.relations.walk import STRETCH
 from tiga.trace.node import Node
 
 GROUP = 128
@@ -51,38 +54,6 @@ def chunk_tile_of(phase: int) -> Function:
 def hubs_of(phase: int) -> Function:
     """Combines the chunks of split rows."""
     return Function(f"hubs{phase}", Over.HUBS)
-
-
-TILE_SLOTS = ("tile_low", "tile_size", "number_low", "number_size")
-
-
-@dataclass(frozen=True)
-class Runs:
-    """What is folded from tile to tile: rows, or the chunks of split rows. By slot: how many edges
-    of each were taken, and the kind of its states."""
-
-    taken: str
-    kind: str
-
-
-ROWS = Runs("taken", "state")
-CHUNKS = Runs("chunk_taken", "chunk")
-
-
-@dataclass(frozen=True)
-class TileSlots(Slots):
-    """Those of a row program, and: the tile's range of other ends and of edge numbers, counts of
-    edges taken, `("state", node)` for the states of rows, and, as the tile and the rows have
-    memory of their own, `("other", node)` and `("other degree", relation, side)`."""
-
-    @cached_property
-    def names(self) -> tuple[object, ...]:
-        roles = roles_of(self.program)
-        counts = (ROWS.taken, CHUNKS.taken)
-        states = (("state", node) for node in self.reductions)
-        others = (("other", node) for node in self.program.reads if node in roles.others)
-        degrees = (("other degree", *ends) for ends in self.degrees)
-        return (*super().names, *TILE_SLOTS, *counts, *states, *others, *degrees)
 
 
 @dataclass(frozen=True)
@@ -318,16 +289,52 @@ class Tile:
         self, scope: KernelScope, others: KernelScope, run: ir.Value, edge: ir.Value
     ) -> None:
         table, phase = self.table, self.edges.phase
-        low, _ = self.ends(table, run)
-        begun = arith.cmpi(_GT, edge, low)
+        low, high = self.ends(table, run)
+        within, summed = arith.subi(edge, low), self.summed
+        begun, anew = arith.cmpi(_GT, edge, low), arith.cmpi(_GT, _in_stretch(within), i64(0))
         states = {
-            node: state_or_identity(table, scope, self.runs, node, run, begun)
+            node: state_or_identity(
+                table, scope, self.runs, node, run, anew if node in summed else begun
+            )
             for node in phase.reductions
         }
         edges = replace(self.edges, states=states, others=others)
         results = edges.run(self._row(scope, run), edge, arith.addi(edge, i64(1)))
         for node, value in results.items():
             store(table.state(self.runs.kind, node), scope, node, run, value)
+        if summed:
+            sums = {node: results[node] for node in summed}
+            self._end_stretch(scope, run, (low, high), within, sums)
+
+    @cached_property
+    def summed(self) -> tuple[Node, ...]:
+        """The reductions whose edges are added stretch by stretch."""
+        if self.kernels.lengths is Lengths.SHORT:
+            return ()
+        return tuple(filter(adds_up, self.edges.phase.reductions))
+
+    def _end_stretch(
+        self, scope: KernelScope, run: ir.Value, ends: tuple[ir.Value, ir.Value],
+        within: ir.Value, sums: Mapping[Node, ir.Value],
+    ) -> None:  # fmt: skip
+        """After the last of a stretch of edges, where there are several, add their sums to those of
+        the stretches before; after the last edge of all the result is the state."""
+        (low, high), one = ends, i64(1)
+        count = arith.subi(high, low)
+        last = arith.cmpi(_EQUAL, arith.addi(within, one), count)
+        full = arith.cmpi(_EQUAL, _in_stretch(within), i64(STRETCH - 1))
+        done = arith.andi(arith.cmpi(_GT, count, i64(STRETCH)), arith.ori(last, full))
+        with ir.InsertionPoint(scf.IfOp(done).then_block):
+            first = arith.cmpi(_LESS, within, i64(STRETCH))
+            # Runs of several stretches start more than one apart.
+            place = arith.divui(low, i64(STRETCH))
+            for node, value in sums.items():
+                before = load(self.table.state("stretch", node), scope, node, place)
+                before = arith.select(first, filled(scope, node, 0), before)
+                total = ARITHMETIC.add(before, value)
+                store(self.table.state("stretch", node), scope, node, place, total)
+                store(self.table.state(self.runs.kind, node), scope, node, run, total)
+            scf.YieldOp([])
 
     def _row(self, scope: KernelScope, run: ir.Value) -> RowScope:
         """The row with what earlier phases left there; it has edges, so that they did."""
@@ -343,20 +350,12 @@ class Tile:
         return values
 
 
-def state_or_identity(
-    table: SlotTable, scope: KernelScope, runs: Runs, node: Node, run: ir.Value, begun: ir.Value
-) -> ir.Value:
-    """The state of a run that was begun, else what a fold starts from."""
-    start = filled(scope, node, node.op.monoid.identity(node.type.dtype))
-    return arith.select(begun, load(table.state(runs.kind, node), scope, node, run), start)
-
-
 @dataclass
 class TileStep(RowStep):
     """A row program compiled to go through its walk tile by tile."""
 
-    def kernels(self, index_bits: int, hub_degree: int) -> Kernels:
-        return TileKernels(self.program, self.schedule, index_bits, hub_degree)
+    def kernels(self, index_bits: int, hub_degree: int, lengths: Lengths) -> Kernels:
+        return TileKernels(self.program, self.schedule, index_bits, hub_degree, lengths)
 
     @property
     def label(self) -> str:
@@ -371,6 +370,12 @@ def tiled_step(step: RowStep) -> RowStep:
     return step.tiled
 
 
+def _in_stretch(within: ir.Value) -> ir.Value:
+    """An edge's place in its stretch, by that in its row or chunk."""
+    return arith.andi(within, i64(STRETCH - 1))
+
+
+_EQUAL = arith.CmpIPredicate.eq
 _GT = arith.CmpIPredicate.sgt
 _LESS = arith.CmpIPredicate.slt
 _BELOW = arith.CmpIPredicate.ult

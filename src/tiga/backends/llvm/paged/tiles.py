@@ -74,7 +74,8 @@ class BlockRun:
 
     @cached_property
     def variant(self) -> Variant:
-        return self.walk.launcher.variant(HUB_DEGREE if len(self.split.hub_rows) else 0)
+        hub_degree = HUB_DEGREE if len(self.split.hub_rows) else 0
+        return self.walk.launcher.variant(hub_degree, self.held.page.max_degree)
 
     def run(self) -> None:
         """All phases, then the rows themselves."""
@@ -123,6 +124,7 @@ class BlockRun:
         }
         for node, rows in self.held.states.items():
             found["state", node] = rows.ctypes.data - first * rows.shape[1]
+        found |= {("stretch", node): sums.ctypes.data for node, sums in self.held.stretches.items()}
         return found | {name: rows.ctypes.data for name, rows in self.split_states.items()}
 
     def _require_taken(self) -> None:
