@@ -17,7 +17,8 @@ from tiga.relations.graph import Graph
 from tiga.relations.indices import index_dtype
 from tiga.relations.inputs import Token
 from tiga.relations.spread import Core, core_of
-from tiga.runtime.container import Container, numpy_dtype
+from tiga.runtime.container import Container
+from tiga.runtime.container_header import numpy_dtype
 from tiga.runtime.mapped import map_file
 from tiga.runtime.pages import Damaged, FileRows, Traffic, scratch_bytes
 

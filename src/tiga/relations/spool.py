@@ -15,7 +15,8 @@ import numpy as np
 
 from tiga.errors import InvalidFile, InvalidIndex, InvalidState, InvalidType, InvalidValue
 from tiga.relations.store import array_of
-from tiga.runtime.container import numpy_dtype, require_name
+from tiga.runtime.container import require_name
+from tiga.runtime.container_header import numpy_dtype
 from tiga.runtime.spill import pread_into, pwrite_all
 from tiga.types import dtype_of_numpy
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.relations.walk import Walk
-from tiga.runtime.container import Content, require_name, write_container
+from tiga.runtime.container import require_name, write_container
+from tiga.runtime.container_header import Content
 from tiga.runtime.direct import BLOCK
 from tiga.types import dtype_of_numpy
 

@@ -22,7 +22,8 @@ from tiga.relations.long_rows import LongRow
 from tiga.relations.spool import Column, ColumnFile, Spool
 from tiga.relations.store import array_of, ascends, graph_info, range_of
 from tiga.relations.walk import plan_rows
-from tiga.runtime.container import Content, require_name, write_container
+from tiga.runtime.container import require_name, write_container
+from tiga.runtime.container_header import Content
 from tiga.runtime.direct import BLOCK
 from tiga.runtime.paths import as_path, to_write
 from tiga.runtime.tiers import parse_size

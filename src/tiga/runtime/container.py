@@ -1,108 +1,40 @@
 """Named arrays in one file: a safetensors file whose header also tells what Tiga must check.
 
-The header is 8 bytes of length, then JSON: for each array its dtype, shape and byte range, and
-under `__metadata__` the entry `tiga` (a JSON text) and `tiga.crc32`, the checksum of the header
-with that number's digits as zeros. Each array has a checksum of its own in the `tiga` entry. Any
-reader of safetensors reads the file; complex numbers are pairs of floats along a last axis of 2.
-Where arrays are to start at blocks of the disk, arrays `pad0`, `pad1`, ... of zeros, which the
+Any reader of safetensors reads the file; `container_header` says what is in its header. Where
+arrays are to start at blocks of the disk, arrays `pad0`, `pad1`, ... of zeros, which the
 format asks for in place of gaps, lie between them.
 
 A file is written under a temporary name, flushed to the disk and then renamed: whoever reads sees
 the old file or the new one, never a part. Readers that are attached keep the old one.
 """
 
-import json
-import math
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidFile, InvalidValue
+from tiga.runtime.container_header import (
+    HEADER_ALIGNMENT,
+    HEADER_LIMIT,
+    PAD_FOR,
+    PIECE,
+    Content,
+    Entry,
+    Header,
+    header_bytes,
+    numpy_dtype,
+    parse_header,
+)
 from tiga.runtime.paths import as_path, to_read, to_write
 from tiga.runtime.spill import open_named, pread_into, pwrite_all, remove_of_dead
 
-FORMAT = 1
-"""Raised when files change in a way that older versions would misread."""
-
-DTYPES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
-    "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
-}  # fmt: skip
-_CODES = {name: code for code, name in DTYPES.items()}
-_PAIRS = {"complex64": "float32", "complex128": "float64"}
 _PARTIAL = ".tiga-save-"
-_CRC_FIELD = '"tiga.crc32":"'
-_ZEROS = "0" * 8
-HEADER_LIMIT = 100 * 2**20
-HEADER_ALIGNMENT = 64
-PAD_FOR = 2**16
-"""Bytes of arrays that are worth a start of their own."""
-
-PIECE = 8 * 2**20
-
-
-def numpy_dtype(name: str) -> np.dtype:
-    """The numpy dtype of a Tiga dtype's name."""
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An array of a container: its dtype by name, shape, and where its bytes start in the file."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    crc32: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the array."""
-        return math.prod(self.shape) * numpy_dtype(self.dtype).itemsize
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one entry along the first axis."""
-        return math.prod(self.shape[1:]) * numpy_dtype(self.dtype).itemsize
-
-
-@dataclass(frozen=True)
-class Content:
-    """An array to write: its bytes come in pieces, so that it need never be in memory whole."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    pieces: Iterable[np.ndarray]
-    pad: bool = False
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the array."""
-        return math.prod(self.shape) * numpy_dtype(self.dtype).itemsize
-
-    @staticmethod
-    def of(array: np.ndarray, dtype: str) -> "Content":
-        """An array in memory, of any strides."""
-        return Content(dtype, array.shape, _pieces(array))
-
-
-def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
-    if not array.ndim:
-        yield np.ascontiguousarray(array)
-        return
-    step = max(1, PIECE // max(1, array.nbytes // max(1, len(array))))
-    for start in range(0, len(array), step):
-        yield np.ascontiguousarray(array[start : start + step])
-
 
 # writing
 
@@ -193,41 +125,6 @@ def _write_all(
     pwrite_all(fd, header_bytes(contents, kind, info, sums, alignment), 0)
 
 
-def header_bytes(
-    contents: Mapping[str, Content], kind: str, info: Any, sums: Mapping[str, int], alignment: int
-) -> bytes:
-    """The header of a file with these arrays; its length does not depend on the checksums."""
-    told = {
-        "format": FORMAT,
-        "kind": kind,
-        "info": info,
-        "arrays": {
-            name: {"dtype": content.dtype, "crc32": f"{sums[name]:08x}"}
-            | ({"pad": True} if content.pad else {})
-            for name, content in contents.items()
-        },
-    }
-    described: dict[str, Any] = {"__metadata__": {"tiga": json.dumps(told), "tiga.crc32": _ZEROS}}
-    offset = 0
-    for name, content in contents.items():
-        code, stored = _stored(content.dtype, content.shape)
-        end = offset + content.nbytes
-        described[name] = {"dtype": code, "shape": stored, "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(described, separators=(",", ":"))
-    text += " " * (-(len(text.encode()) + 8) % alignment)
-    data = struct.pack("<Q", len(text.encode())) + text.encode()
-    digits = f"{zlib.crc32(data):08x}".encode()
-    at = data.index(_CRC_FIELD.encode()) + len(_CRC_FIELD)
-    return data[:at] + digits + data[at + 8 :]
-
-
-def _stored(dtype: str, shape: tuple[int, ...]) -> tuple[str, list[int]]:
-    if dtype in _PAIRS:
-        return _CODES[_PAIRS[dtype]], [*shape, 2]
-    return _CODES[dtype], list(shape)
-
-
 # reading
 
 
@@ -242,10 +139,12 @@ class Container:
         self.path = to_read(path)
         self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._read_header()
+            header = self._read_header()
         except BaseException:
             self.close()
             raise
+        self.kind, self.info = header.kind, header.info
+        self.entries, self._pads = header.entries, header.pads
 
     def read(self, name: str, verify: bool = True) -> np.ndarray:
         """An array in memory; with `verify` its checksum is compared."""
@@ -324,7 +223,7 @@ class Container:
     def _refuse(self, why: str) -> InvalidFile:
         return InvalidFile(f"{self.path}: {why}")
 
-    def _read_header(self) -> None:
+    def _read_header(self) -> Header:
         size = os.fstat(self.fd).st_size
         start = os.pread(self.fd, 8, 0)
         if len(start) < 8:
@@ -332,58 +231,10 @@ class Container:
         (length,) = struct.unpack("<Q", start)
         if length > HEADER_LIMIT or 8 + length > size:
             raise self._refuse("not a snapshot, or one that was cut within its header.")
-        data = start + os.pread(self.fd, length, 8)
         try:
-            described = json.loads(data[8:].decode())
-            metadata = described.pop("__metadata__")
-            told = json.loads(metadata["tiga"])
-            version = told["format"]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise self._refuse(
-                "the header is not one that Tiga wrote: another program's safetensors file is "
-                "read with the safetensors package, any other file is none."
-            ) from None
-        if isinstance(version, int) and version > FORMAT:
-            raise self._refuse(
-                f"format {version} is newer than this version of Tiga reads ({FORMAT}); update it."
-            )
-        if not _header_is_whole(data):
-            raise self._refuse("the header was altered or damaged: its checksum differs.")
-        self.kind: str = told["kind"]
-        self.info: Any = told["info"]
-        every = self._entries(described, told["arrays"], 8 + length)
-        self._pads = {n: e for n, e in every.items() if "pad" in told["arrays"][n]}
-        self.entries = {n: e for n, e in every.items() if n not in self._pads}
-        end = max((e.offset + e.nbytes for e in every.values()), default=8 + length)
-        if end != size:
-            raise self._refuse(
-                f"{size} bytes, but its header tells of {end}: it was cut or added to."
-            )
-
-    def _entries(self, described: Any, told: Any, start: int) -> dict[str, Entry]:
-        entries = {}
-        try:
-            for name, one in described.items():
-                dtype = told[name]["dtype"]
-                shape = tuple(one["shape"])
-                code, stored = _stored(dtype, shape[:-1] if dtype in _PAIRS else shape)
-                low, high = one["data_offsets"]
-                logical = shape[:-1] if dtype in _PAIRS else shape
-                crc = int(told[name]["crc32"], 16)
-                entry = Entry(name, dtype, logical, start + low, crc)
-                if (code, stored) != (one["dtype"], list(shape)) or entry.nbytes != high - low:
-                    raise ValueError(name)
-                entries[name] = entry
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._refuse(f"the header describes no arrays ({error!r}).") from None
-        return entries
-
-
-def _header_is_whole(data: bytes) -> bool:
-    at = data.find(_CRC_FIELD.encode()) + len(_CRC_FIELD)
-    digits = data[at : at + 8]
-    blank = data[:at] + _ZEROS.encode() + data[at + 8 :]
-    return digits == f"{zlib.crc32(blank):08x}".encode()
+            return parse_header(start + os.pread(self.fd, length, 8), size)
+        except InvalidFile as error:
+            raise self._refuse(error.args[0]) from error.__cause__
 
 
 def require_name(name: Any) -> str:

@@ -15,14 +15,8 @@ from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, here
 from tiga.frontends.tensor.moving import to
 from tiga.runtime.buffer import Buffer
-from tiga.runtime.container import (
-    Container,
-    Content,
-    Entry,
-    numpy_dtype,
-    require_name,
-    write_container,
-)
+from tiga.runtime.container import Container, require_name, write_container
+from tiga.runtime.container_header import Content, Entry, numpy_dtype
 from tiga.runtime.device_array import row_major
 from tiga.types import GLOBAL, Type, dtype_of_numpy
 
