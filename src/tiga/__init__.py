@@ -15,6 +15,7 @@ Example:
 import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tiga._names import FUNCTIONS, SERVED
@@ -73,7 +74,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         module, attribute = _HOME[name]
         # A package is complete, with the methods of its tensors, when another thread has left it.
-        import_module(module.rpartition(".")[0])
+        for package in accumulate(module.split(".")[:-1], "{}.{}".format):
+            import_module(package)
         value = getattr(import_module(module), attribute)
         if name in SERVED:
             value = import_module("tiga.served").serving(name, value)

@@ -1,15 +1,15 @@
 """Public names and where they live: read by `tiga.__init__`, which loads nothing by itself."""
 
 FUNCTIONS = {
-    "tiga.frontends.tensor.execution": ("execution",),
-    "tiga.frontends.tensor.composed": (
+    "tiga.frontends.tensor.memory.execution": ("execution",),
+    "tiga.frontends.tensor.functions.composed": (
         "allclose", "array_equal", "diagonal", "dot", "elu", "exp2", "isclose", "isin",
         "leaky_relu", "lerp", "logsigmoid", "nan_to_num", "one_hot", "positive", "rms_norm",
         "tril", "triu",
     ),
-    "tiga.frontends.tensor.snapshot": ("load", "save"),
-    "tiga.frontends.tensor.grids": ("arange", "eye", "linspace", "meshgrid"),
-    "tiga.frontends.tensor.selection": (
+    "tiga.frontends.tensor.memory.snapshot": ("load", "save"),
+    "tiga.frontends.tensor.functions.grids": ("arange", "eye", "linspace", "meshgrid"),
+    "tiga.frontends.tensor.functions.selection": (
         "abs", "angle", "astype", "clip", "conj", "detach", "divide", "imag", "logical_and",
         "logical_not", "logical_or", "logical_xor", "pow", "real", "sign", "where",
     ),
@@ -17,13 +17,13 @@ FUNCTIONS = {
         "argmax", "argmin", "logsumexp", "max", "mean", "min", "prod", "softmax", "std", "sum",
         "var",
     ),
-    "tiga.frontends.tensor.creation": (
+    "tiga.frontends.tensor.functions.creation": (
         "asarray", "from_dlpack", "from_numpy", "from_torch", "tensor",
     ),
-    "tiga.frontends.tensor.filled": (
+    "tiga.frontends.tensor.functions.filled": (
         "empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
     ),
-    "tiga.frontends.tensor.elementwise": (
+    "tiga.frontends.tensor.functions.elementwise": (
         "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
         "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
         "bitwise_xor", "ceil", "copysign", "cos", "cosh", "equal", "erf", "exp", "expm1",
@@ -33,28 +33,30 @@ FUNCTIONS = {
         "reciprocal", "relu", "remainder", "round", "rsqrt", "sigmoid", "signbit", "silu",
         "sin", "sinh", "softplus", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
     ),
-    "tiga.frontends.tensor.indexing": (
+    "tiga.frontends.tensor.functions.indexing": (
         "gather", "masked_fill", "scatter_add", "scatter_add_along_axis", "segment_sum", "take",
         "take_along_axis",
     ),
-    "tiga.frontends.tensor.linear": ("einsum", "matmul", "outer", "tensordot", "vecdot"),
-    "tiga.frontends.tensor.losses": (
+    "tiga.frontends.tensor.functions.linear": ("einsum", "matmul", "outer", "tensordot", "vecdot"),
+    "tiga.frontends.tensor.functions.losses": (
         "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "layer_norm",
         "mse_loss", "nll_loss", "norm",
     ),
-    "tiga.frontends.tensor.along": ("cumsum", "cumulative_prod", "cumulative_sum", "diff"),
-    "tiga.frontends.tensor.reductions": (
+    "tiga.frontends.tensor.functions.along": (
+        "cumsum", "cumulative_prod", "cumulative_sum", "diff",
+    ),
+    "tiga.frontends.tensor.functions.reductions": (
         "all", "amax", "amin", "any", "count_nonzero", "log_softmax",
     ),
-    "tiga.frontends.tensor.sorting": (
+    "tiga.frontends.tensor.functions.sorting": (
         "argsort", "nonzero", "searchsorted", "sort", "topk", "unique", "unique_all",
         "unique_counts", "unique_inverse", "unique_values",
     ),
-    "tiga.frontends.tensor.pieces": (
+    "tiga.frontends.tensor.functions.pieces": (
         "concat", "flip", "narrow", "pad", "repeat", "roll", "split", "stack", "tile",
         "unstack",
     ),
-    "tiga.frontends.tensor.views": (
+    "tiga.frontends.tensor.functions.views": (
         "broadcast_arrays", "broadcast_to", "expand", "expand_dims", "flatten",
         "matrix_transpose", "moveaxis", "permute_dims", "ravel", "reshape", "squeeze",
         "transpose", "unsqueeze",
@@ -64,7 +66,7 @@ FUNCTIONS = {
         "DType", "bfloat16", "complex64", "complex128", "float16", "float32", "float64", "int8",
         "int16", "int32", "int64", "uint8",
     ),
-    "tiga.frontends.tensor.namespace": (
+    "tiga.frontends.tensor.functions.namespace": (
         "__array_namespace_info__", "can_cast", "e", "finfo", "iinfo", "inf", "isdtype", "nan",
         "newaxis", "pi", "result_type",
     ),

@@ -45,7 +45,7 @@ def _only_arrays(name: str, **given: Any) -> None:
 def _reduce(name: str, torch_name: str, x: Any, axis: Any, keepdims: bool, **options: Any) -> Any:
     if _is_torch(x):
         return _torch_call(torch_name, x, axis, keepdims, **options)
-    from tiga.frontends.tensor import reductions
+    from tiga.frontends.tensor.functions import reductions
 
     given = {key: value for key, value in options.items() if value is not None}
     return getattr(reductions, name)(x, axis=axis, keepdims=keepdims, **given)
@@ -220,7 +220,7 @@ def softmax(
     place = -1 if place is None else place
     if _is_torch(x):
         return sys.modules["torch"].softmax(x, place)
-    from tiga.frontends.tensor import reductions
+    from tiga.frontends.tensor.functions import reductions
 
     return reductions.softmax(x, axis=place)
 
@@ -283,6 +283,6 @@ def _position(name: str, reducer: Any, x: Any, axis: Any, keepdims: bool) -> Any
         return reducer()
     if _is_torch(x):
         return getattr(sys.modules["torch"], name)(x, dim=axis, keepdim=keepdims)
-    from tiga.frontends.tensor import reductions
+    from tiga.frontends.tensor.functions import reductions
 
     return getattr(reductions, name)(x, axis=axis, keepdims=keepdims)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
-from tiga.frontends.tensor import absent
+from tiga.frontends.tensor.memory import absent
 from tiga.frontends.tensor.storage import charge
 from tiga.runtime.scope import Extent, Scope
 

@@ -32,7 +32,7 @@ def test_tensors_are_complete_for_a_thread_that_comes_during_the_first_import() 
 
         class Slow(importlib.abc.MetaPathFinder):
             def find_spec(self, name, path, target=None):
-                if name == "tiga.frontends.tensor.sorting" and not paused.is_set():
+                if name == "tiga.frontends.tensor.functions.sorting" and not paused.is_set():
                     paused.set()
                     resume.wait(600)
 

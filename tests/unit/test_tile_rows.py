@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tiga.frontends.tensor.tiling_rules import join_of, needs, of_rows
+from tiga.frontends.tensor.memory.tiling_rules import join_of, needs, of_rows
 from tiga.ops.feature import Concat, FeatureSum, Permute, Put, Reshape, Take
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add, where

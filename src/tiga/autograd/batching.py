@@ -10,9 +10,9 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import normalize_axis
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.functions.views import moveaxis
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
 from tiga.frontends.tensor.storage import helper
-from tiga.frontends.tensor.views import moveaxis
 from tiga.ops.feature import broadcast, permute, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, lt, mul, where

@@ -11,9 +11,9 @@ from tiga.autograd.reverse import check_fresh, grad, gradients, none_of, release
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.functions.views import reshape
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.storage import helper
-from tiga.frontends.tensor.views import reshape
 from tiga.ops.pointwise import add
 from tiga.trace import autodiff
 from tiga.trace.node import Node

@@ -198,7 +198,7 @@ def _completed(cell: np.ndarray, axes: np.ndarray) -> np.ndarray:
 
 def _like(shift: np.ndarray, position: Any, template: Any) -> Any:
     if _is_native(position):
-        from tiga.frontends.tensor.creation import tensor
+        from tiga.frontends.tensor.functions.creation import tensor
 
         return tensor(shift, dtype=position.dtype, device=position.device)
     if template is None:

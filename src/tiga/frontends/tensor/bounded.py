@@ -18,9 +18,9 @@ from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.edge_order import edge_order, in_given_order, on_device
 from tiga.frontends.tensor.edge_reads import EdgeEnd, ReadAtEdges
 from tiga.frontends.tensor.fields import Fields, FieldView
+from tiga.frontends.tensor.functions.pieces import concat
 from tiga.frontends.tensor.lazy import Cell, LazyNode
 from tiga.frontends.tensor.paged import device_of, note_writes
-from tiga.frontends.tensor.pieces import concat
 from tiga.frontends.tensor.segments import in_segment
 from tiga.frontends.tensor.stored_messages import Stored, StoredMessages, rows_alone
 from tiga.frontends.trees import leaves_of, mapped

@@ -68,7 +68,7 @@ def as_tensor(value: Any, what: str = "an operand") -> Tensor:
     if isinstance(value, SCALARS):
         return wrap(array_of(value))
     if isinstance(value, (np.ndarray, np.generic)):
-        from tiga.frontends.tensor.creation import from_numpy
+        from tiga.frontends.tensor.functions.creation import from_numpy
 
         return from_numpy(np.asanyarray(value))
     if type(value).__module__.partition(".")[0] == "torch":

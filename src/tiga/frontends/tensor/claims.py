@@ -7,7 +7,7 @@ import numpy as np
 
 from tiga.frontends.claims import DRAWS, SAMPLES, States, drawn, require_claims
 from tiga.frontends.tensor.build import as_tensor
-from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.functions.creation import from_numpy
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.reducers import CustomReducer
 from tiga.types import DType, Type, float64

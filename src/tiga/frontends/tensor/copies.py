@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import tensor
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.views import reshape
+from tiga.frontends.tensor.functions.creation import tensor
+from tiga.frontends.tensor.functions.views import reshape
 
 
 def _copy(x: Tensor) -> Tensor:

@@ -21,9 +21,9 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
 from tiga.frontends.tensor.entities import Entities
 from tiga.frontends.tensor.fields import stand_in
+from tiga.frontends.tensor.functions.selection import astype
+from tiga.frontends.tensor.functions.views import broadcast_to
 from tiga.frontends.tensor.scalars import SCALARS, number
-from tiga.frontends.tensor.selection import astype
-from tiga.frontends.tensor.views import broadcast_to
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current
 from tiga.ops.align import expand_to

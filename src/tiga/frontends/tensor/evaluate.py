@@ -17,11 +17,11 @@ from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
 from tiga.frontends.tensor.inspection import hash_of
 from tiga.frontends.tensor.lazy import COMPILE_FROM, LARGE, OWN_REFERENCES, Cell, LazyNode, leaf
+from tiga.frontends.tensor.memory.working import working
 from tiga.frontends.tensor.placement import are_on_cpu, device_of_node, is_apart
 from tiga.frontends.tensor.recipe import Made, made_by
 from tiga.frontends.tensor.storage import give_array, share
 from tiga.frontends.tensor.waiting import pending, stands_for_many
-from tiga.frontends.tensor.working import working
 from tiga.runtime.collector import uncollected
 from tiga.runtime.scope import active
 from tiga.trace.node import Node
@@ -70,7 +70,7 @@ def realize_all(tensors: Sequence[Tensor]) -> None:
         with working(tensors):
             _realize_all(tensors)
     except OutOfBudget:
-        from tiga.frontends.tensor.tiling import realize_each_in_tiles
+        from tiga.frontends.tensor.memory.tiling import realize_each_in_tiles
 
         if not realize_each_in_tiles(tensors):
             raise

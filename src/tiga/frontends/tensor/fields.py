@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.functions.creation import from_numpy
 from tiga.frontends.tensor.lazy import LazyNode, Leaf, here
 from tiga.frontends.views import View
 from tiga.relations.paged import PagedField

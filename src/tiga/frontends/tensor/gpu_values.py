@@ -57,7 +57,7 @@ def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     Raises:
         InvalidType: complex numbers, which have no order.
     """
-    from tiga.frontends.tensor.sorting import argsort
+    from tiga.frontends.tensor.functions.sorting import argsort
 
     if x.dtype.is_complex:
         raise InvalidType(f"unique of complex numbers on a GPU, which have no order ({here()}).")

@@ -14,9 +14,9 @@ from tiga.backends.triton.machine import machine
 from tiga.errors import InvalidIndex
 from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.functions.indexing import flat_position, parts_of
 from tiga.frontends.tensor.gpu_values import flat
 from tiga.frontends.tensor.graph_indices import plain
-from tiga.frontends.tensor.indexing import flat_position, parts_of
 from tiga.frontends.tensor.lazy import LazyNode, here
 from tiga.frontends.tensor.storage import wrap
 from tiga.frontends.tensor.written_parts import places_in_memory

@@ -12,10 +12,10 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.build import as_tensor, operands, relabel
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import RANK
-from tiga.frontends.tensor.elementwise import add, multiply, subtract
+from tiga.frontends.tensor.functions.elementwise import add, multiply, subtract
+from tiga.frontends.tensor.functions.selection import astype, divide
 from tiga.frontends.tensor.lazy import LazyNode, here
 from tiga.frontends.tensor.scalars import SCALARS, number, number_of
-from tiga.frontends.tensor.selection import astype, divide
 from tiga.frontends.tensor.tracked import is_tracked, write_tracked
 from tiga.frontends.tensor.writes import viewers_of, write
 from tiga.frontends.tensor.written_parts import IndexedPart, WrittenPart

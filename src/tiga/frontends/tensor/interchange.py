@@ -5,8 +5,8 @@ from typing import Any
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU
+from tiga.frontends.tensor.functions.selection import astype
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.selection import astype
 
 ARRAY_API = ("2021.12", "2022.12", "2023.12", "2024.12")
 """Versions of the array API standard whose functions there are."""

@@ -3,28 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from tiga.frontends.tensor import (
-    along,
-    copies,
-    indexing,
-    inplace,
-    inspection,
-    interchange,
-    linear,
-    losses,
-    moving,
-    pieces,
-    residency,
-    snapshot,
-    sorting,
-    views,
-)
-from tiga.frontends.tensor import elementwise as e
-from tiga.frontends.tensor import reductions as r
-from tiga.frontends.tensor import selection as s
+from tiga.frontends.tensor import copies, inplace, inspection, interchange, moving
 from tiga.frontends.tensor.arguments import normalize_axis
 from tiga.frontends.tensor.build import same
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.functions import along, indexing, linear, losses, pieces, sorting, views
+from tiga.frontends.tensor.functions import elementwise as e
+from tiga.frontends.tensor.functions import reductions as r
+from tiga.frontends.tensor.functions import selection as s
+from tiga.frontends.tensor.memory import residency, snapshot
 from tiga.frontends.tensor.operators import OPERATORS
 from tiga.frontends.tensor.prepared import prepare
 

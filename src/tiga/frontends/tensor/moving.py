@@ -6,8 +6,8 @@ from tiga.errors import InvalidValue
 from tiga.frontends.tensor.arrays import moved_to
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device, check_device
+from tiga.frontends.tensor.functions.selection import astype
 from tiga.frontends.tensor.lazy import LARGE, LazyNode, here, leaf, user_place
-from tiga.frontends.tensor.selection import astype
 from tiga.frontends.tensor.storage import give_array
 from tiga.ops.tensor_transfer import ToDevice
 

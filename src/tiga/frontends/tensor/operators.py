@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tiga.errors import InvalidType
-from tiga.frontends.tensor import elementwise as e
-from tiga.frontends.tensor import linear, reductions
-from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.arguments import OWN
 from tiga.frontends.tensor.build import fitted, joined
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.functions import elementwise as e
+from tiga.frontends.tensor.functions import linear, reductions
+from tiga.frontends.tensor.functions import selection as s
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.scalars import SCALARS, WEAK, number
 from tiga.ops import pointwise as p

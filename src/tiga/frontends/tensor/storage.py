@@ -27,7 +27,7 @@ def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) 
 
 def charge(tensor: Tensor) -> None:
     """Charge a tensor's new memory to the scope in force; a GPU's was when it was taken."""
-    from tiga.frontends.tensor.residency import adopt
+    from tiga.frontends.tensor.memory.residency import adopt
 
     adopt(tensor)
 

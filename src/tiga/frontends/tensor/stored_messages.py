@@ -8,7 +8,7 @@ import numpy as np
 from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.views import broadcast_to
+from tiga.frontends.tensor.functions.views import broadcast_to
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.reducers import Bound
 from tiga.relations import Graph

@@ -12,9 +12,9 @@ from tiga.errors import InvalidValue
 from tiga.frontends.tensor.arrays import duplicate
 from tiga.frontends.tensor.build import apply, relabel
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.functions.selection import astype
+from tiga.frontends.tensor.functions.views import broadcast_to
 from tiga.frontends.tensor.lazy import Cell, LazyNode, here
-from tiga.frontends.tensor.selection import astype
-from tiga.frontends.tensor.views import broadcast_to
 from tiga.frontends.tensor.writes import begin_write, note_nodes, parted, renew
 from tiga.frontends.tensor.written_parts import WrittenPart
 from tiga.ops.feature import reshape

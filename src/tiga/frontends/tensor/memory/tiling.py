@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import OutOfBudget
-from tiga.frontends.tensor.absent import Absent
 from tiga.frontends.tensor.by_numpy import Evaluation
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.evaluate import value_of
-from tiga.frontends.tensor.external_sort import Columns, Order, Runs, order_of, sort_vector
 from tiga.frontends.tensor.lazy import Cell, LazyNode, leaf
-from tiga.frontends.tensor.mapped_results import is_mapped, mapped_rows
+from tiga.frontends.tensor.memory.absent import Absent
+from tiga.frontends.tensor.memory.external_sort import Columns, Order, Runs, order_of, sort_vector
+from tiga.frontends.tensor.memory.mapped_results import is_mapped, mapped_rows
+from tiga.frontends.tensor.memory.tiling_rules import join_of, needs, of_rows
 from tiga.frontends.tensor.storage import give_array
-from tiga.frontends.tensor.tiling_rules import join_of, needs, of_rows
 from tiga.frontends.tensor.waiting import pending
 from tiga.ops.feature import is_transpose
 from tiga.runtime.pages import MemoryRows, Rows

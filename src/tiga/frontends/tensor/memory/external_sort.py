@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiga.frontends.tensor.mapped_results import mapped_rows
+from tiga.frontends.tensor.memory.mapped_results import mapped_rows
 from tiga.ops.tensor_index import ArgSort, TakeAlong
 from tiga.runtime.pages import FileRows
 from tiga.runtime.scope import Scope

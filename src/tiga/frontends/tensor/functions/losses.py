@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidIndex, InvalidType, InvalidValue
-from tiga.frontends.tensor import elementwise as e
-from tiga.frontends.tensor import reductions as r
-from tiga.frontends.tensor import selection as s
 from tiga.frontends.tensor.build import as_tensor, broadcast_shapes
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import as_float, promote
-from tiga.frontends.tensor.indexing import LOOKED_AT, take_along_axis
+from tiga.frontends.tensor.functions import elementwise as e
+from tiga.frontends.tensor.functions import reductions as r
+from tiga.frontends.tensor.functions import selection as s
+from tiga.frontends.tensor.functions.indexing import LOOKED_AT, take_along_axis
+from tiga.frontends.tensor.functions.views import expand_dims, squeeze
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.record import recorded
-from tiga.frontends.tensor.views import expand_dims, squeeze
 from tiga.types import int64
 
 _REDUCTIONS = ("mean", "sum", "none")

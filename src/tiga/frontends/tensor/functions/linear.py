@@ -8,13 +8,13 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.equations import cheapest_pair
-from tiga.frontends.tensor import reductions
 from tiga.frontends.tensor.arguments import integer, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, convert, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import result_dtype
+from tiga.frontends.tensor.functions import reductions
+from tiga.frontends.tensor.functions.selection import conj
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.selection import conj
 from tiga.frontends.tensor.storage import helper
 from tiga.ops import pointwise as p
 from tiga.ops.feature import broadcast, permute, reshape

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidState, OutOfBudget
-from tiga.frontends.tensor.absent import Absent, Backing, Leaving, Spilled, flat
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.mapped_results import KIND, is_mapped
+from tiga.frontends.tensor.memory.absent import Absent, Backing, Leaving, Spilled, flat
+from tiga.frontends.tensor.memory.mapped_results import KIND, is_mapped
 from tiga.frontends.tensor.storage import watch
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.device_array import DeviceArray, DeviceMemory
@@ -150,7 +150,7 @@ def _kept(buffer: Buffer, block: Any) -> Backing:
 def _stored(block: Any, scope: Scope) -> Backing:
     """A copy of a block's bytes out of its tier."""
     if isinstance(block, DeviceMemory):
-        from tiga.frontends.tensor.device_spill import store
+        from tiga.frontends.tensor.memory.device_spill import store
 
         return store(block, scope)
     return Spilled(scope.spill(_bytes(block), f"a spilled tensor of {block.nbytes} bytes"))

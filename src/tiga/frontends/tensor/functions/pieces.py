@@ -10,10 +10,10 @@ from tiga.frontends.tensor.arguments import integer, normalize_axes, normalize_a
 from tiga.frontends.tensor.build import apply, as_tensor, convert, result, takes_tensor, view
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import result_dtype
+from tiga.frontends.tensor.functions.views import expand_dims, ravel, reshape, squeeze
 from tiga.frontends.tensor.lazy import here
 from tiga.frontends.tensor.scalars import number
 from tiga.frontends.tensor.storage import helper
-from tiga.frontends.tensor.views import expand_dims, ravel, reshape, squeeze
 from tiga.ops import feature as o
 from tiga.ops.tensor_views import Slice, along, join, slice_, stepped, unslice
 from tiga.trace.node import Node
@@ -214,7 +214,7 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
         >>> tg.repeat(tg.tensor([1, 2]), 2).tolist()
         [1, 1, 2, 2]
     """
-    from tiga.frontends.tensor.indexing import take
+    from tiga.frontends.tensor.functions.indexing import take
 
     if axis is None:
         x, axis = ravel(x), 0

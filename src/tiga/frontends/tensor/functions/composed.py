@@ -7,19 +7,19 @@ import ml_dtypes
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor import elementwise as e
-from tiga.frontends.tensor import reductions as r
-from tiga.frontends.tensor import selection as s
-from tiga.frontends.tensor import views
 from tiga.frontends.tensor.arguments import integer, serves_torch
 from tiga.frontends.tensor.build import as_tensor, same, takes_tensor
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import from_numpy
-from tiga.frontends.tensor.filled import zeros
-from tiga.frontends.tensor.grids import arange
-from tiga.frontends.tensor.indexing import take
+from tiga.frontends.tensor.functions import elementwise as e
+from tiga.frontends.tensor.functions import reductions as r
+from tiga.frontends.tensor.functions import selection as s
+from tiga.frontends.tensor.functions import views
+from tiga.frontends.tensor.functions.creation import from_numpy
+from tiga.frontends.tensor.functions.filled import zeros
+from tiga.frontends.tensor.functions.grids import arange
+from tiga.frontends.tensor.functions.indexing import take
+from tiga.frontends.tensor.functions.losses import last_axes
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.losses import last_axes
 from tiga.frontends.tensor.storage import helper
 from tiga.types import bool_, int64
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import OutOfBudget
-from tiga.frontends.tensor.absent import Backing, Spilled
 from tiga.frontends.tensor.gpu_arrays import room
+from tiga.frontends.tensor.memory.absent import Backing, Spilled
 from tiga.runtime.device_array import DeviceMemory, Machine
 from tiga.runtime.scope import Extent, Scope, active
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidFile, InvalidType
-from tiga.frontends.tensor.absent import Absent, Layout
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.lazy import Cell, LazyNode, Leaf, here
+from tiga.frontends.tensor.memory.absent import Absent, Layout
 from tiga.frontends.tensor.moving import to
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.container import Container, require_name, write_container

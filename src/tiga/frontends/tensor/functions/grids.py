@@ -8,10 +8,10 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import integer
 from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import finish
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, DEFAULT_INT, check_dtype, result_dtype
+from tiga.frontends.tensor.functions.creation import finish
+from tiga.frontends.tensor.functions.views import broadcast_to, reshape
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.views import broadcast_to, reshape
 
 LARGEST = 2**63
 """Bounds of grids, in size."""

@@ -6,9 +6,9 @@ from tiga.errors import InvalidValue
 from tiga.frontends.tensor.arguments import integer, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, convert, result
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.functions.pieces import concat
+from tiga.frontends.tensor.functions.reductions import sum_dtype
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.pieces import concat
-from tiga.frontends.tensor.reductions import sum_dtype
 from tiga.frontends.tensor.scalars import number
 from tiga.ops import pointwise as p
 from tiga.ops import tensor_scan as scans

@@ -19,7 +19,7 @@ from tiga.frontends.tensor.build import (
 )
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import as_float, check_dtype, promote, result_dtype
-from tiga.frontends.tensor.elementwise import (
+from tiga.frontends.tensor.functions.elementwise import (
     NUMERIC,
     REAL,
     Function,

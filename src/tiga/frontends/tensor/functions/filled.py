@@ -8,9 +8,9 @@ import numpy as np
 from tiga.frontends.tensor.arrays import filled_on
 from tiga.frontends.tensor.build import takes_tensor
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import Extent, checked_shape, finish, room_for
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
+from tiga.frontends.tensor.functions.creation import Extent, checked_shape, finish, room_for
 from tiga.frontends.tensor.lazy import MADE_UP
 from tiga.frontends.tensor.scalars import number, number_of
 from tiga.frontends.tensor.storage import charge, wrap

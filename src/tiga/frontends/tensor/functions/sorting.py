@@ -8,11 +8,11 @@ from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import integer, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, result
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import from_numpy
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.indexing import take, take_along_axis
+from tiga.frontends.tensor.functions.creation import from_numpy
+from tiga.frontends.tensor.functions.indexing import take, take_along_axis
+from tiga.frontends.tensor.functions.pieces import narrow
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.pieces import narrow
 from tiga.ops.tensor_index import ArgSort, SearchSorted
 from tiga.types import bfloat16
 

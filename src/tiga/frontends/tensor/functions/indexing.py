@@ -9,12 +9,12 @@ from tiga.errors import InvalidIndex, InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import integer, normalize_axis
 from tiga.frontends.tensor.build import apply, as_tensor, broadcast_shapes, operands, result
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.creation import from_numpy
+from tiga.frontends.tensor.functions.creation import from_numpy
+from tiga.frontends.tensor.functions.pieces import narrow
+from tiga.frontends.tensor.functions.views import permute_dims, reshape, squeeze
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.pieces import narrow
 from tiga.frontends.tensor.scalars import number
 from tiga.frontends.tensor.storage import helper
-from tiga.frontends.tensor.views import permute_dims, reshape, squeeze
 from tiga.ops import pointwise as p
 from tiga.ops.feature import broadcast, with_axis
 from tiga.ops.tensor_index import AddAlong, IndexAdd, IndexTake, TakeAlong, linear_positions
@@ -81,7 +81,7 @@ def _rectangular(entry: Any) -> np.ndarray:
 def _tensor_part(entry: Tensor) -> list[AxisIndex | None]:
     if entry.dtype == bool_:
         # Its shape is a value: where the mask holds is looked up now.
-        from tiga.frontends.tensor.sorting import where_true
+        from tiga.frontends.tensor.functions.sorting import where_true
 
         return [AxisIndex("tensor", (a, entry.shape[i])) for i, a in enumerate(where_true(entry))]
     if entry.dtype.kind not in "iu":

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
-from tiga.frontends.tensor.absent import reserve
 from tiga.frontends.tensor.arguments import integer
 from tiga.frontends.tensor.arrays import device_of, duplicate, moved_to
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, kind_of, result_dtype
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.memory.absent import reserve
 from tiga.frontends.tensor.scalars import SCALARS
 from tiga.frontends.tensor.storage import charge, wrap
 from tiga.runtime.scope import active
@@ -155,7 +155,7 @@ def _of_buffer(data: Any) -> Any:
 
 def _copied(data: Tensor, dtype: DType | None, device: Any, requires_grad: bool) -> Tensor:
     """A leaf with the value of a tensor on a GPU, there unless another device is asked for."""
-    from tiga.frontends.tensor.selection import astype
+    from tiga.frontends.tensor.functions.selection import astype
 
     source = data if dtype is None else astype(data, dtype)
     source.realize()
