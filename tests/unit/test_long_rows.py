@@ -60,3 +60,18 @@ def test_long_rows_of_any_numbers(monkeypatch):
     want = torch.stack([row.std(0, correction=0) for row in rows])
     # Distances from means carry a rounding of the messages, which are a hundred times as large.
     assert (found[0] - want).abs().max().item() <= 100 * MOST * 2.0**-24
+
+
+class Rectified(tg.MessagePassing):
+    def edge(self, src, dst, edge, w):
+        return torch.relu((src.x * edge.w) @ w)
+
+
+def test_gradients_of_matrices_of_many_equal_messages():
+    graph, _ = graph_of((1000,) * 200)
+    x, w = torch.full((graph.num_edges, 4), 0.1), torch.full((4, 4), 0.3, requires_grad=True)
+    scale = torch.full((graph.num_edges, 1), 0.7)
+    out = Rectified()(graph=graph, src={"x": x}, dst={}, edge={"w": scale}, w=w)
+    slope = torch.autograd.grad(out.sum(), w)[0]
+    want = graph.num_edges * (x[0, 0] * scale[0, 0]).double()
+    assert ((slope / want - 1).abs().max() * 2.0**24).item() <= MOST

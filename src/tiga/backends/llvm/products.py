@@ -186,10 +186,11 @@ class OuterAccumulator:
                 )
                 for r in range(rows)
             ]
-            totals = [self.total.load(offset, width) for offset in offsets]
-            totals = loop(i64(0), count, 1, totals, self._add_edge(k, first, width))
-            for offset, total in zip(offsets, totals, strict=True):
-                self.total.store(total, offset)
+            # A tile's sum begins anew: of its edges one value is added in sequence.
+            zero = constant_of(0, lanes_type(register_element(self.total.dtype), width))
+            sums = loop(i64(0), count, 1, [zero] * rows, self._add_edge(k, first, width))
+            for offset, tile in zip(offsets, sums, strict=True):
+                self.total.store(ARITHMETIC.add(self.total.load(offset, width), tile), offset)
 
     def _add_edge(self, k: ir.Value, first: int, width: int) -> Step:
         def step(edge: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
