@@ -145,7 +145,7 @@ def test_bitwise_repeatability(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sizes_that_include_0_and_1() -> None:
     """Case 20: one kernel's code serves them all."""
-    from tiga.frontends.tensor.graph_call import launch_of
+    from tiga.frontends.tensor.messages.graph_call import launch_of
 
     kernel = Send(tg.sum())
     before = None

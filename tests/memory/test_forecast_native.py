@@ -29,7 +29,7 @@ def paged(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def predictions(kernel: Any, graph: Any, **fields: Any) -> list[Any]:
-    from tiga.frontends.tensor.forecast import foretold
+    from tiga.frontends.tensor.messages.forecast import foretold
 
     return foretold(kernel, graph, [fields.get(n) for n in ("src", "dst", "edge", "ndata")], {})[1]
 

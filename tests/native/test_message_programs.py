@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tiga as tg
-from tiga.frontends.tensor.graph_call import launch_of
+from tiga.frontends.tensor.messages.graph_call import launch_of
 
 ag = tg.autograd
 RNG = np.random.default_rng(5)

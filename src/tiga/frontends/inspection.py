@@ -180,7 +180,7 @@ def inspected(kernel: Any) -> Inspection:
 
         known.append(known_of(kernel))
     if NATIVE_STATE in vars(kernel):
-        from tiga.frontends.tensor.calls import calls_of
+        from tiga.frontends.tensor.messages.calls import calls_of
 
         known.append(calls_of(kernel).known())
     capability = driver(0).capability() if device_count() else SHOWN

@@ -106,7 +106,7 @@ def _has_torch() -> bool:
 def _native() -> Callable[..., Any]:
     """The call on native tensors, loaded when there is one."""
     with uncollected():
-        from tiga.frontends.tensor.messages import call
+        from tiga.frontends.tensor.messages.call import call
 
     return call
 
@@ -246,7 +246,7 @@ class MessagePassing:
         """
         given = (src, dst, edge, ndata)
         if _are_native(given):
-            from tiga.frontends.tensor.messages import prepare
+            from tiga.frontends.tensor.messages.call import prepare
 
             return prepare(self, graph, given, params)
         from tiga.frontends.torch.prepared import prepare as prepare_torch
@@ -329,7 +329,7 @@ class MessagePassing:
         """
         given = (src, dst, edge, ndata)
         if _are_native(given):
-            from tiga.frontends.tensor.oracle import reference
+            from tiga.frontends.tensor.messages.oracle import reference
 
             return reference(self, graph, given, params)
         from tiga.frontends.torch.call import reference as reference_of_torch
@@ -344,7 +344,7 @@ class MessagePassing:
     def _told(self, given: FieldSets) -> Callable[..., list[str]]:
         """What captures a call of these fields, and says what is not known yet of its programs."""
         if _are_native(given):
-            from tiga.frontends.tensor.forecast import told
+            from tiga.frontends.tensor.messages.forecast import told
 
             return told
         from tiga.frontends.torch.inspection import told as told_of_torch

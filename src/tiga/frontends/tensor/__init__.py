@@ -1,17 +1,13 @@
 """Native tensors: lazy, differentiable, without torch.
 
 What a tensor is: `core`, its expression's nodes (`lazy`), its memory (`storage`, `arrays`), and its
-methods (`methods`, `operators`), which are the `functions`. Where memory is scarce: `memory`.
+methods (`methods`, `operators`), which are the `functions`. Calls of `MessagePassing`: `messages`.
+Where memory is scarce: `memory`.
 
 From operands to expressions: `build`, `scalars`, `dtypes`, `waiting`. From expressions to values:
 `evaluate`, which asks `by_numpy`, `compiled` or `gpu`; `program` makes programs of expressions,
 `planned` remembers what became of them, `recipe` how a value was computed. Expressions that are
 built often are recorded: `application`, `record`. Writes: `inplace`, `writes`, `tracked`.
-
-`MessagePassing` on native tensors: `messages` makes a call of `fields`; `template`, `capture`,
-`entities`, `reduced` and `custom` make its program of what `edge` and `node` build; `graph_call` is
-that program as one op of whole tensors. What no walk holds: `bounded`, `segments`. Graphs in files:
-`paged`, `forecast`.
 """
 
 from tiga.frontends.tensor import methods

@@ -10,9 +10,9 @@ import numpy as np
 from tiga import knobs
 from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.messages.unasked import Unasked
 from tiga.frontends.tensor.program import program_of
 from tiga.frontends.tensor.running import interpreted
-from tiga.frontends.tensor.unasked import Unasked
 from tiga.ops.dense import OuterCall
 from tiga.ops.leaf import Input
 from tiga.ops.pointwise import add

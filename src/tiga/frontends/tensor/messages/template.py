@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from tiga.frontends.tensor.capture import ByStructure, Field, Place
-from tiga.frontends.tensor.entities import EDGES, NODES
-from tiga.frontends.tensor.fields import FieldView, Spec, stand_in
+from tiga.frontends.tensor.messages.capture import ByStructure, Field, Place
+from tiga.frontends.tensor.messages.entities import EDGES, NODES
+from tiga.frontends.tensor.messages.fields import FieldView, Spec, stand_in
 from tiga.trace.node import Node
 from tiga.types import Relation, Space, dtype_named
 

@@ -11,12 +11,12 @@ from tiga.backends.llvm.paged.forecast import planned_on_cpu
 from tiga.errors import Unfusable
 from tiga.frontends.message_passing import FieldSets, MessagePassing
 from tiga.frontends.spaces import extents_of
-from tiga.frontends.tensor.calls import calls_of
-from tiga.frontends.tensor.capture import CapturedProgram
 from tiga.frontends.tensor.devices import CPU
-from tiga.frontends.tensor.graph_call import Launch, Walk
-from tiga.frontends.tensor.messages import KernelCall
-from tiga.frontends.tensor.paged import device_of, is_repeated, note_writes, rows_of
+from tiga.frontends.tensor.messages.call import KernelCall
+from tiga.frontends.tensor.messages.calls import calls_of
+from tiga.frontends.tensor.messages.capture import CapturedProgram
+from tiga.frontends.tensor.messages.graph_call import Launch, Walk
+from tiga.frontends.tensor.messages.paged import device_of, is_repeated, note_writes, rows_of
 from tiga.frontends.tensor.placement import device_of_node
 from tiga.paging.planned import PlannedRows
 from tiga.paging.predicted import Places, Planned, Prediction, plan_gradient
@@ -100,7 +100,7 @@ def _planned(launch: Launch, graph: Any, inputs: Places, held: Mapping[str, int]
             executable, threads = launch.compiled.executable, parallel.thread_count()
             return planned_on_cpu(executable, graph, extents, inputs, held, threads)
         from tiga.backends.triton.paged.forecast import planned_on_gpu
-        from tiga.frontends.tensor.paged_gpu import NativeArrays
+        from tiga.frontends.tensor.messages.paged_gpu import NativeArrays
 
         by_pages, arrays = launch.on_gpus.by_pages, NativeArrays(device.index)
         return planned_on_gpu(by_pages, graph, extents, inputs, held, arrays)

@@ -19,9 +19,9 @@ from tiga.backends.triton.paged.memory import HostRows
 from tiga.backends.triton.paged.placement import Placement
 from tiga.errors import InvalidValue
 from tiga.frontends.spaces import extents_of
-from tiga.frontends.tensor.graph_call import Launch
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.paged import rows_of
+from tiga.frontends.tensor.messages.graph_call import Launch
+from tiga.frontends.tensor.messages.paged import rows_of
 from tiga.runtime.device_array import DeviceArray, DeviceMemory, download
 from tiga.runtime.pages import FileRows, Rows
 from tiga.runtime.pool import POOL

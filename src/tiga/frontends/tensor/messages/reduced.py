@@ -7,9 +7,9 @@ from tiga.frontends.message_passing import PerEdge
 from tiga.frontends.sent import Addressed, addressed, guard_leaves, joint_mask
 from tiga.frontends.tensor.build import as_tensor
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.custom import TracedReducer
-from tiga.frontends.tensor.entities import NODES, Entities
 from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.messages.custom import TracedReducer
+from tiga.frontends.tensor.messages.entities import NODES, Entities
 from tiga.frontends.trees import mapped
 from tiga.reducers import CustomReducer, Max, Mean, Messages, Min, Reducer, Sum
 from tiga.trace.node import Node

@@ -7,10 +7,10 @@ from tiga.backends.reference import EdgeList, evaluate
 from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.message_passing import FieldSets, MessagePassing
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.edge_order import in_given_order
 from tiga.frontends.tensor.functions.creation import tensor
 from tiga.frontends.tensor.lazy import LazyNode, here
-from tiga.frontends.tensor.messages import KernelCall
+from tiga.frontends.tensor.messages.call import KernelCall
+from tiga.frontends.tensor.messages.edge_order import in_given_order
 from tiga.frontends.trees import mapped
 from tiga.trace.node import Node
 

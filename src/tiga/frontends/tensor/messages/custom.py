@@ -16,13 +16,13 @@ from tiga.frontends.reducer_methods import (
     require_types,
 )
 from tiga.frontends.tensor.build import as_tensor, broadcast_shapes
-from tiga.frontends.tensor.claims import check_claims
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, promote, scalar_dtype
-from tiga.frontends.tensor.entities import Entities
-from tiga.frontends.tensor.fields import stand_in
 from tiga.frontends.tensor.functions.selection import astype
 from tiga.frontends.tensor.functions.views import broadcast_to
+from tiga.frontends.tensor.messages.claims import check_claims
+from tiga.frontends.tensor.messages.entities import Entities
+from tiga.frontends.tensor.messages.fields import stand_in
 from tiga.frontends.tensor.scalars import SCALARS, number
 from tiga.frontends.trees import leaves_of, mapped, numbered
 from tiga.knobs import current

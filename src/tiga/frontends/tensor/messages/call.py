@@ -14,8 +14,11 @@ from tiga.errors import InvalidType, Unfusable, bare
 from tiga.frontends.message_passing import FieldSets, MessagePassing, PerEdge
 from tiga.frontends.signature import check_parameters, require_known, taken
 from tiga.frontends.tensor.build import as_tensor
-from tiga.frontends.tensor.calls import calls_of
-from tiga.frontends.tensor.capture import (
+from tiga.frontends.tensor.core import Tensor
+from tiga.frontends.tensor.devices import CPU, Device
+from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.messages.calls import calls_of
+from tiga.frontends.tensor.messages.capture import (
     CapturedProgram,
     Field,
     Given,
@@ -26,15 +29,12 @@ from tiga.frontends.tensor.capture import (
     rows_of,
     sketch,
 )
-from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.edge_order import edge_numbers, in_csr_order, in_given_order
-from tiga.frontends.tensor.entities import require_no_extent
-from tiga.frontends.tensor.fields import Fields, fields_of
-from tiga.frontends.tensor.graph_call import GraphCall, Walk
-from tiga.frontends.tensor.lazy import LazyNode, here, leaf, user_place
-from tiga.frontends.tensor.reduced import address, form_of
-from tiga.frontends.tensor.template import Template, template_of
+from tiga.frontends.tensor.messages.edge_order import edge_numbers, in_csr_order, in_given_order
+from tiga.frontends.tensor.messages.entities import require_no_extent
+from tiga.frontends.tensor.messages.fields import Fields, fields_of
+from tiga.frontends.tensor.messages.graph_call import GraphCall, Walk
+from tiga.frontends.tensor.messages.reduced import address, form_of
+from tiga.frontends.tensor.messages.template import Template, template_of
 from tiga.frontends.tensor.waiting import extent_of
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.relations import Graph
@@ -173,7 +173,7 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
     inputs = run.inputs(plan)
     walk = Walk.of(plan.launch, graph, run.topology, run.grad)
     if graph.paged:
-        from tiga.frontends.tensor.paged import made
+        from tiga.frontends.tensor.messages.paged import made
 
         return made(walk, inputs, plan.tree, run.grad, run.fields.values())
     return _outputs(run, plan, walk, inputs)
@@ -182,7 +182,7 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
 def _in_blocks(run: KernelCall, reason: Unfusable) -> Any:
     """The results of a call that is no program, for `reason`."""
     topology = run.topology
-    from tiga.frontends.tensor.bounded import run_bounded
+    from tiga.frontends.tensor.messages.bounded import run_bounded
 
     calls_of(run.kernel).refuse(reason)
     return run_bounded(run.kernel, topology, run.fields, run.params, reason)

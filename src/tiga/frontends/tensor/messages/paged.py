@@ -14,8 +14,8 @@ from tiga.errors import InvalidValue, UnsupportedByBackend
 from tiga.frontends.spaces import extents_of
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device, check_device
-from tiga.frontends.tensor.graph_call import GraphCall, Launch, Walk
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, here, leaf, user_place
+from tiga.frontends.tensor.messages.graph_call import GraphCall, Launch, Walk
 from tiga.frontends.tensor.storage import give_array
 from tiga.frontends.tensor.waiting import stands_for_many
 from tiga.frontends.trees import mapped
@@ -131,7 +131,7 @@ def _brought(array: Any, like: Any, graph: Any) -> Any:
     """A result of a call over a graph where another array is."""
     if not isinstance(array, DeviceArray) or isinstance(like, DeviceArray):
         return array
-    from tiga.frontends.tensor.paged_gpu import fetched
+    from tiga.frontends.tensor.messages.paged_gpu import fetched
 
     return fetched(array, graph)
 
@@ -153,7 +153,7 @@ def run_on_pages(launch: Launch, graph: Any, arrays: Sequence[Any]) -> list[Any]
 
     device = device_of(graph)
     if device != CPU:
-        from tiga.frontends.tensor.paged_gpu import run_on_gpu_pages
+        from tiga.frontends.tensor.messages.paged_gpu import run_on_gpu_pages
 
         return run_on_gpu_pages(launch, graph, arrays, device.index)
     for array in arrays:

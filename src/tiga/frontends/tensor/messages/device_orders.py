@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tiga.frontends.tensor.arrays import Array, device_of, moved_to
-from tiga.frontends.tensor.block_rows import Place, added, node_of, stored
-from tiga.frontends.tensor.device_block import Block, Call, values_of
 from tiga.frontends.tensor.evaluate import value_of
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, user_place
-from tiga.frontends.tensor.paged import computed_array
+from tiga.frontends.tensor.messages.block_rows import Place, added, node_of, stored
+from tiga.frontends.tensor.messages.device_block import Block, Call, values_of
+from tiga.frontends.tensor.messages.paged import computed_array
 from tiga.frontends.trees import leaves_of
 from tiga.ops.dense import OuterCall
 from tiga.ops.pointwise import add

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tiga.frontends.message_passing import NATIVE_STATE
-from tiga.frontends.tensor.graph_call import Launch
+from tiga.frontends.tensor.messages.graph_call import Launch
 
 if TYPE_CHECKING:
     from tiga.frontends.inspection import CompiledPart, Known

@@ -11,7 +11,7 @@ from tiga.backends.llvm.binding import BoundPlan
 from tiga.backends.llvm.library import numpy_matmul
 from tiga.compiler import Compiled, executable
 from tiga.frontends.spaces import EXTENTS
-from tiga.frontends.tensor.unasked import Unasked
+from tiga.frontends.tensor.messages.unasked import Unasked
 from tiga.ops.dense import OuterCall
 from tiga.passes.differentiate import RULES, trainable
 from tiga.relations import Graph
@@ -62,7 +62,7 @@ class Launch:
     @cached_property
     def on_gpus(self) -> Any:
         """The program for GPUs."""
-        from tiga.frontends.tensor.gpu_walk import gpu_executable
+        from tiga.frontends.tensor.messages.gpu_walk import gpu_executable
 
         return gpu_executable(self.program)
 
@@ -84,7 +84,7 @@ class Launch:
 
     def run_on_gpu(self, topology: Any, arrays: Sequence[Any], room: Any) -> list[Any]:
         """All outputs, on a GPU."""
-        from tiga.frontends.tensor.gpu_walk import run_walk
+        from tiga.frontends.tensor.messages.gpu_walk import run_walk
 
         types = [self.type_of(i, topology) for i in range(len(self.types))]
         extents = {space: _extent(topology, space) for space in self.spaces}
@@ -193,7 +193,7 @@ class Walk:
             return found
         self.graph.require_unchanged(self.token)
         if self.graph.paged:
-            from tiga.frontends.tensor.paged import run_on_pages
+            from tiga.frontends.tensor.messages.paged import run_on_pages
 
             values = run_on_pages(self.launch, self.graph, arrays)
         elif room is None:
@@ -242,7 +242,7 @@ class GraphCall(OuterCall):
 
     def gpu_code(self, stage: str) -> str:
         """The text of its kernels on a GPU, at a stage of `Tensor.generated_code`."""
-        from tiga.frontends.tensor.gpu_walk import walk_code
+        from tiga.frontends.tensor.messages.gpu_walk import walk_code
 
         return walk_code(self.walk.launch.on_gpus, stage)
 

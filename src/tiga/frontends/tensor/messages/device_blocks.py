@@ -9,12 +9,12 @@ import numpy as np
 
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.tensor.arrays import Array
-from tiga.frontends.tensor.block_rows import BlockRows, node_of, stored
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.device_block import Block, Call, values_of
-from tiga.frontends.tensor.device_orders import BlockCall
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, user_place
-from tiga.frontends.tensor.paged import computed_array, tensor_of
+from tiga.frontends.tensor.messages.block_rows import BlockRows, node_of, stored
+from tiga.frontends.tensor.messages.device_block import Block, Call, values_of
+from tiga.frontends.tensor.messages.device_orders import BlockCall
+from tiga.frontends.tensor.messages.paged import computed_array, tensor_of
 from tiga.frontends.tensor.program import program_of
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.relations.row_blocks import Rows

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tiga.frontends.message_passing import PerEdge
-from tiga.frontends.tensor.entities import EDGES, NODES, Entities
-from tiga.frontends.tensor.fields import stand_in
-from tiga.frontends.tensor.graph_call import Launch, launch_of
-from tiga.frontends.tensor.reduced import Sent, reduce_sent
+from tiga.frontends.tensor.messages.entities import EDGES, NODES, Entities
+from tiga.frontends.tensor.messages.fields import stand_in
+from tiga.frontends.tensor.messages.graph_call import Launch, launch_of
+from tiga.frontends.tensor.messages.reduced import Sent, reduce_sent
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.ops.align import expand_to
 from tiga.ops.leaf import Constant, Input, stop_gradient

@@ -12,12 +12,12 @@ from tiga.backends.triton.paged.budgets import Budgets
 from tiga.frontends.tensor.arrays import Array, moved_to, to_host
 from tiga.frontends.tensor.build import apply
 from tiga.frontends.tensor.devices import Device
-from tiga.frontends.tensor.edge_order import on_device
 from tiga.frontends.tensor.evaluate import value_of
 from tiga.frontends.tensor.gpu_arrays import room
 from tiga.frontends.tensor.lazy import LazyNode, leaf
-from tiga.frontends.tensor.paged import rows_of
-from tiga.frontends.tensor.paged_gpu import NativeArrays
+from tiga.frontends.tensor.messages.edge_order import on_device
+from tiga.frontends.tensor.messages.paged import rows_of
+from tiga.frontends.tensor.messages.paged_gpu import NativeArrays
 from tiga.ops.tensor_index import IndexTake
 from tiga.paging.blocks import DENSE
 from tiga.paging.results import spilled_array

@@ -9,12 +9,12 @@ from tiga import knobs
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.signature import taken
 from tiga.frontends.tensor.arrays import Array
-from tiga.frontends.tensor.block_rows import BlockRows, Place, Range, node_of
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.edge_reads import EdgeEnd
 from tiga.frontends.tensor.evaluate import run
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.stored_messages import Stored, StoredMessages, rows_alone
+from tiga.frontends.tensor.messages.block_rows import BlockRows, Place, Range, node_of
+from tiga.frontends.tensor.messages.edge_reads import EdgeEnd
+from tiga.frontends.tensor.messages.stored_messages import Stored, StoredMessages, rows_alone
 from tiga.frontends.trees import mapped
 from tiga.frontends.views import View
 from tiga.relations.row_blocks import Rows

@@ -15,14 +15,14 @@ from tiga.frontends.signature import taken
 from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
-from tiga.frontends.tensor.edge_order import edge_order, in_given_order, on_device
-from tiga.frontends.tensor.edge_reads import EdgeEnd, ReadAtEdges
-from tiga.frontends.tensor.fields import Fields, FieldView
 from tiga.frontends.tensor.functions.pieces import concat
 from tiga.frontends.tensor.lazy import Cell, LazyNode
-from tiga.frontends.tensor.paged import device_of, note_writes
-from tiga.frontends.tensor.segments import in_segment
-from tiga.frontends.tensor.stored_messages import Stored, StoredMessages, rows_alone
+from tiga.frontends.tensor.messages.edge_order import edge_order, in_given_order, on_device
+from tiga.frontends.tensor.messages.edge_reads import EdgeEnd, ReadAtEdges
+from tiga.frontends.tensor.messages.fields import Fields, FieldView
+from tiga.frontends.tensor.messages.paged import device_of, note_writes
+from tiga.frontends.tensor.messages.segments import in_segment
+from tiga.frontends.tensor.messages.stored_messages import Stored, StoredMessages, rows_alone
 from tiga.frontends.trees import leaves_of, mapped
 from tiga.knobs import current
 from tiga.ops.tensor_index import IndexTake
@@ -75,8 +75,8 @@ def run_bounded(
 def _on_gpu(
     kernel: MessagePassing, graph: PagedGraph, fields: Fields, params: Mapping[str, Any]
 ) -> Any:
-    from tiga.frontends.tensor.block_rows import BlockRows
-    from tiga.frontends.tensor.device_blocks import in_device_blocks
+    from tiga.frontends.tensor.messages.block_rows import BlockRows
+    from tiga.frontends.tensor.messages.device_blocks import in_device_blocks
 
     note_writes(fields.values())
     rows = BlockRows(graph, device_of(graph))
