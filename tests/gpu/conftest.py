@@ -38,7 +38,8 @@ def _runs(name: str) -> bool:
 def where(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device; the interpreter's CPU tensors take the way of a GPU's."""
     from tests.gpu import harness
-    from tiga.frontends.torch import block_job, forecast, paged, unit
+    from tiga.frontends.torch import forecast, paged, unit
+    from tiga.frontends.torch.blocks import job as block_job
     from tiga.frontends.torch.compiled import callee
 
     found = harness.device()

@@ -126,7 +126,7 @@ def test_results_that_the_device_does_not_hold(
     host: str, uneven: Any, where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They lie on the host, or in files; smaller blocks add gradients in another order."""
-    from tiga.frontends.torch import paged_blocks
+    from tiga.frontends.torch.blocks import paged as paged_blocks
 
     holds = "host" if host == "1MiB" else "nvme"
     monkeypatch.setattr(paged_blocks, "tier_of", lambda nbytes, left: holds)

@@ -9,7 +9,7 @@ import torch
 
 import tiga as tg
 from tiga import errors, knobs
-from tiga.frontends.torch.blocks import BlockFields, measure
+from tiga.frontends.torch.blocks.parts import BlockFields, measure
 
 SOURCES = torch.arange(200) % 17
 TARGETS = torch.cat([torch.zeros(90, dtype=torch.long), torch.arange(110) % 23])

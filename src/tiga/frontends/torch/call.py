@@ -9,7 +9,7 @@ from tiga.errors import InvalidType, Unfusable
 from tiga.frontends.message_passing import Fields, FieldSets, MessagePassing
 from tiga.frontends.torch.autograd import run
 from tiga.frontends.torch.binding import bind, in_given_order, source_value
-from tiga.frontends.torch.bounded import Bounded
+from tiga.frontends.torch.blocks.bounded import Bounded
 from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.repeat import NO_FIELDS, Repeat

@@ -10,11 +10,11 @@ from tiga.frontends.inspection import Captured, CompiledPart, Known
 from tiga.frontends.message_passing import FieldSets
 from tiga.frontends.torch.autograd import require_pages, requires_grad
 from tiga.frontends.torch.binding import bind
-from tiga.frontends.torch.block_forecast import BlockForecast, predictions, wanted_of
+from tiga.frontends.torch.blocks.forecast import BlockForecast, predictions, wanted_of
+from tiga.frontends.torch.blocks.paged import PagedBlockFields
 from tiga.frontends.torch.devices import device_of
 from tiga.frontends.torch.fields import namespaces
 from tiga.frontends.torch.forecast import Prediction, predict
-from tiga.frontends.torch.paged_blocks import PagedBlockFields
 from tiga.frontends.torch.unit import Runnable
 from tiga.frontends.torch.variants import Variant, state_of, variant_of
 

@@ -11,7 +11,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from tiga.errors import Unfusable, bare
 from tiga.frontends.message_passing import TORCH_STATE, MessagePassing
-from tiga.frontends.torch.bounded import Bounded
+from tiga.frontends.torch.blocks.bounded import Bounded
 from tiga.frontends.torch.capture.guards import Guards, Place, same
 from tiga.frontends.torch.capture.program import Captured, Request, capture, discover
 from tiga.frontends.torch.devices import device_of, may_stage

@@ -15,15 +15,15 @@ from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.sent import Addressed, address
 from tiga.frontends.signature import line_of, user_function
 from tiga.frontends.torch.autograd import run
-from tiga.frontends.torch.block_fields import BlockFields, EdgeRange, RowBlock, RowView
+from tiga.frontends.torch.blocks.eager import fold_rows
+from tiga.frontends.torch.blocks.fields import BlockFields, EdgeRange, RowBlock, RowView
+from tiga.frontends.torch.blocks.random_state import RandomState
 from tiga.frontends.torch.capture.draws import NodeOrder, require_no_training
 from tiga.frontends.torch.capture.messages import EdgeOrder, aggregate
 from tiga.frontends.torch.capture.program import RELATION
 from tiga.frontends.torch.capture.tracer import Recorder, tensors_in
 from tiga.frontends.torch.capture.where import located, user_line
 from tiga.frontends.torch.dtypes import dtype_of
-from tiga.frontends.torch.eager import fold_rows
-from tiga.frontends.torch.random_state import RandomState
 from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.frontends.trees import described, leaves_of, mapped, numbered
 from tiga.reducers import Bound, CustomReducer

@@ -13,7 +13,7 @@ from torch.utils._mode_utils import no_dispatch
 from tiga.backends.triton.paged.budgets import Budgets, loading_bytes
 from tiga.backends.triton.paged.fetching import MEMORY
 from tiga.backends.triton.paged.memory import LEAST, Mover
-from tiga.frontends.torch.block_fields import (
+from tiga.frontends.torch.blocks.fields import (
     BlockFields,
     Limit,
     Numbers,
@@ -23,16 +23,16 @@ from tiga.frontends.torch.block_fields import (
     add_rows,
     wide,
 )
-from tiga.frontends.torch.block_plan import Sizes
-from tiga.frontends.torch.blocks import ROOM
-from tiga.frontends.torch.dtypes import dtype_of
-from tiga.frontends.torch.fetched import fetched
-from tiga.frontends.torch.paged_blocks import (
+from tiga.frontends.torch.blocks.paged import (
     POINTER_BYTES,
     NumbersInFile,
     PagedBlockFields,
     bytes_of,
 )
+from tiga.frontends.torch.blocks.parts import ROOM
+from tiga.frontends.torch.blocks.plan import Sizes
+from tiga.frontends.torch.dtypes import dtype_of
+from tiga.frontends.torch.fetched import fetched
 from tiga.frontends.torch.paged_gpu import TorchArrays
 from tiga.paging.blocks import DENSE
 from tiga.runtime.mapped import file_at

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from tiga.frontends.torch.block_fields import wide
-from tiga.frontends.torch.block_plan import Blocks, Seen, Sizes
-from tiga.frontends.torch.paged_blocks import FILES, PagedBlockFields, tier_of
+from tiga.frontends.torch.blocks.fields import wide
+from tiga.frontends.torch.blocks.paged import FILES, PagedBlockFields, tier_of
+from tiga.frontends.torch.blocks.plan import Blocks, Seen, Sizes
 from tiga.paging.blocks import Blocks as Step
 from tiga.paging.blocks import BlockWalk
 from tiga.paging.predicted import Planned, Prediction

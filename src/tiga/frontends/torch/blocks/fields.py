@@ -16,7 +16,7 @@ from tiga.relations import Graph
 from tiga.relations.row_blocks import Pointers, PointersInMemory
 
 if TYPE_CHECKING:
-    from tiga.frontends.torch.block_plan import Sizes
+    from tiga.frontends.torch.blocks.plan import Sizes
 
 
 @dataclass(frozen=True)

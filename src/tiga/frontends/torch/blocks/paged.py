@@ -12,7 +12,7 @@ import torch
 from torch.utils._mode_utils import no_dispatch
 
 from tiga.frontends.dlpack import array_of_torch, torch_of
-from tiga.frontends.torch.block_fields import (
+from tiga.frontends.torch.blocks.fields import (
     BlockFields,
     EdgeRange,
     Limit,
@@ -23,8 +23,8 @@ from tiga.frontends.torch.block_fields import (
     Whole,
     wide,
 )
-from tiga.frontends.torch.block_plan import Sizes
-from tiga.frontends.torch.blocks import ROOM
+from tiga.frontends.torch.blocks.parts import ROOM
+from tiga.frontends.torch.blocks.plan import Sizes
 from tiga.frontends.torch.paged import rows_of
 from tiga.paging.blocks import DENSE
 from tiga.paging.numbers import bounds_of
@@ -253,7 +253,7 @@ class PagedBlockFields(BlockFields):
         return block if ranks is None else block.index_select(0, ranks)
 
     def plan(self, blocks: Any, sizes: Any) -> Any:
-        from tiga.frontends.torch.block_forecast import BlockForecast
+        from tiga.frontends.torch.blocks.forecast import BlockForecast
 
         forecast = BlockForecast(self, blocks, sizes)
         return forecast.forward(forecast.room())

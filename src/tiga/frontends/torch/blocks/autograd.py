@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from tiga.frontends.message_passing import PerEdge
-from tiga.frontends.torch.block_fields import BlockFields, RowBlock, wide
-from tiga.frontends.torch.block_gradients import Gradients
-from tiga.frontends.torch.block_job import Job, plain
-from tiga.frontends.torch.random_state import RandomState
+from tiga.frontends.torch.blocks.fields import BlockFields, RowBlock, wide
+from tiga.frontends.torch.blocks.gradients import Gradients
+from tiga.frontends.torch.blocks.job import Job, plain
+from tiga.frontends.torch.blocks.random_state import RandomState
 from tiga.frontends.torch.untraced import untraced
 from tiga.frontends.trees import leaves_of, numbered
 

@@ -16,10 +16,10 @@ import torch
 from tiga.errors import Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.autograd import transforming
-from tiga.frontends.torch.block_job import Job
-from tiga.frontends.torch.block_plan import Sizes, measured, planned
+from tiga.frontends.torch.blocks.autograd import InBlocks
+from tiga.frontends.torch.blocks.job import Job
+from tiga.frontends.torch.blocks.plan import Sizes, measured, planned
 from tiga.frontends.torch.capture.discover import Discovery
-from tiga.frontends.torch.in_blocks import InBlocks
 from tiga.frontends.trees import mapped
 from tiga.paging.span import PagePlan
 from tiga.relations import Graph

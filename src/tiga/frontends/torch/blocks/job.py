@@ -10,17 +10,17 @@ import torch
 
 from tiga.frontends.message_passing import MessagePassing, PerEdge
 from tiga.frontends.signature import taken
-from tiga.frontends.torch.autocast import Autocast
-from tiga.frontends.torch.block_fields import BlockFields, EdgeRange, RowBlock
-from tiga.frontends.torch.block_plan import Blocks, limited, planned
-from tiga.frontends.torch.blocks import Programs, Reduction, finish, send, tensors_of
+from tiga.frontends.torch.blocks.autocast import Autocast
+from tiga.frontends.torch.blocks.fields import BlockFields, EdgeRange, RowBlock
+from tiga.frontends.torch.blocks.parts import Programs, Reduction, finish, send, tensors_of
+from tiga.frontends.torch.blocks.plan import Blocks, limited, planned
+from tiga.frontends.torch.blocks.random_state import RandomState
 from tiga.frontends.torch.devices import device_of, on_gpu
-from tiga.frontends.torch.random_state import RandomState
 from tiga.relations import Graph
 from tiga.runtime.scope import Scope, within
 
 if TYPE_CHECKING:
-    from tiga.frontends.torch.bounded import Bounded
+    from tiga.frontends.torch.blocks.bounded import Bounded
 
 NO_BLOCKS = Blocks((), {})
 
@@ -61,10 +61,10 @@ class Job:
         if not self.graph.paged:
             return BlockFields(self.graph, fields)
         if on_gpu(self.device):
-            from tiga.frontends.torch.device_blocks import DeviceBlockFields
+            from tiga.frontends.torch.blocks.device import DeviceBlockFields
 
             return DeviceBlockFields(self.graph, fields)
-        from tiga.frontends.torch.paged_blocks import PagedBlockFields
+        from tiga.frontends.torch.blocks.paged import PagedBlockFields
 
         return PagedBlockFields(self.graph, fields)
 

@@ -10,9 +10,9 @@ import torch
 
 from tiga.errors import OutOfBudget
 from tiga.frontends.message_passing import PerEdge
-from tiga.frontends.torch.block_fields import BlockFields, Limit, RowBlock
-from tiga.frontends.torch.blocks import ROOM, Allocations, RefuseTraining, measure
-from tiga.frontends.torch.random_state import RandomState
+from tiga.frontends.torch.blocks.fields import BlockFields, Limit, RowBlock
+from tiga.frontends.torch.blocks.parts import ROOM, Allocations, RefuseTraining, measure
+from tiga.frontends.torch.blocks.random_state import RandomState
 from tiga.frontends.trees import leaves_of
 from tiga.knobs import current
 from tiga.relations.row_blocks import Pointers, cut_rows

@@ -1,0 +1,1 @@
+"""What cannot be fused: `edge` and `node` run through torch, block of destinations by block."""
