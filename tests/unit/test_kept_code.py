@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.kept import UNARY, adds, compiled, folder, results, served
-from tiga.backends.llvm import image, kernel_cache, registered
+from tiga.backends.llvm import image, registered
 from tiga.backends.llvm.image import Image
 from tiga.backends.llvm.object_file import image_of
 
@@ -118,7 +118,7 @@ def test_where_no_object_file_can_be_had_nothing_is_kept(folder, monkeypatch):
         yield
 
     for files in (refuse, lambda memory: iter(()), lambda memory: iter([b"", bytes(200)])):
-        monkeypatch.setattr(kernel_cache, "object_files", files)
+        monkeypatch.setattr(registered, "object_files", files)
         library = compiled(adds(3))
         assert results(library) == [23, 40]
         assert not folder.exists()
@@ -126,7 +126,7 @@ def test_where_no_object_file_can_be_had_nothing_is_kept(folder, monkeypatch):
 
 def test_only_what_is_in_memory_is_kept(folder, monkeypatch):
     """An object file that is not, to the last byte, what runs is not taken."""
-    files = kernel_cache.object_files
+    files = registered.object_files
 
     def changed(memory):
         for data in files(memory):
@@ -143,11 +143,11 @@ def test_only_what_is_in_memory_is_kept(folder, monkeypatch):
         %found = llvm.load %at : !llvm.ptr -> i64
         llvm.return %found : i64
       }"""
-    monkeypatch.setattr(kernel_cache, "object_files", lambda memory: changed(memory))
+    monkeypatch.setattr(registered, "object_files", lambda memory: changed(memory))
     monkeypatch.setattr(registered, "MOST_ENTRIES", 1)
     assert UNARY(compiled(text).address("f"))(0) == 20
     assert not folder.exists()
-    monkeypatch.setattr(kernel_cache, "object_files", files)
+    monkeypatch.setattr(registered, "object_files", files)
     assert UNARY(compiled(text).address("f"))(0) == 20
     again = compiled(text)
     assert again.from_disk

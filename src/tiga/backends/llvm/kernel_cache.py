@@ -10,6 +10,7 @@ and a name made of something before it could miss a reason for which code differ
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -19,8 +20,6 @@ from tiga import knobs
 from tiga.backends.llvm.host import processor
 from tiga.backends.llvm.image import Image, LoadedImage
 from tiga.backends.llvm.machine_code import compiler_library
-from tiga.backends.llvm.object_file import image_of
-from tiga.backends.llvm.registered import object_files, own_memory
 from tiga.runtime.cache_files import CacheFiles, cache_files, cache_folder
 
 KIND = "kernels"
@@ -31,6 +30,9 @@ AFTER_EMISSION = (
     "registered.py",
 )  # fmt: skip
 """The files of this package that decide what becomes of a module."""
+
+TRIES = 3
+"""Code is looked for again where another thread ends an engine, which changes LLVM's list."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,22 @@ class Place:
 
 def _loaded_image(functions: Mapping[str, int]) -> Image | None:
     """The code of loaded functions; None where it cannot be had."""
-    try:
-        with own_memory() as memory:
-            found = (image_of(data, functions, memory) for data in object_files(memory))
-            return next(filter(None, found), None)
-    except OSError:
-        return None
+    for _ in range(TRIES):
+        with suppress(OSError):
+            found = _image_in_list(functions)
+            if found is not None:
+                return found
+    return None
+
+
+def _image_in_list(functions: Mapping[str, int]) -> Image | None:
+    # A process that finds all of its kernels is sooner without.
+    from tiga.backends.llvm.object_file import image_of
+    from tiga.backends.llvm.registered import object_files, own_memory
+
+    with own_memory() as memory:
+        found = (image_of(data, functions, memory) for data in object_files(memory))
+        return next(filter(None, found), None)
 
 
 def place_of(module: bytes, settings: Sequence[object]) -> Place | None:

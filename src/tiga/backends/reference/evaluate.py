@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tiga.relations.csr import Csr
 from tiga.trace.node import Node
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Relation, Space
+
+if TYPE_CHECKING:  # whole-tensor programs come by here, and need no graphs
+    from tiga.relations.csr import Csr
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class EdgeList:
     num_dst: int
 
     @staticmethod
-    def of(csr: Csr) -> "EdgeList":
+    def of(csr: "Csr") -> "EdgeList":
         """Both ends of every edge in CSR order."""
         rows = np.repeat(np.arange(csr.num_dst), np.diff(csr.row_ptr))
         return EdgeList(np.asarray(csr.col_idx), rows, csr.num_src, csr.num_dst)
