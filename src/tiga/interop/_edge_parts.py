@@ -26,9 +26,10 @@ from tiga.interop._indices import EdgeMask, EndIndex, EndIndices, NodeIndex
 from tiga.ops.align import align, expand_to
 from tiga.ops.leaf import constant
 from tiga.ops.message import gather, spread
-from tiga.ops.pointwise import cast, logical_and, logical_not, logical_or, where
+from tiga.ops.pointwise import Where, cast, logical_and, logical_not, logical_or, where
 from tiga.trace.node import Node
-from tiga.types import GLOBAL, Relation, Space, Type, bool_
+from tiga.trace.origin import Origin
+from tiga.types import GLOBAL, Relation, Type, bool_
 
 _PART_MASKS = {LOOPS: OWN_LOOP, ADDED: ADDED_LOOP}
 
@@ -123,7 +124,7 @@ class Parts:
         node = self._edge_value(x)
         at_nodes = None
         if mask.of(mask.edges) == {ADDED} and self.relation.src == self.relation.dst:
-            at_nodes = _at_loops(node, self.relation, self.mask(ADDED_LOOP))
+            at_nodes = _LoopValues(self.relation, self.mask(ADDED_LOOP)).of(node)
         return self.recorder.wrap(node if at_nodes is None else at_nodes)
 
     def put(self, x: Any, mask: EdgeMask, value: Any) -> None:
@@ -219,34 +220,37 @@ def _without_shape(node: Node) -> Node:
     return node
 
 
-def _at_loops(node: Node, relation: Relation, added: Node) -> Node | None:
-    """A value of edges as the value of nodes that added loops have; None if edges have their own.
+@dataclass
+class _LoopValues:
+    """Values of edges as those of nodes that added loops have; None where edges have their own.
 
     Both ends of a loop are its node, so whatever is read there is the node's.
     """
-    space: Space = relation.dst
-    done: dict[Node, Node | None] = {}
 
-    def of(value: Node) -> Node | None:
-        if value.type.space != relation.edge:
+    relation: Relation
+    added: Node
+    known: dict[Node, Node | None] = field(default_factory=dict)
+
+    def of(self, value: Node) -> Node | None:
+        """The value of nodes that a value is at added loops."""
+        if value.type.space != self.relation.edge:
             return value
-        if value not in done:
-            done[value] = build(value)
-        return done[value]
+        if value not in self.known:
+            self.known[value] = self._made(value)
+        return self.known[value]
 
-    def build(value: Node) -> Node | None:
-        name = value.op.name
-        if name == "gather":
+    def _made(self, value: Node) -> Node | None:
+        op, space = value.op, self.relation.dst
+        if op.origin is Origin.END:
             return value.inputs[0]
-        if name == "constant":
-            return constant(value.op.value, value.type.with_space(space))
-        if name == "spread":
+        if op.origin is Origin.NUMBER:
+            return constant(op.value, value.type.with_space(space))
+        if op.origin is Origin.GLOBAL:
             return spread(value.inputs[0], space)
-        if name == "where" and _without_shape(value.inputs[0]) is added:
-            return of(value.inputs[1])
-        inputs = [of(child) for child in value.inputs]
+        if isinstance(op, Where) and _without_shape(value.inputs[0]) is self.added:
+            return self.of(value.inputs[1])
+        inputs = [self.of(child) for child in value.inputs]
         if not inputs or any(child is None for child in inputs):
             return None
-        return value.op(*inputs, where=value.where)
-
-    return of(node)
+        made: Node = op(*inputs, where=value.where)
+        return made
