@@ -85,3 +85,13 @@ def test_scans_and_their_derivatives_carry_double_precision(name, backend, monke
         later = np.flip(np.cumsum(np.flip(weights.astype(np.float64), 1), 1), 1)
     assert np.abs(y.numpy() / want - 1).max() <= 2 * 2.0**-24
     assert np.abs(slope.numpy() - later).max() <= 4 * 2.0**-24 * np.abs(later).max()
+
+
+def test_few_rows_that_take_many_values():
+    x, places = tg.ones((3, 4), requires_grad=True), np.arange(200_000) % 2
+    values = np.full((len(places), 4), 0.1, np.float32)
+    picked = tg.take(x, tg.from_numpy(places), axis=0) * tg.from_numpy(values)
+    slope = tg.autograd.grad(picked.sum(), x).numpy()
+    want = np.zeros((3, 4))
+    np.add.at(want, places, values.astype(np.float64))
+    assert np.abs(slope - want).max() <= 2 * 2.0**-24 * want.max()

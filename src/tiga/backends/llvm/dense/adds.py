@@ -20,6 +20,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
 from tiga.backends.llvm.dense import values as dv
+from tiga.backends.llvm.dense.slots import wider
 from tiga.backends.llvm.dense.values import Value
 from tiga.backends.llvm.engine import Library, compile_module
 from tiga.backends.llvm.lanes import constant_of, integer
@@ -76,6 +77,12 @@ class Form:
     single: bool
     owned: bool
     copied: bool
+
+    @property
+    def total(self) -> DType:
+        """The type that adds: in copies of short rows a wider one, which takes no longer there."""
+        wide = self.copied and self.lanes == 1
+        return wider(self.dtype.compute) if wide else self.dtype.compute
 
 
 class _Adds:
@@ -201,8 +208,9 @@ class _Adds:
     def _add(
         self, source: ir.Value, target: ir.Value, lanes: int, mask: ir.Value | None
     ) -> None:  # fmt: skip
-        dtype, total = self.form.dtype, self.form.dtype.compute
+        dtype, total = self.form.dtype, self.form.total
         value = dv.load(self.table["values"], dtype, source, lanes, mask)
+        value = dv.converted(value, dtype.compute, total)
         before: Value = dv.load(self.table["out"], total, target, lanes, mask)
         sums = dv.combine("add", total, before, value)
         dv.store(self.table["out"], total, sums, target, lanes, mask)
@@ -259,17 +267,18 @@ def add_at(node: Node, values: np.ndarray, index: np.ndarray, relaxed: bool = Tr
     """
     axis, shape, extent = node.op.axis, node.type.shape, node.op.extent
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    count, total = values.size // (outer * inner), node.type.dtype.compute
+    count = values.size // (outer * inner)
     threads = 1 if values.size < SERIAL_BELOW else parallel.thread_count()
     copied = relaxed and _copied(node)
     parts = COPIES if copied else _parts(node, threads)
-    stride = -(-math.prod(shape) // APART) * APART
+    stride, form = -(-math.prod(shape) // APART) * APART, form_of(node, parts, copied)
+    total = form.total
     out = np.zeros((COPIES, stride) if copied else shape, total.numpy)
     fault = np.zeros(1, np.int64)
     arrays = (np.ascontiguousarray(values), np.ascontiguousarray(index), out, fault)
     words = (*map(address, arrays), count, extent, inner, parts, stride)
     table = (ctypes.c_int64 * len(words))(*words)
-    code = compile_adds(form_of(node, parts, copied))[1]
+    code = compile_adds(form)[1]
     launch(code, ctypes.addressof(table), outer * parts, threads, 1)
     if fault[0]:
         raise _no_position(node, index)
