@@ -132,32 +132,36 @@ class Recipe:
         Raises:
             InvalidValue: an operand is gone, and `alive` asks for it.
         """
-        form, calls = self._form, iter(self._calls)
-        operands = dict(zip(form.inputs, self._operands, strict=True))
-        entries = form.entries()
-        places = self._places
-        nodes: list[Any] = [LazyNode(None, (), *of) for of in zip(form.types, places, strict=True)]
-        applied = [place for place, (op, _) in enumerate(entries) if op.__class__ is Record]
-        for place in applied:
-            nodes[place] = Application.of_nothing(entries[place][0], places[place])
-        for place in applied:
-            nodes[place].children = tuple(nodes[i] for i in entries[place][1])
-        for place, (op, reads) in enumerate(entries):
+        entries, calls = self._form.entries(), iter(self._calls)
+        operands = dict(zip(self._form.inputs, self._operands, strict=True))
+        nodes = self._empty(entries)
+        for place, (part, reads) in enumerate(entries):
             node = nodes[place]
-            if op.__class__ is Record:
+            if part.__class__ is Record:
                 continue
-            if op.__class__ is Result:
-                one = nodes[reads[0]].result(op.number)
+            if part.__class__ is Result:
+                one = nodes[reads[0]].result(part.number)
                 node.op, node.inputs = one.op, one.inputs
                 continue
             node.inputs = tuple(nodes[i] for i in reads)
-            if isinstance(op, Type):
-                node.op, node.cell = Leaf(op), self._cell(operands.get(place), place, alive)
+            if part.__class__ is Type:
+                node.op, node.cell = Leaf(part), self._cell(operands.get(place), place, alive)
                 continue
-            node.op = next(calls) if op.__class__ is tuple else op
-            if op.__class__ is Constant:
-                node.cell = filled(op.value, node.type)
-        return nodes[form.parts[root]]
+            node.op = next(calls) if part.__class__ is tuple else part
+            if part.__class__ is Constant:
+                node.cell = filled(part.value, node.type)
+        return nodes[self._form.parts[root]]
+
+    def _empty(self, entries: list[tuple[Any, list[int]]]) -> list[Any]:
+        """Nodes without ops and inputs, and the applications among them, which know theirs."""
+        typed = zip(self._form.types, self._places, strict=True)
+        nodes: list[Any] = [LazyNode(None, (), *of) for of in typed]
+        applied = [place for place, (part, _) in enumerate(entries) if part.__class__ is Record]
+        for place in applied:
+            nodes[place] = Application.of_nothing(entries[place][0], self._places[place])
+        for place in applied:
+            nodes[place].children = tuple(nodes[i] for i in entries[place][1])
+        return nodes
 
     def _cell(self, operand: tuple[ref, ref] | None, place: int, alive: bool) -> Cell:
         array, cell = (None, None) if operand is None else (operand[0](), operand[1]())
