@@ -43,15 +43,17 @@ class Tensor:
     __array_priority__ = 1000
     __array_ufunc__ = None
 
+    _node: LazyNode  # the expression of the value
+    _grad: bool  # whether derivatives with respect to it, or through it, can be asked for
+    _leaf: bool  # whether the value was given, not computed
+    _array: np.ndarray | None  # the value, once it is in memory
+    _buffer: Buffer | None  # the memory that it shows, which other tensors may show as well
+    _source: tuple["Tensor", View] | None  # of a waiting view: of what, and how it is seen
+    _viewers: "list[ref[Tensor]] | None"  # views of it that wait for its value
     _apart: Any  # what tensors of one call of `detach` have in common, None for others
-    _array: np.ndarray | None
-    _buffer: Buffer | None
-    _node: LazyNode
-    _source: tuple["Tensor", View] | None
-    _viewers: "list[ref[Tensor]] | None"
-    _execution: Any
-    _expression: Any
-    _plan: Any
+    _plan: Any  # a `GradientPlan` that will give it its value
+    _execution: Any  # how it was computed
+    _expression: Any  # what it was computed by, a node or a recipe, to be shown
 
     def __init__(self, node: LazyNode, grad: bool) -> None:
         self._node = node
