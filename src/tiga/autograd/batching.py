@@ -11,8 +11,8 @@ from tiga.frontends.tensor.arguments import normalize_axis
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.functions.views import moveaxis
-from tiga.frontends.tensor.lazy import LazyNode, Leaf, here, user_place
-from tiga.frontends.tensor.storage import helper
+from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.storage import helper, standing_for
 from tiga.ops.feature import broadcast, permute, reshape
 from tiga.ops.leaf import constant
 from tiga.ops.pointwise import add, lt, mul, where
@@ -99,11 +99,7 @@ def _examples_first(x: Any, axis: int | None) -> Tensor:
 
 def _example(x: Tensor) -> Tensor:
     """A tensor that stands for one of the examples."""
-    type_ = x._node.type.with_shape(x.shape[1:])
-    made = Tensor(LazyNode(Leaf(type_, "vmap"), (), type_, user_place()), x.requires_grad)
-    made._leaf = True
-    made._node.wanted = x.requires_grad
-    return made
+    return standing_for(x._node.type.with_shape(x.shape[1:]), "vmap", x.requires_grad)
 
 
 def batched(outputs: Sequence[Node], given: dict[Node, Node], count: int) -> list[Node]:

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from tiga.frontends.tensor.application import Record
 from tiga.frontends.tensor.build import result
 from tiga.frontends.tensor.core import Tensor
-from tiga.frontends.tensor.lazy import LazyNode, Leaf
 from tiga.frontends.tensor.planned import keep
+from tiga.frontends.tensor.storage import standing_for
+from tiga.trace.node import Node
 from tiga.types import DType
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -54,14 +55,14 @@ def _record_of(function: Function, args: Any, options: Any) -> Record | None:
     It is made on tensors without values: what is built on an operand itself may be folded with what
     that is made of, which other operands are not.
     """
-    given: list[LazyNode] = []
+    given: list[Node] = []
 
     def stand_in(value: Any) -> Any:
         if value.__class__ is not Tensor:
             return value
-        kind = value._node.type
-        given.append(LazyNode(Leaf(kind, function.__name__), (), kind, None))
-        return Tensor(given[-1], value._grad)
+        made = standing_for(value._node.type, function.__name__, value._grad)
+        given.append(made._node)
+        return made
 
     made = function(*map(stand_in, args), **{k: stand_in(v) for k, v in options.items()})
     record = Record.of(given, [made._node]) if made.__class__ is Tensor else None

@@ -6,9 +6,10 @@ from weakref import ref
 import numpy as np
 
 from tiga.frontends.tensor.core import Tensor, View
-from tiga.frontends.tensor.lazy import helping, leaf, type_of, user_place
+from tiga.frontends.tensor.lazy import LazyNode, Leaf, helping, leaf, type_of, user_place
 from tiga.runtime.buffer import Buffer
 from tiga.runtime.scope import active
+from tiga.types import Type
 
 
 def give_array(tensor: Tensor, array: np.ndarray, buffer: Buffer | None = None) -> None:
@@ -58,6 +59,13 @@ def wrap(array: np.ndarray, *, requires_grad: bool = False, owner: Any = None) -
     result._array = array
     result._buffer = Buffer(array if owner is None else owner, array.nbytes)
     return result
+
+
+def standing_for(of: Type, what: str, grad: bool) -> Tensor:
+    """A tensor that stands for values that are not there, such as those of all edges."""
+    made = Tensor(LazyNode(Leaf(of, what), (), of, user_place()), grad)
+    made._leaf, made._node.wanted = True, grad
+    return made
 
 
 def helper(array: np.ndarray) -> Tensor:

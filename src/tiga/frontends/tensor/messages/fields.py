@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.functions.creation import from_numpy
-from tiga.frontends.tensor.lazy import LazyNode, Leaf, here
+from tiga.frontends.tensor.lazy import here
+from tiga.frontends.tensor.storage import standing_for
 from tiga.frontends.views import View
 from tiga.relations.paged import PagedField
 from tiga.types import GLOBAL, DType, Shape, Type
@@ -78,11 +79,7 @@ def _type_of(namespace: str, name: str, value: Any, extent: int) -> Type:
 
 def stand_in(dtype: DType, shape: Shape, extent: int, grad: bool) -> Tensor:
     """A tensor that stands for the values of all edges or nodes."""
-    kind = Type(dtype, (extent, *shape), GLOBAL)
-    made = Tensor(LazyNode(Leaf(kind, "edge or node"), (), kind, None), grad)
-    made._leaf = True
-    made._node.wanted = grad
-    return made
+    return standing_for(Type(dtype, (extent, *shape), GLOBAL), "edge or node", grad)
 
 
 class FieldView(View):
