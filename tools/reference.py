@@ -21,14 +21,21 @@ as well, and call torch then (see [native tensors](tensor.md)). This page is mad
 """
 
 PARTS = {
-    "Tensors": ("core", "creation", "filled", "grids", "execution", "snapshot"),
-    "Element by element": ("elementwise", "selection", "composed"),
+    "Tensors": (
+        "core",
+        "functions.creation",
+        "functions.filled",
+        "functions.grids",
+        "memory.execution",
+        "memory.snapshot",
+    ),
+    "Element by element": ("functions.elementwise", "functions.selection", "functions.composed"),
     "Reductions and reducers": (),
-    "Along axes": ("reductions", "along", "sorting"),
-    "Shapes and pieces": ("views", "pieces"),
-    "Positions": ("indexing",),
-    "Products, losses, norms": ("linear", "losses"),
-    "Numbers and promotion": ("namespace",),
+    "Along axes": ("functions.reductions", "functions.along", "functions.sorting"),
+    "Shapes and pieces": ("functions.views", "functions.pieces"),
+    "Positions": ("functions.indexing",),
+    "Products, losses, norms": ("functions.linear", "functions.losses"),
+    "Numbers and promotion": ("functions.namespace",),
 }
 """Headings, and the modules of `tiga.frontends.tensor` whose names stand under each."""
 
