@@ -9,7 +9,7 @@ import numpy as np
 
 from tiga.errors import InvalidType, InvalidValue
 from tiga.frontends.tensor.arguments import integer
-from tiga.frontends.tensor.arrays import device_of, duplicate, moved_to
+from tiga.frontends.tensor.arrays import Array, device_of, duplicate, moved_to
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, kind_of, result_dtype
@@ -48,9 +48,14 @@ def finish(
 ) -> Tensor:
     """A leaf with this value; memory that is not `shared` is charged to the budget in force. On a
     GPU it is a copy."""
-    target = check_device(device) if device is not None or active() is not None else CPU
+    target = check_device(device)
     if target != CPU and not (shared and device is None):
         array = moved_to(array, target)
+    return new_leaf(array, requires_grad, shared)
+
+
+def new_leaf(array: Array, requires_grad: bool, shared: bool = False) -> Tensor:
+    """A leaf with this value, where it is; memory that is not `shared` is charged."""
     made = wrap(array)
     if not shared and active() is not None:
         charge(made)

@@ -10,11 +10,15 @@ from tiga.frontends.tensor.build import takes_tensor
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, check_device
 from tiga.frontends.tensor.dtypes import DEFAULT_FLOAT, check_dtype, result_dtype
-from tiga.frontends.tensor.functions.creation import Extent, checked_shape, finish, room_for
+from tiga.frontends.tensor.functions.creation import (
+    Extent,
+    checked_shape,
+    finish,
+    new_leaf,
+    room_for,
+)
 from tiga.frontends.tensor.lazy import MADE_UP
 from tiga.frontends.tensor.scalars import number, number_of
-from tiga.frontends.tensor.storage import charge, wrap
-from tiga.runtime.scope import active
 from tiga.types import GLOBAL, DType, Type
 
 
@@ -22,14 +26,11 @@ def _filled(
     shape: Extent, value: Any, dtype: DType, make: Any, device: Any, requires_grad: bool
 ) -> Tensor:
     """A leaf of one number (None: not set), made where it is to be; on the CPU by `make`."""
-    target = check_device(device) if device is not None or active() is not None else CPU
+    target = check_device(device)
     if target == CPU:
         return finish(make(room_for(shape, dtype), dtype=dtype.numpy), requires_grad, CPU)
-    array: Any = filled_on(Type(dtype, checked_shape(shape), GLOBAL), value, target)
-    made = wrap(array)
-    if active() is not None:
-        charge(made)
-    return made.requires_grad_() if requires_grad else made
+    array = filled_on(Type(dtype, checked_shape(shape), GLOBAL), value, target)
+    return new_leaf(array, requires_grad)
 
 
 def empty(
