@@ -43,6 +43,11 @@ class Unfusable(TigaError, NotImplementedError):
     """A program holds something the compiler cannot fuse; the bounded path may still run it."""
 
 
+class NeedsAutograd(Unfusable):
+    """A program holds what only torch's own autograd computes, such as a backward pass of a
+    user's."""
+
+
 class UnsupportedByBackend(TigaError, NotImplementedError):
     """The chosen backend cannot run this program at all."""
 

@@ -8,12 +8,13 @@ read what they need of it, and fit the budgets.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from tiga.errors import Unfusable, UnsupportedByBackend
+from tiga.errors import NeedsAutograd, Unfusable, UnsupportedByBackend
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.blocks.autograd import InBlocks
@@ -55,6 +56,10 @@ class Bounded:
         job, values = self.job(kernel, graph, fields, params)
         outputs = InBlocks.apply(job, *values, *job.others)
         return mapped(lambda i: outputs[i], self.result)
+
+    def grad_mode(self) -> AbstractContextManager[Any]:
+        """How `edge` runs: with gradients, if they are among what it computes."""
+        return torch.enable_grad() if isinstance(self.reason, NeedsAutograd) else torch.no_grad()
 
     def job(
         self, kernel: MessagePassing, graph: Graph, fields: Mapping[str, Any],

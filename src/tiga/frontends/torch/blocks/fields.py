@@ -206,8 +206,10 @@ class BlockFields:
         """Rows of a field; a leaf of autograd where gradients are being computed."""
         self.seen[end, namespace, name] = None
         value = self._rows(namespace, name, numbers)
-        if self.reads is not None and self.fields[namespace][name].requires_grad:
-            value.requires_grad_(True)
+        if not self.fields[namespace][name].requires_grad:
+            return value
+        value.requires_grad_(self.reads is not None or torch.is_grad_enabled())
+        if self.reads is not None:
             self.reads.append(((namespace, name, numbers), value))
         return value
 

@@ -99,9 +99,12 @@ class Job:
 
     def send(self, fields: BlockFields, part: EdgeRange) -> tuple[Any, list[torch.Tensor]]:
         """What `edge` sends, and the tensors in it."""
-        with self.autocast.again():
+        keeps = torch.is_grad_enabled()
+        mode = nullcontext() if keeps else self.bounded.grad_mode()
+        with self.autocast.again(), mode:
             sent = send(self.kernel, fields, part, self.edge_params)
-        return sent, tensors_of(sent, part.last - part.first)
+        tensors = tensors_of(sent, part.last - part.first)
+        return sent, tensors if keeps else [t.detach() for t in tensors]
 
     def messages(
         self, fields: BlockFields, block: RowBlock

@@ -2,7 +2,8 @@
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -252,8 +253,12 @@ class RefuseTraining(TorchFunctionMode):
         return func(*args, **named)
 
 
-def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any) -> int:
-    """Bytes that `edge` allocates per edge, with room for gradients, from its first edges.
+def measure(
+    kernel: MessagePassing, fields: BlockFields, count: int, params: Any,
+    mode: Callable[[], AbstractContextManager[Any]] = torch.no_grad,
+) -> int:  # fmt: skip
+    """Bytes that `edge` allocates per edge, with room for gradients, from its first edges; `mode`
+    is what it runs in.
 
     Also checks that messages do not depend on which edges are evaluated together.
 
@@ -261,15 +266,15 @@ def measure(kernel: MessagePassing, fields: BlockFields, count: int, params: Any
         InvalidValue: they do.
     """
     state, ends = RandomState.now(fields.device), list(views(fields, EdgeRange(0, count)))
-    with torch.no_grad(), RefuseTraining(), Allocations() as allocations:
+    with mode(), RefuseTraining(), Allocations() as allocations:
         whole = kernel.edge(*ends, **params)
     if count > 1 and state.is_now():
-        with torch.no_grad():
+        with mode():
             halves = [
                 tensors_of(send(kernel, fields, part, params), part.last - part.first)
                 for part in (EdgeRange(0, count // 2), EdgeRange(count // 2, count))
             ]
-        with located(lambda: line_of(user_function(kernel, "edge"))):
+        with torch.no_grad(), located(lambda: line_of(user_function(kernel, "edge"))):
             _require_independent(tensors_of(whole, count), halves)
     state.restore()
     return INDEX_BYTES + math.ceil(ROOM * allocations.total / count)

@@ -62,7 +62,8 @@ def measured(job: Any, fields: BlockFields) -> Sizes:
         InvalidValue: messages depend on which edges are evaluated together.
     """
     block, state = pilot_of(fields.pointers), RandomState.now(fields.device)
-    edge_bytes = measure(job.kernel, fields, block.edges, job.edge_params) if block.edges else 1
+    arguments = job.kernel, fields, block.edges, job.edge_params
+    edge_bytes = measure(*arguments, job.bounded.grad_mode) if block.edges else 1
     with torch.no_grad(), RefuseTraining():
         fields.seen = {}
         sent, messages, _ = job.messages(fields, block)

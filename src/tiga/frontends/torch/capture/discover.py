@@ -5,8 +5,11 @@ numbers it meets, each with the place from which every later call fetches it aga
 """
 
 import array
+import ctypes
 import functools
+import inspect
 import os
+import threading
 import weakref
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Mapping
@@ -34,26 +37,31 @@ from tiga.frontends.torch.capture.guards import (
     Place,
     Slot,
     bytes_of,
+    cell_value,
     items_of,
 )
-from tiga.frontends.torch.capture.namespaces import TABLES, had, instance_names, namespaces_of
+from tiga.frontends.torch.capture.module_state import visit_module
+from tiga.frontends.torch.capture.namespaces import had, instance_names, namespaces_of
 from tiga.frontends.torch.capture.numbers import is_plain_number
+from tiga.frontends.torch.capture.opaque import (
+    GENERATORS,
+    hidden_names,
+    is_iterator,
+    names_of,
+    reached,
+    unrepeatable,
+)
 from tiga.frontends.torch.capture.reading import implicit_methods, imported, is_library, mentions
 from tiga.reducers import CustomReducer, Multi, Reducer
 
 PlaceKey = tuple[int, Any]
 
-# Parts of a module's dict that have no say in its forward pass.
-_IGNORED = frozenset(
-    [
-        "_non_persistent_buffers_set", "_is_full_backward_hook", "_state_dict_hooks",
-        "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
-        "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-        "_forward_pre_hooks_with_kwargs",
-    ]
-)  # fmt: skip
 _CONTAINERS = (
     dict, list, tuple, set, frozenset, deque, MappingProxyType, ChainMap, UserDict, UserList
+)  # fmt: skip
+_BUFFERS = (
+    np.ndarray, array.array, bytearray, memoryview, ctypes._SimpleCData, ctypes.Array,
+    ctypes.Structure, ctypes.Union,
 )  # fmt: skip
 _ATOMS = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.device, np.generic)
 
@@ -74,10 +82,6 @@ _NAMESPACES = frozenset({"types", "argparse"})
 
 _ENVIRONMENT = frozenset({"environ", "getenv"})
 
-_HOOKS_OF_ALL = (
-    torch.nn.modules.module._global_forward_pre_hooks, torch.nn.modules.module._global_forward_hooks
-)  # fmt: skip
-
 
 @dataclass
 class Discovery:
@@ -95,6 +99,10 @@ class Discovery:
     seen: set[tuple[int, bool]] = field(default_factory=set)
     pending: list[tuple[Any, str]] = field(default_factory=list)
     attributes: set[tuple[int, str]] = field(default_factory=set)
+    once: list[tuple[str, str]] = field(default_factory=list)
+    """What would be the same in every call, as a program is recorded once: its label and why."""
+    generators: list[Any] = field(default_factory=list)
+    asks_for_grad_mode: bool = False
 
     def first_time(self, value: Any, operand: bool = False) -> bool:
         """Whether a value is met for the first time; it is kept alive for its identity's sake."""
@@ -113,7 +121,8 @@ class Discovery:
             reflects = self.names & _REFLECTION
             for owner, label in list(self.pending):
                 own = instance_names(owner) if reflects else ()
-                for name in sorted(had(owner, self.names.union(own))):
+                hidden = hidden_names(owner, self.names)
+                for name in sorted(had(owner, self.names.union(own, hidden))):
                     self.attribute(owner, name, label)
         if self.names & _ENVIRONMENT and self.first_time(os.environ):
             self.guards.fact(lambda: dict(os.environ))
@@ -160,14 +169,24 @@ class Discovery:
             if isinstance(value, kinds):
                 visit(self, value, label, operand)
                 return
+        if is_iterator(value):
+            self.once.append((label, "is an iterator, which goes on whenever it is asked"))
+            return
+        self.names |= names_of(value)
         self.object(value, label)
 
     def function(self, function: FunctionType, label: str, operand: bool) -> None:
-        if is_library(function) or not self.first_time(function, operand):
+        if not self.first_time(function, operand):
+            return
+        if is_library(function):
+            self.library_function(function, label)
             return
         self.guards.attributes.append((function, "__code__", function.__code__))
         if vars(function):
             self.pending.append((function, label))
+            self.value(vars(function).get("registry"), label)  # of functools.singledispatch
+        for found in reached(function):
+            self.value(found, label)
         self._globals(function, operand)
         free = function.__code__.co_freevars
         for name, cell in zip(free, function.__closure__ or (), strict=True):
@@ -181,7 +200,7 @@ class Discovery:
             self.slot(Slot(function.__kwdefaults__, name), f"{label}.{name}", operand)
 
     def _globals(self, function: FunctionType, operand: bool) -> None:
-        reads, names, _ = mentions(function.__code__)
+        reads, names, *_ = mentions(function.__code__)
         self.names |= names
         for module in imported(function):
             self.value(module, module.__name__)
@@ -190,6 +209,35 @@ class Discovery:
                 self.slot(Slot(function.__globals__, name), name, operand and name in reads)
             elif name in reads:
                 self.guards.items.append((function.__globals__, name, MISSING))
+
+    def library_function(self, function: FunctionType, label: str) -> None:
+        """The functions that one of a library was made for, as by `torch.vmap`."""
+        self.clock(function)
+        for cell in function.__closure__ or ():
+            value = cell_value(cell)
+            if isinstance(value, (FunctionType, MethodType, functools.partial, torch.nn.Module)):
+                self.value(value, label)
+
+    def builtin(self, function: Any, label: str, operand: bool) -> None:
+        """A function in C, which may be a method of what is to be looked into."""
+        if function is torch.is_grad_enabled:
+            self.asks_for_grad_mode = True
+            self.guards.fact(torch.is_grad_enabled)
+        owner = function.__self__
+        if not self.clock(function) and not isinstance(owner, (ModuleType, type)):
+            self.value(owner, label)
+
+    def clock(self, function: Any) -> bool:
+        """Whether a function gives something else whenever it is called."""
+        name = unrepeatable(function)
+        if name is not None:
+            self.once.append((name, "gives something else whenever it is called"))
+        return name is not None
+
+    def generator(self, value: Any, label: str, operand: bool) -> None:
+        """A generator of random numbers, whose state tells whether it was drawn from."""
+        if self.first_time(value):
+            self.generators.append(value)
 
     def method(self, method: MethodType, label: str, operand: bool) -> None:
         self.value(method.__func__, label, operand)
@@ -233,8 +281,12 @@ class Discovery:
         self.pending.append((value, label))
 
     def buffer(self, value: Any, label: str, operand: bool) -> None:
-        if self.first_time(value):
-            self.guards.arrays.append((value, bytes_of(value)))
+        if not self.first_time(value):
+            return
+        self.guards.arrays.append((value, bytes_of(value)))
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            for item in value.flat:
+                self.value(item, label)
 
     def reference(self, value: "weakref.ref[Any]", label: str, operand: bool) -> None:
         self.value(value(), label)
@@ -264,7 +316,7 @@ class Discovery:
         if is_library(type(value)) and type(value).__module__ not in _NAMESPACES:
             return
         self.guards.attributes.append((value, "__class__", type(value)))
-        if own is not None:
+        if own is not None and not isinstance(value, threading.local):
             self.guards.fact(functools.partial(tuple, own))  # an attribute may be asked for
         for cls in type(value).__mro__:
             for name in () if is_library(cls) else implicit_methods(cls):
@@ -279,6 +331,9 @@ class Discovery:
         if (id(owner), name) in self.attributes:
             return
         place = f"{label}.{name}"
+        if isinstance(owner, threading.local):  # each thread has a dict of its own
+            self._slotted(owner, name, place)
+            return
         shadows: list[Mapping[str, Any]] = []
         for mapping in namespaces_of(owner, name):
             if name in mapping:
@@ -295,7 +350,8 @@ class Discovery:
             shadows.append(mapping)
         if required:
             self.guards.items += [(m, name, MISSING) for m in shadows]
-        if hasattr(type(owner), "__slots__"):
+        found = inspect.getattr_static(type(owner), name, None)
+        if isinstance(found, MemberDescriptorType) and not isinstance(owner, type):
             self._slotted(owner, name, place)
 
     def _found(self, slot: Slot, place: str, operand: bool) -> None:
@@ -314,57 +370,18 @@ class Discovery:
             self.guards.attributes.append((owner, name, value))
             self.value(value, place)
 
-    # torch modules
-
-    def module(self, module: torch.nn.Module, label: str, operand: bool = False) -> None:
-        """The whole state of a module: parameters, buffers, flags, hooks, submodules."""
-        if not self.first_time(module):
-            return
-        self.guards.attributes.append((module, "__class__", type(module)))
-        for hooks in _HOOKS_OF_ALL:
-            self.value(hooks, "torch.nn.Module")
-        self.value(type(module).forward, f"{label}.forward")
-        state = vars(module)
-        if "forward" not in state:
-            self.guards.items.append((state, "forward", MISSING))
-        for name, value in state.items():
-            if name in TABLES:
-                self.table(value, label)
-            elif name not in _IGNORED and not name.startswith("_tiga"):
-                self.state(state, name, value, f"{label}.{name}")
-        self.pending.append((module, label))
-
-    def state(self, state: dict[str, Any], name: str, value: Any, label: str) -> None:
-        """One entry of a module's own dict; most are hook tables, and empty."""
-        if name.startswith("_") and isinstance(value, dict) and not value:
-            self.guards.empty.append(value)
-        else:
-            self.slot(Slot(state, name), label, False)
-
-    def table(self, table: dict[str, Any], label: str) -> None:
-        """Parameters, buffers or submodules, whichever names there are."""
-        if not table:
-            self.guards.empty.append(table)
-            return
-        self.guards.sequences.append((table, items_of(table)))
-        for name, value in table.items():
-            place = f"{label}.{name}"
-            if isinstance(value, torch.Tensor):
-                self.tensor(Slot(table, name), value, place)
-            elif value is not None:
-                self.value(value, place)
-
 
 _VISITS: tuple[tuple[Any, Any], ...] = (
     (FunctionType, Discovery.function),
     (MethodType, Discovery.method),
-    (BuiltinFunctionType, lambda *_: None),
+    (BuiltinFunctionType, Discovery.builtin),
+    (GENERATORS, Discovery.generator),
     (functools.partial, Discovery.partial),
-    (torch.nn.Module, Discovery.module),
+    (torch.nn.Module, visit_module),
     (Reducer, Discovery.reducer),
     ((ModuleType, type), Discovery.namespace),
     (_CONTAINERS, Discovery.container),
-    ((np.ndarray, array.array, bytearray, memoryview), Discovery.buffer),
+    (_BUFFERS, Discovery.buffer),
     (weakref.ref, Discovery.reference),
     (ContextVar, Discovery.variable),
 )

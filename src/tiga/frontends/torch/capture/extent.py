@@ -5,9 +5,13 @@ from typing import Any, NoReturn
 
 import torch
 
-from tiga.errors import InvalidValue
+from tiga.errors import InvalidValue, Unfusable
+from tiga.frontends.torch.capture.where import asking_file
 
 Where = Callable[[], str]
+
+_TRANSFORMS = "_functorch"
+"""The folder of torch's function transforms."""
 
 
 class Extent(torch.SymInt):
@@ -46,6 +50,8 @@ class Extent(torch.SymInt):
     @property
     def node(self) -> NoReturn:
         """What torch's own shape arithmetic, such as `torch.broadcast_shapes`, asks for."""
+        if _TRANSFORMS in asking_file():
+            raise Unfusable(f"torch.vmap over edges or nodes ({self._where()})")
         self._refuse()
 
 

@@ -14,6 +14,7 @@ from tiga.errors import InvalidType, InvalidValue, TigaError, Unfusable
 from tiga.frontends.torch.capture.aten import linear as products
 from tiga.frontends.torch.capture.draws import DRAWS
 from tiga.frontends.torch.capture.extent import Extent, Shape
+from tiga.frontends.torch.capture.history import HISTORY
 from tiga.frontends.torch.capture.modes import DispatchMode, FunctionMode
 from tiga.frontends.torch.capture.numbers import Operand
 from tiga.frontends.torch.capture.tracer import Recorder, Traced, tensors_in
@@ -73,10 +74,6 @@ def _refuse_value(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
-def _refuse_autograd(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    raise Unfusable(f"{func.__name__} inside `edge` needs torch's own autograd ({recorder.where})")
-
-
 def _layout(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """How a tensor lies in memory: its stand-in would lie in another way."""
     return func(*args, **kwargs)
@@ -111,10 +108,7 @@ METADATA: dict[Any, Handler] = {
         ),
         _refuse_value,
     ),
-    **dict.fromkeys(
-        (T.requires_grad_, T.backward, torch.autograd.grad, T.requires_grad.__set__),
-        _refuse_autograd,
-    ),
+    **HISTORY,
 }  # fmt: skip
 
 _TURNS = (T.T.__get__, T.mT.__get__, T.H.__get__, T.mH.__get__, T.real.__get__)
@@ -298,15 +292,16 @@ def _resolve(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """Hand what torch does to a recorder; nothing changes where that is so already."""
+def recording(recorder: Recorder, gradients: bool = True) -> Iterator[None]:
+    """Hand what torch does to a recorder; nothing changes where that is so already. `gradients`:
+    as with gradients, whatever the call is made with."""
     if recorder.active:
         yield
         return
-    recorder.active = True
+    recorder.active, enabled = True, gradients or torch.is_grad_enabled()
     try:
         with (
-            torch.inference_mode(False), torch.enable_grad(),
+            torch.inference_mode(False), torch.set_grad_enabled(enabled),
             FunctionMode(recorder, intercept), DispatchMode(recorder),
         ):  # fmt: skip
             yield

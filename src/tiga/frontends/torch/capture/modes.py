@@ -7,6 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tiga.frontends.torch.capture.history import refuse_custom_backward
 from tiga.frontends.torch.capture.tracer import Recorder
 from tiga.frontends.torch.capture.where import user_line
 
@@ -37,6 +38,8 @@ class FunctionMode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         recorder = self.recorder
+        if not torch.is_grad_enabled():
+            refuse_custom_backward()
         recorder.where = user_line()
         recorder.function = func
         recorder.require_own((args, kwargs))

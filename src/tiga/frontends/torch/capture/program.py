@@ -21,7 +21,7 @@ from tiga.frontends.torch.capture.numbers import operand as make_operand
 from tiga.frontends.torch.capture.rebuild import Rebuilder
 from tiga.frontends.torch.capture.recording import DRAWS_UNSEEN, random_states, recording_clone
 from tiga.frontends.torch.capture.tracer import Recorder, Storage, Traced
-from tiga.frontends.torch.capture.where import located, user_line
+from tiga.frontends.torch.capture.where import first_of_ours, located, user_line
 from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
 from tiga.frontends.torch.index_ranges import IndexRange, bounds_of
 from tiga.frontends.trees import leaves_of, mapped, numbered
@@ -210,11 +210,12 @@ class Attempt:
         kernel = self.request.kernel
         clone, reads = recording_clone(kernel)
         self._equip(clone)
-        before, drawn = dict(vars(clone)), random_states(self.discovery.names)
-        with recording(self.recorder):
+        before, drawn = dict(vars(clone)), self._random_states()
+        with recording(self.recorder, not self.discovery.asks_for_grad_mode):
             result = self._trace(clone)
         self._check_unchanged(before, vars(clone))
-        if random_states(self.discovery.names) != drawn:
+        self._check_repeatable(reads)
+        if self._random_states() != drawn:
             raise InvalidValue(f"{self._line()}: {DRAWS_UNSEEN}")
         outputs = tuple(leaves_of(result))
         used = set(topological(outputs))
@@ -280,6 +281,20 @@ class Attempt:
             if isinstance(method, FunctionType) and name not in state:
                 state[name] = MethodType(self.rebuilder.function(method), clone)
 
+    def _random_states(self) -> tuple[Any, ...]:
+        return random_states(self.discovery.names, self.discovery.generators)
+
+    def _check_repeatable(self, reads: set[str]) -> None:
+        for label, why in self.discovery.once:
+            owner, _, name = label.rpartition(".")
+            if owner != "self" or name in reads:
+                known = label.removeprefix("self.edge.").removeprefix("self.node.")
+                raise InvalidValue(
+                    f"{self._line()}: `edge` or `node` reads `{known}`, which {why}. They run once "
+                    f"per program, so that every call would get the same: pass what it gives as a "
+                    f"parameter of the call."
+                )
+
     def _line(self) -> str:
         return line_of(user_function(self.request.kernel, "edge"))
 
@@ -288,7 +303,8 @@ class Attempt:
         if written:
             raise InvalidValue(
                 f"{self._line()}: `edge` or `node` assigns `self.{written[0]}`. They run once per "
-                f"program, not once per call: return the value, or keep state outside of them."
+                f"program, not once per call: return the value, or keep state outside of them (ask "
+                f"for a cached_property once before the call)."
             )
         name = self.rebuilder.written()
         if name is not None:
@@ -366,7 +382,10 @@ def capture(request: Request) -> Captured:
             raise
         return _retry(request, error)
     except Exception as error:
-        return _retry(request, error)
+        first = first_of_ours(error)
+        if isinstance(first, Unfusable):
+            raise first from None
+        return _retry(request, first or error)
 
 
 def _retry(request: Request, error: Exception) -> Captured:

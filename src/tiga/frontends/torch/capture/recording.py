@@ -1,11 +1,13 @@
 """A stand-in for `self` while `edge` is traced: it notes which attributes are read."""
 
 import random
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+
+from tiga.frontends.torch.capture.opaque import state_of
 
 DRAWS_UNSEEN = (
     "`edge` or `node` draws numbers from Python's or numpy's generator. They run once per program, "
@@ -48,10 +50,10 @@ def recording_clone(kernel: Any) -> tuple[Any, set[str]]:
     return clone, reads
 
 
-def random_states(names: Set[str]) -> tuple[Any, ...]:
-    """The states of the generators that no tensor tells of, if code that mentions these names may
-    draw from them."""
+def random_states(names: Set[str], generators: Sequence[Any]) -> tuple[Any, ...]:
+    """The states of generators that no tensor tells of: of these, and if code that mentions these
+    names may draw from them, of those that Python and numpy share among all."""
+    states = tuple(map(state_of, generators))
     if "random" not in names:
-        return ()
-    kind, keys, *rest = np.random.get_state(legacy=True)
-    return random.getstate(), kind, bytes(np.asarray(keys)), *rest
+        return states
+    return *states, state_of(random._inst), state_of(np.random.mtrand._rand)

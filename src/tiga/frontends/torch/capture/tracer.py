@@ -221,6 +221,7 @@ class Recorder:
         tensors = list(tensors_in((args, kwargs)))
         traced = [t for t in tensors if isinstance(t, Traced)]
         if torch.Tag.nondeterministic_seeded in func.tags:
+            self._refuse_generator(kwargs)
             raise self.call(func.__name__).unfusable("it draws random numbers")
         if not traced and not any(id(t) in self.tensors for t in tensors):
             return self._make_constant(func, args, kwargs, tensors)
@@ -232,6 +233,14 @@ class Recorder:
         views = any(r.alias_info is not None for r in schema.returns)
         storage = traced[0].storage if views and traced else None
         return self._wrapped(self.record(func.__name__, args, kwargs), storage, traced)
+
+    def _refuse_generator(self, kwargs: Any) -> None:
+        if kwargs.get("generator") is not None:
+            raise InvalidValue(
+                f"{self.where}: numbers are drawn from a torch.Generator. Messages are computed "
+                f"again for gradients, and would get others: draw from torch's own generator, "
+                f"which torch.manual_seed sets, or pass what was drawn as a field or parameter."
+            )
 
     def record(self, name: str, args: Any, kwargs: Any) -> Any:
         """The nodes that an overload gives for traced arguments."""

@@ -11,7 +11,8 @@ import torch
 import tiga
 from tiga.errors import TigaError
 
-_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(tiga.__file__).parent))
+_TIGA = str(Path(tiga.__file__).parent)
+_LIBRARIES = (str(Path(torch.__file__).parent), _TIGA)
 _PROGRAMS = str(Path(tiga.__file__).parent / "_cli")
 """The demonstration's kernels are written as a user's are."""
 
@@ -29,10 +30,27 @@ def _belongs_to_library(filename: str) -> bool:
 
 def user_line() -> str:
     """`file:line` of the innermost frame outside torch and Tiga."""
-    frame: FrameType | None = sys._getframe(1)
+    return line_of_frame(sys._getframe(1))
+
+
+def line_of_frame(frame: FrameType | None) -> str:
+    """The same, of the frames from one on."""
     while frame is not None and _belongs_to_library(frame.f_code.co_filename):
         frame = frame.f_back
     return "<unknown>" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def asking_file() -> str:
+    """The file of the code that called Tiga, torch's or a user's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_TIGA):
+        frame = frame.f_back
+    return "<unknown>" if frame is None else frame.f_code.co_filename
+
+
+def asked_by_user() -> bool:
+    """Whether it is code of the user's, and not of torch's, that called Tiga."""
+    return not _belongs_to_library(asking_file())
 
 
 @contextmanager
@@ -58,3 +76,10 @@ def _innermost(traceback: TracebackType | None) -> str | None:
             found = f"{filename}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return found
+
+
+def first_of_ours(error: BaseException | None) -> TigaError | None:
+    """What we raised before others failed in turn, as torch does on its way out of a transform."""
+    while error is not None and not isinstance(error, TigaError):
+        error = error.__context__
+    return error
