@@ -202,7 +202,11 @@ REFUSED = {
     "lstm": (lambda: gnn.SAGEConv(F, 6, aggr="lstm"), "indices of edges"),
     "reads indices": (ReadsIndices, "indices of edges"),
     "counts indices": (CountsIndices, "takes the indices of edges"),
-    "sorts": (lambda: gnn.SAGEConv(F, 6, aggr=gnn.SortAggregation(2)), "enumerates edges"),
+    "sorts": (
+        lambda: gnn.SAGEConv(F, 6, aggr=gnn.SortAggregation(2)),
+        "SortAggregation of SAGEConv sorts",
+    ),
+    "median": (lambda: gnn.SAGEConv(F, 6, aggr="median"), "MedianAggregation.*layer itself"),
     "reads the graph": (ReadsTheGraph, "`message` takes `edge_index`"),
     "reduces nothing": (Unreduced, "a value per edge"),
 }

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from tiga.errors import InvalidType
+from tiga.errors import InvalidState, InvalidType
 from tiga.reducers import Reducer, Sum
 from tiga.reducers.base import Returned
 from tiga.runtime.collector import uncollected
@@ -198,6 +198,11 @@ class MessagePassing:
                 f"{len(positional)} without."
             )
         if self._is_module:
+            if "_modules" not in self.__dict__:
+                raise InvalidState(
+                    f"{type(self).__name__} was not set up: call `super().__init__()` first in its "
+                    f"`__init__`, as in every torch.nn.Module."
+                )
             return super().__call__(*positional, **call)  # type: ignore[misc]
         return self.forward(*positional, **call)
 

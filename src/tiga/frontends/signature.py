@@ -28,7 +28,9 @@ def user_function(kernel: Any, name: str) -> Any:
 
 
 def line_of(function: Any) -> str:
-    """`file:line` where a function is defined."""
+    """`file:line` where a function is defined; it is not known of one of Tiga's own."""
+    if getattr(function, "__module__", None) == "tiga.frontends.message_passing":
+        return "<unknown>"
     code = getattr(function, "__code__", None)
     return "<unknown>" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
@@ -77,6 +79,16 @@ def require_known(kernel: Any, params: Mapping[str, Any]) -> None:
             )
 
 
+def _missing(function: Any, ends: tuple[str, ...], given: Mapping[str, Any]) -> list[str]:
+    """The parameters without a value, where a function takes what it has to take."""
+    parameters = list(inspect.signature(function).parameters.values())
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if [p.name for p in parameters[: len(ends)]] != list(ends):
+        return []
+    rest = [p for p in parameters[len(ends) :] if p.kind in kinds and p.default is p.empty]
+    return [p.name for p in rest if p.name not in given]
+
+
 def check_parameters(kernel: Any, params: Mapping[str, Any]) -> None:
     """Refuse parameters that neither function takes, and functions that a call cannot reach.
 
@@ -86,8 +98,16 @@ def check_parameters(kernel: Any, params: Mapping[str, Any]) -> None:
     require_known(kernel, params)
     kind = type(kernel).__name__
     for name, (declaration, ends) in _DECLARED.items():
+        given = taken(kernel, name, params)
+        missing = _missing(getattr(kernel, name), ends, given)
+        if missing:
+            call = ", ".join(f"{parameter}=..." for parameter in missing)
+            raise InvalidType(
+                f"{line_of(user_function(kernel, name))}: {kind}.{name} takes `{missing[0]}`, "
+                f"which the call did not pass: `kernel(graph=..., {call})`."
+            )
         try:
-            inspect.signature(getattr(kernel, name)).bind(*ends, **taken(kernel, name, params))
+            inspect.signature(getattr(kernel, name)).bind(*ends, **given)
         except (TypeError, ValueError) as error:  # a ValueError: it takes not even `self`
             raise InvalidType(
                 f"{line_of(user_function(kernel, name))}: {kind}.{name} cannot be called: {error}. "

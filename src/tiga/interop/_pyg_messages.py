@@ -1,10 +1,12 @@
 """The functions of a PyG layer that run per edge as one program; the rest of it stays torch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from tiga.errors import InvalidValue, Unfusable
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.capture.program import RELATION
 from tiga.frontends.torch.compiled.call import ROWS, MadeUpRows
@@ -52,6 +54,22 @@ def run_traced(
     return row_message(recorder, RELATION, rows, "aggregate")
 
 
+@contextmanager
+def _explained(function: str, functions: Mapping[str, Any]) -> Iterator[None]:
+    """Name the aggregation that asks the graph for what no program tells."""
+    try:
+        yield
+    except InvalidValue as error:
+        if function != "aggregate":
+            raise
+        layer = functions["aggregate"].__self__
+        aggregation = type(getattr(layer, "aggr_module", layer)).__name__
+        raise Unfusable(
+            f"{aggregation} of {type(layer).__name__} sorts, pads or counts messages, which no "
+            f"program does: call the layer itself"
+        ) from error
+
+
 def run_on_rows(
     plan: tuple[Stage, ...], functions: Mapping[str, Any], views: Mapping[str, Any]
 ) -> Any:
@@ -79,5 +97,6 @@ def _run(
     for stage in plan:
         before = (done["message"],) if stage.function == "aggregate" else ()
         given = {name: value(argument) for name, argument in stage.arguments}
-        done[stage.result] = functions[stage.function](*before, **given)
+        with _explained(stage.function, functions):
+            done[stage.result] = functions[stage.function](*before, **given)
     return done["aggregate"]

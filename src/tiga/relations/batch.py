@@ -140,6 +140,8 @@ def batched(graphs: Iterable[Any]) -> GraphBatch:
             "Graph.batch: inside torch.compile or torch.export the graphs have no data yet; make "
             "the batch outside of the compiled function and pass it to it."
         )
+    if isinstance(graphs, Graph):
+        raise InvalidType("Graph.batch: expected several graphs, got one: pass `[graph]`.")
     given = list(graphs)
     parts = [_topology(place, graph) for place, graph in enumerate(given)]
     _require_one_device(given)

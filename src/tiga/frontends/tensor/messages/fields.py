@@ -63,8 +63,9 @@ def _type_of(namespace: str, name: str, value: Any, extent: int) -> Type:
     """The type of a field, checked."""
     if not isinstance(value, Tensor):
         raise InvalidType(
-            f"field `{namespace}.{name}` expected a native tensor beside others, got "
-            f"{type(value).__name__} ({here()})."
+            f"field `{namespace}.{name}` expected a native tensor, as others of the call are, got "
+            f"{type(value).__module__}.{type(value).__name__} ({here()}). Convert it with "
+            f"tg.from_torch or tg.asarray, or pass torch tensors alone."
         )
     kind = value._node.type
     if not kind.shape or kind.shape[0] != extent:

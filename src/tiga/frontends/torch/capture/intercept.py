@@ -58,18 +58,26 @@ def _refuse_iteration(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
     raise recorder.call(func.__name__).refuse_axis("this iterates over")
 
 
+_CHOOSE = "use torch.where(condition, a, b) to choose per edge"
+_KEEP = "keep the number as a Python attribute or pass it as a parameter of the call"
+_NUMPY = "use torch's functions instead of numpy's, and torch.as_tensor for its arrays"
+_PLAIN = "use torch's functions instead of those of `math`; or torch.where to choose per edge"
+_INSTEAD = {
+    "__array__": _NUMPY, "numpy": _NUMPY, "__float__": _PLAIN, "__int__": _PLAIN,
+    "__index__": _PLAIN, "__complex__": _PLAIN,
+}  # fmt: skip
+"""What to do instead of asking for the data of all edges, by the method that was called."""
+
+
 def _refuse_value(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     known = any(isinstance(t, Traced) or id(t) in recorder.tensors for t in tensors_in(args))
     if not known:
         return func(*args, **kwargs)
     entity = any(_is_entity(a) for a in args)
-    advice = (
-        "use torch.where(condition, a, b) to choose per edge"
-        if entity
-        else "keep the number as a Python attribute or pass it as a parameter of the call"
-    )
+    name = getattr(func, "__name__", "")
+    advice = _INSTEAD.get(name, _CHOOSE) if entity else _KEEP
     raise InvalidValue(
-        f"{recorder.where}: `{func.__name__}` reads the data of a tensor, so what Python does next "
+        f"{recorder.where}: `{name}` reads the data of a tensor, so what Python does next "
         f"would depend on it. One program serves all data: {advice}."
     )
 
@@ -127,7 +135,7 @@ _ACCEPTS_OPERANDS = frozenset(
 _ACCEPTS_EXTENTS = frozenset(
     [
         "view", "reshape", "expand", "broadcast_to", "zeros", "ones", "full", "empty", "new_zeros",
-        "new_ones", "new_full", "new_empty", "unflatten", "expand_copy",
+        "new_ones", "new_full", "new_empty", "unflatten", "expand_copy", "repeat", "tile",
     ]
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ Python then says that there is no such operator, or, for `==`, that the two are 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from tiga.errors import InvalidType
@@ -21,6 +22,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor,
     "matmul": torch.matmul,
 }  # fmt: skip
+_NO_NUMBERS = (str, bytes, list, tuple, dict, type(None))
 _MIRRORED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "matmul")
 
 
@@ -42,8 +44,14 @@ def _operator(name: str, function: Callable[..., Any], numbers_only: bool) -> An
     compute = getattr(torch.Tensor, name)
 
     def method(self: Any, other: Any, *rest: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            raise InvalidType(
+                f"{user_line()}: a tensor meets a numpy array of shape {list(other.shape)} in "
+                f"`{name.strip('_')}`; expected a tensor or a number. Make it a tensor outside of "
+                f"`edge` and `node`, with torch.as_tensor, and keep that or pass it."
+            )
         # Python would ask the tensor for an index, to repeat a str or list so many times.
-        if numbers_only and isinstance(other, (str, bytes, list, tuple, dict)):
+        if numbers_only and isinstance(other, _NO_NUMBERS):
             raise InvalidType(
                 f"{user_line()}: a tensor meets the {type(other).__name__} {other!r} in "
                 f"`{name.strip('_')}`; expected a tensor or a number. Parameters of the call that "

@@ -313,6 +313,8 @@ class Recorder:
     def _make_constant(self, func: Any, args: Any, kwargs: Any, tensors: Any) -> Any:
         """Ops on constants alone run at once: `torch.arange(3)`, `torch.eye(4)`."""
         if any(s in self.extents for s in _integers((args, kwargs))):
+            if tensors:
+                return self.wrap(self.record(func.__name__, args, kwargs))
             return self._filled(self.call(func.__name__), func, args, kwargs)
         for tensor in tensors:
             known = id(tensor) in self.constants or func is torch.ops.aten.lift_fresh.default
@@ -347,7 +349,10 @@ _DETACHES = (torch.Tensor.detach, torch.detach, torch.Tensor.data.__get__)
 def _batch_norm_hint(label: str) -> str:
     if "num_batches_tracked" not in label and "running_" not in label:
         return ""
-    return "; a BatchNorm in train mode takes statistics over edges: call .eval() on it"
+    return (
+        "; a BatchNorm in train mode takes statistics over all edges or nodes: apply it to what "
+        "the call returns, or call .eval() on it"
+    )
 
 
 def _is_same_source(a: Any, b: Any) -> bool:

@@ -1,5 +1,6 @@
 """The user's line: where in `edge` or `node` an op was asked for."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tiga.errors import TigaError
 
 _TIGA = str(Path(tiga.__file__).parent)
 _LIBRARIES = (str(Path(torch.__file__).parent), _TIGA)
+_STANDARD, _PACKAGES = str(Path(os.__file__).parent), ("site-packages", "dist-packages")
 _PROGRAMS = str(Path(tiga.__file__).parent / "_cli")
 """The demonstration's kernels are written as a user's are."""
 
@@ -22,14 +24,15 @@ _is_library: dict[str, bool] = {}
 def _belongs_to_library(filename: str) -> bool:
     known = _is_library.get(filename)
     if known is None:
-        library = filename.startswith((*_LIBRARIES, "<frozen"))
+        standard = filename.startswith(_STANDARD) and not any(p in filename for p in _PACKAGES)
+        library = standard or filename.startswith((*_LIBRARIES, "<frozen"))
         known = library and not filename.startswith(_PROGRAMS)
         _is_library[filename] = known
     return known
 
 
 def user_line() -> str:
-    """`file:line` of the innermost frame outside torch and Tiga."""
+    """`file:line` of the innermost frame outside torch, Tiga and Python's own modules."""
     return line_of_frame(sys._getframe(1))
 
 
@@ -62,7 +65,7 @@ def located(where: Callable[[], str]) -> Iterator[None]:
     except TigaError as error:
         line = _innermost(error.__traceback__) or where()
         file, _, _ = line.rpartition(":")
-        if file in str(error):
+        if not file or file in str(error):
             raise
         raise type(error)(f"{line}: {error}") from None
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from string import ascii_letters
 
+from tiga.errors import InvalidType
 from tiga.frontends.equations import cheapest_pair, kept_letters
 from tiga.frontends.torch.capture.aten.arithmetic import scaled
 from tiga.frontends.torch.capture.aten.table import (
@@ -77,7 +78,10 @@ def _batched(call: Call, a: Node, b: Node) -> Node:
 def matmul(call: Call, a: Node, b: Node) -> Node:
     """torch.matmul, on whichever side and with whatever axes it is meant per entity."""
     if a.type.dtype != b.type.dtype:
-        raise call.unfusable(f"operands of dtypes {a.type.dtype} and {b.type.dtype}")
+        raise InvalidType(
+            f"{call.where}: aten.{call.name} takes operands of one dtype; got {a.type.dtype} and "
+            f"{b.type.dtype}. Convert one of them, `x.to(y.dtype)`."
+        )
     if b.type.space == GLOBAL and rank(b) <= 2:
         return _times_matrix(call, a, b)
     if a.type.space == GLOBAL and rank(a) <= 2 and b.type.space != GLOBAL:

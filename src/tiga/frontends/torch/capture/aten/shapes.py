@@ -121,11 +121,14 @@ def _expand(call: Call, x: Node, sizes: Sequence[int], *, implicit: bool = False
 @aten("repeat")
 def _repeat(call: Call, x: Node, repeats: Sequence[int]) -> Node:
     lead = len(repeats) - rank(x)
+    shape = (1,) * max(lead, 0) + x.type.shape
+    if x.type.space == GLOBAL and repeats and repeats[0] in call.extents and shape[0] == 1:
+        x = _repeat(call, reshape(x, shape[1:]), repeats[1:])
+        return expand_to(x, x.type.shape, call.extents[repeats[0]])
     if x.type.space != GLOBAL:
         if lead or repeats[0] != 1:
             raise call.refuse_axis("aten.repeat repeats")
         repeats = repeats[1:]
-    shape = (1,) * max(lead, 0) + x.type.shape
     x = reshape(x, shape)
     for axis, times in enumerate(repeats):
         x = take(x, axis, tuple(range(shape[axis])) * times)

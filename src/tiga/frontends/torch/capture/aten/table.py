@@ -148,12 +148,18 @@ def aligned(call: Call, *nodes: Node) -> list[Node]:
     return [expand_to(n, shape, space) for n in shaped]
 
 
+_NO_FIELD = (
+    " A tensor that is no field has feature axes only: pass values of nodes or edges as fields."
+)
+
+
 def _mismatch(call: Call, nodes: Sequence[Node]) -> InvalidValue:
     shapes = " and ".join(map(torch_shape, nodes))
     return InvalidValue(
         f"{call.where}: aten.{call.name} cannot broadcast shapes {shapes}. Axes align from the "
         f"last one, as everywhere in torch: give a per-entity scalar its feature axes with "
         f"`x.unsqueeze(-1)` or `x[:, None]`."
+        f"{_NO_FIELD if any(n.type.space == GLOBAL for n in nodes) else ''}"
     )
 
 
