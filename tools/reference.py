@@ -121,7 +121,8 @@ def page() -> Iterator[str]:
     yield f"- {' '.join(f'`tg.{t}`' for t in ('bool', *FUNCTIONS['tiga.types'][1:]))}"
     yield from section("Derivatives of native tensors", public(autograd.__all__, autograd))
     yield from section("Memory and tasks", public(runtime.__all__, runtime))
-    kinds = [n for n, v in vars(errors).items() if inspect.isclass(v)]
+    raised = errors.TigaError
+    kinds = [n for n, v in vars(errors).items() if inspect.isclass(v) and issubclass(v, raised)]
     yield from section("Errors", public(kinds, errors))
     yield from section("Compiler", public(["compiler"]))
     yield from section("Settings", public(["current", "scope"], knobs))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._dynamo
 
 import tiga as tg
 
@@ -73,3 +74,22 @@ def test_gradients_between_graphs_are_not_traced(kernel):
     if twice:
         slopes = (torch.autograd.grad(value, layer.mix.weight) for value in (found, wanted))
         torch.testing.assert_close(*slopes)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="this torch has no such setting"
+)
+def test_torch_autograd_grad_in_one_graph(monkeypatch):
+    monkeypatch.setattr(torch._dynamo.config, "trace_autograd_ops", True)
+    pairs, (r, w) = Pairs(), drawn()
+    r.requires_grad_()
+
+    def loss(r):
+        energy = pairs(graph=GRAPH, ndata={"r": r}, edge={"w": w}).sum()
+        (slope,) = torch.autograd.grad(energy, r, create_graph=True)
+        return slope.square().sum()
+
+    run, wrt = torch.compile(loss, fullgraph=True, backend="aot_eager"), (r, pairs.mix.weight)
+    found, wanted = (torch.autograd.grad(f(r), wrt) for f in (run, loss))
+    torch.testing.assert_close(found, wanted)
