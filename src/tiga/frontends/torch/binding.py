@@ -8,7 +8,8 @@ import torch
 from tiga.errors import InvalidType, UnsupportedByBackend
 from tiga.frontends.torch.capture.draws import NodeOrder
 from tiga.frontends.torch.capture.messages import EdgeOrder
-from tiga.frontends.torch.capture.program import Captured, FieldSource, ParamSource
+from tiga.frontends.torch.capture.parameters import ParamSource
+from tiga.frontends.torch.capture.program import Captured, FieldSource
 from tiga.frontends.torch.devices import device_of, may_stage
 from tiga.frontends.torch.orders import edge_numbers, in_row_order, in_user_order
 from tiga.relations import Graph
@@ -32,7 +33,7 @@ def _value(captured: Captured, source: Any, graph: Graph, fields: Any, params: A
         permutes = source.namespace == "edge" and graph.permutes_edges
         return in_row_order(value, graph) if permutes else value
     if kind is ParamSource:
-        value = params[source.name]
+        value = source.of(params)
     elif kind is EdgeOrder:
         return edge_numbers(graph)
     elif kind is NodeOrder:
@@ -76,5 +77,5 @@ def source_value(source: Any, fields: Any, params: Any) -> tuple[torch.Tensor, s
     if isinstance(source, FieldSource):
         return fields[source.namespace][source.name], f"{source.namespace}.{source.name}"
     if isinstance(source, ParamSource):
-        return params[source.name], source.name
+        return source.of(params), source.label
     return source if isinstance(source, torch.Tensor) else source.get(), "the index"

@@ -58,7 +58,7 @@ def call(kernel: MessagePassing, graph: Any, given: FieldSets, params: Mapping[s
             values = values_of(state, variant, graph, fields, params)
         return _run(variant, graph, values, topology, state)
     except Unfusable as reason:
-        fallback = variant.refuse(reason, kernel)
+        fallback = variant.refuse(reason, kernel, params)
     return _run_bounded(fallback, kernel, graph, fields or _by_namespace(given), params)
 
 

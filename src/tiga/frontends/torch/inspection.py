@@ -75,7 +75,7 @@ def foretold(
         else:
             unit.plain().compile(device)
     except Unfusable as reason:
-        variant.refuse(reason, kernel)
+        variant.refuse(reason, kernel, params)
         told = [f"a call would not be fused: {reason}"]
         return told, _in_blocks(variant, kernel, graph, fields, params)
     return [], []

@@ -13,6 +13,7 @@ from tiga.errors import Unfusable, bare
 from tiga.frontends.message_passing import TORCH_STATE, MessagePassing
 from tiga.frontends.torch.blocks.bounded import Bounded
 from tiga.frontends.torch.capture.guards import Guards, Place, same
+from tiga.frontends.torch.capture.parameters import ParamSource, form_of, leaves
 from tiga.frontends.torch.capture.program import Captured, Request, capture, discover
 from tiga.frontends.torch.devices import device_of, may_stage
 from tiga.frontends.torch.dtypes import torch_dtype
@@ -22,6 +23,10 @@ from tiga.frontends.torch.repeat import Repeat, settings
 from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.knobs import current
 from tiga.relations import Graph
+
+MOST_VARIANTS = 64
+"""Programs that are kept for calls of one signature: objects among parameters may be new ones in
+every call."""
 
 
 @dataclass(eq=False)
@@ -33,7 +38,7 @@ class Variant:
     """
 
     guards: Guards
-    params: Mapping[str, Any]
+    params: Mapping[ParamSource, Any]
     captured: Captured | None = None
     unit: Unit | None = None
     bounded: Bounded | None = None
@@ -55,15 +60,17 @@ class Variant:
 
     def fits(self, params: Mapping[str, Any]) -> bool:
         """Whether the program serves a call with these parameters now."""
-        for name, expected in self.params.items():
-            if not same(params.get(name), expected):
+        for source, expected in self.params.items():
+            if not same(source.of(params), expected):
                 return False
         return self.guards.hold() and self._tensors_fit()
 
-    def refuse(self, reason: Unfusable, kernel: MessagePassing) -> Bounded:
+    def refuse(
+        self, reason: Unfusable, kernel: MessagePassing, params: Mapping[str, Any]
+    ) -> Bounded:
         """What runs calls that no kernel can, for the first such reason."""
         if self.fallback is None:
-            self.fallback = Bounded(bare(reason), discover(kernel))
+            self.fallback = Bounded(bare(reason), discover(kernel, params))
         return self.fallback
 
     def _tensors_fit(self) -> bool:
@@ -154,9 +161,7 @@ def key_of(fields: Mapping[str, Mapping[str, torch.Tensor]], params: Mapping[str
 
 def _finish_key(parts: list[Any], params: Mapping[str, Any]) -> tuple[Any, ...]:
     for name, value in params.items():
-        parts.append(name)
-        tensor = isinstance(value, torch.Tensor)
-        parts.append((value.dtype, value.shape) if tensor else type(value))
+        parts += (name, form_of(value))
     return (*parts, *settings())
 
 
@@ -181,7 +186,7 @@ def find_variant(
             return found
         state.misses += 1
         variant = _make(Request(kernel, fields, params))
-        state.variants[key] = [variant, *state.variants.get(key, ())]
+        state.variants[key] = [variant, *state.variants.get(key, ())][:MOST_VARIANTS]
     return variant
 
 
@@ -199,8 +204,8 @@ def _make(request: Request) -> Variant:
 
 def _make_bounded(request: Request, reason: Unfusable) -> Variant:
     """torch reads everything itself at each call, so only the reason can become outdated."""
-    discovery = discover(request.kernel)
-    values = {n: v for n, v in request.params.items() if not isinstance(v, torch.Tensor)}
+    discovery = discover(request.kernel, request.params)
+    values = {s: v for s, v in leaves(request.params) if not isinstance(v, torch.Tensor)}
     return Variant(discovery.guards, values, bounded=Bounded(reason, discovery))
 
 

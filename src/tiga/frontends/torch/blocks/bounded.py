@@ -21,6 +21,7 @@ from tiga.frontends.torch.blocks.autograd import InBlocks
 from tiga.frontends.torch.blocks.job import Job
 from tiga.frontends.torch.blocks.plan import Sizes, measured, planned
 from tiga.frontends.torch.capture.discover import Discovery
+from tiga.frontends.torch.capture.parameters import leaves
 from tiga.frontends.trees import mapped
 from tiga.paging.span import PagePlan
 from tiga.relations import Graph
@@ -81,5 +82,6 @@ class Bounded:
     def _others(self, params: Mapping[str, Any]) -> list[torch.Tensor]:
         """Tensors with gradients that are no fields."""
         places = [place.get() for _, place in self.discovery.tensors.values()]
-        found = [v for v in (*places, *params.values()) if isinstance(v, torch.Tensor)]
+        given = (value for _, value in leaves(params))
+        found = [v for v in (*places, *given) if isinstance(v, torch.Tensor)]
         return list({id(t): t for t in found if t.requires_grad}.values())

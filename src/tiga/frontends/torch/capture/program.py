@@ -18,6 +18,7 @@ from tiga.frontends.torch.capture.intercept import recording
 from tiga.frontends.torch.capture.messages import aggregate, to_entities
 from tiga.frontends.torch.capture.numbers import Operand, is_plain_number, kept_value, number_type
 from tiga.frontends.torch.capture.numbers import operand as make_operand
+from tiga.frontends.torch.capture.parameters import ParamSource, leaves, rebuilt
 from tiga.frontends.torch.capture.rebuild import Rebuilder
 from tiga.frontends.torch.capture.recording import DRAWS_UNSEEN, random_states, recording_clone
 from tiga.frontends.torch.capture.tracer import Recorder, Storage, Traced
@@ -46,13 +47,6 @@ class FieldSource:
 
 
 @dataclass(frozen=True)
-class ParamSource:
-    """A parameter of the call."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Captured:
     """A program with the place of each input, its guards, and the shape of its result.
 
@@ -66,7 +60,7 @@ class Captured:
     sources: tuple[Any, ...]
     guards: Guards
     result: Any
-    params: Mapping[str, Any]
+    params: Mapping[ParamSource, Any]
     numbers: frozenset[Node]
     rows: Any = None
     bounds: tuple[IndexRange, ...] = ()
@@ -117,7 +111,7 @@ class Attempt:
     variable: bool
     operands: dict[Any, Operand] = field(default_factory=dict)
     specialised: dict[Any, Place] = field(default_factory=dict)
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[ParamSource, Any] = field(default_factory=dict)
     rows: Any = None
 
     def __post_init__(self) -> None:
@@ -154,8 +148,8 @@ class Attempt:
     def specialise(self, operand: Operand) -> None:
         """The value of a number was used: it belongs to the key."""
         for key in operand.roots:
-            if isinstance(key, str):
-                self.params[key] = self.request.params[key]
+            if isinstance(key, ParamSource):
+                self.params[key] = key.of(self.request.params)
             else:
                 self.specialised[key] = self.discovery.numbers[key][1]
 
@@ -190,17 +184,18 @@ class Attempt:
     def parameters(self, function: str) -> dict[str, Any]:
         """The parameters of the call that `edge` or `node` takes, by name."""
         given = taken(self.request.kernel, function, self.request.params)
-        return {name: self.parameter(name, value) for name, value in given.items()}
+        return {n: rebuilt(ParamSource(n), value, self.parameter) for n, value in given.items()}
 
-    def parameter(self, name: str, value: Any) -> Any:
+    def parameter(self, source: ParamSource, value: Any) -> Any:
+        label = source.label
         if isinstance(value, torch.Tensor):
-            of = Type(dtype_of(value.dtype, f"parameter `{name}`"), tuple(value.shape), GLOBAL)
-            node = self.recorder.input(f"param.{name}", of, ParamSource(name))
+            of = Type(dtype_of(value.dtype, f"parameter `{label}`"), tuple(value.shape), GLOBAL)
+            node = self.recorder.input(f"param.{label}", of, source)
             self.recorder.values[node] = value
-            return self.recorder.wrap(node, Storage(name))
+            return self.recorder.wrap(node, Storage(label))
         if is_plain_number(value) and self.variable:
-            return self.operand(name, f"param.{name}", ParamSource(name), value)
-        self.params[name] = value
+            return self.operand(source, f"param.{label}", source, value)
+        self.params[source] = value
         return value
 
     # the run
@@ -328,14 +323,17 @@ class Attempt:
         return guards
 
 
-def discover(kernel: MessagePassing) -> Discovery:
-    """Everything that the functions of a kernel can read."""
+def discover(kernel: MessagePassing, params: Mapping[str, Any]) -> Discovery:
+    """Everything that the functions of a kernel can read, of these parameters too."""
     discovery = Discovery()
     discovery.attribute(kernel, "reducer", "self", required=True)
     discovery.guards.attributes.append((kernel, "__class__", type(kernel)))
     for name in ("edge", "node"):
         discovery.attribute(kernel, name, "self", operand=True, required=True)
         discovery.value(user_function(kernel, name), name, operand=True)
+    for source, value in leaves(params):
+        if not isinstance(value, torch.Tensor):
+            discovery.value(value, source.label)
     before = -1
     while before != len(discovery.names):
         before = len(discovery.names)
@@ -374,7 +372,7 @@ def capture(request: Request) -> Captured:
     kernel = request.kernel
     check_parameters(kernel, request.params)
     try:
-        return Attempt(request, discover(kernel), variable=True).run()
+        return Attempt(request, discover(kernel, request.params), variable=True).run()
     except Unfusable:
         raise
     except TigaError as error:
@@ -390,8 +388,9 @@ def capture(request: Request) -> Captured:
 
 def _retry(request: Request, error: Exception) -> Captured:
     """Code that cannot work with operands gets plain numbers, which then belong to the key."""
-    attempt = Attempt(request, discover(request.kernel), variable=False)
-    has_numbers = attempt.discovery.numbers or any(map(is_plain_number, request.params.values()))
+    attempt = Attempt(request, discover(request.kernel, request.params), variable=False)
+    given = (value for _, value in leaves(request.params))
+    has_numbers = attempt.discovery.numbers or any(map(is_plain_number, given))
     if not has_numbers:
         raise error
     return attempt.run()

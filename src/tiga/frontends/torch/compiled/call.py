@@ -6,7 +6,7 @@ guards. What else `edge` and `node` read is guarded by letting the compiler trac
 up rows: nothing reads the result, so it is dropped from the graph.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import index
 from typing import Any
 
@@ -21,7 +21,8 @@ from tiga.frontends.torch.call import call
 from tiga.frontends.torch.capture.draws import NodeOrder, Seed
 from tiga.frontends.torch.capture.guards import Place
 from tiga.frontends.torch.capture.messages import EdgeOrder
-from tiga.frontends.torch.capture.program import FieldSource, ParamSource
+from tiga.frontends.torch.capture.parameters import ParamSource, is_tree, item_at, keys_of, tree_of
+from tiga.frontends.torch.capture.program import FieldSource
 from tiga.frontends.torch.compiled import transformed
 from tiga.frontends.torch.compiled.callee import (
     EDGE_ORDER,
@@ -132,7 +133,7 @@ def _plan_of(
     if plan[0] != NEEDS_VALUES:
         return plan
     with_values = tuple(
-        (name, ("value", value)) if name in plan[1] else (name, description)
+        (name, _described(value, True)) if name in plan[1] else (name, description)
         for (name, description), value in zip(parameters, params.values(), strict=True)
     )
     return kernel._in_trace(_plan, same, signature, with_values, kind, where)
@@ -165,7 +166,7 @@ def _constant(
 
 _VALUES: dict[str, Callable[..., Any]] = {
     FIELD: lambda kernel, fields, params, device, space, name: fields[space][name],
-    PARAM: lambda kernel, fields, params, device, name: params[name],
+    PARAM: lambda kernel, fields, params, device, name, path: item_at(params[name], path),
     PLACE: lambda kernel, fields, params, device, path: follow(kernel, path),
     SEED: lambda *_: Seed().get(),
     CONSTANT: _constant,
@@ -183,13 +184,25 @@ def _transforming() -> bool:
 run_transformed = torch._dynamo.allow_in_graph(transformed.run)
 
 
-def _described(value: Any) -> Any:
-    """What a program depends on in a parameter of the call."""
+def _described(value: Any, with_numbers: bool = False) -> Any:
+    """What a program depends on in a parameter of the call, the values of its numbers or not."""
     if isinstance(value, torch.Tensor):
         return ("tensor", value.dtype, _fixed(value.shape))
-    if type(value) in EXAMPLES:
+    if type(value) in EXAMPLES and not with_numbers:
         return ("number", type(value))
+    if is_tree(value):
+        parts = tuple((key, _described(value[key], with_numbers)) for key in keys_of(value))
+        return ("tree", type(value), parts)
     return ("value", value)
+
+
+def _numbers(source: ParamSource, kind: str, *description: Any) -> Iterator[ParamSource]:
+    """The numbers in a parameter of which the values are not known."""
+    if kind == "number":
+        yield source
+    if kind == "tree":
+        for key, part in description[1]:
+            yield from _numbers(source.item(key), *part)
 
 
 def _fixed(shape: Any) -> tuple[int, ...]:
@@ -262,9 +275,10 @@ def _plan(
         variant.unit.plain().compile(torch.device(device))
     except Unfusable as error:
         return None, f"not fused: {error}"
-    numbers = {name for name, description in given if description[0] == "number"}
-    if not numbers.isdisjoint(captured.params):
-        return NEEDS_VALUES, tuple(sorted(numbers & captured.params.keys()))
+    unknown = {n for name, description in given for n in _numbers(ParamSource(name), *description)}
+    read = unknown & captured.params.keys()
+    if read:
+        return NEEDS_VALUES, tuple(sorted({source.name for source in read}))
     sources = _sources(kernel, captured)
     if sources is None:
         return None, "a tensor or number that `edge` reads is nowhere that torch's compiler sees"
@@ -280,6 +294,9 @@ def _made_up(device: str, kind: str, *description: Any) -> Any:
         return description[0]
     if kind == "number":
         return EXAMPLES[description[0]]
+    if kind == "tree":
+        made, items = description
+        return tree_of(made, {key: _made_up(device, *item) for key, item in items})
     dtype, shape = description
     return torch.empty(shape, dtype=dtype, device=device)
 
@@ -303,7 +320,7 @@ def _sources(kernel: Any, captured: Any) -> list[Any] | None:
 _ORDERS: dict[type, str] = {EdgeOrder: EDGE_ORDER, NodeOrder: NODE_ORDER}
 _ORIGINS: dict[type, Callable[[Any], Any]] = {
     FieldSource: lambda source: (FIELD, source.namespace, source.name),
-    ParamSource: lambda source: (PARAM, source.name),
+    ParamSource: lambda source: (PARAM, source.name, source.path),
     Seed: lambda source: (SEED,),
     EdgeOrder: lambda source: (NONE,),
     NodeOrder: lambda source: (NONE,),
