@@ -31,7 +31,7 @@ def test_a_call_without_a_graph():
 
 
 def test_a_missing_parameter():
-    with pytest.raises(errors.InvalidType, match=THIS + r": Scaled\.edge .*'scale'.*graph=\.\.\."):
+    with pytest.raises(errors.InvalidType, match=THIS + r": Scaled\.edge takes `scale`.*scale=\."):
         Scaled()(graph=GRAPH, src={"x": X})
 
 

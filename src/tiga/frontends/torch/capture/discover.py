@@ -99,8 +99,8 @@ class Discovery:
     seen: set[tuple[int, bool]] = field(default_factory=set)
     pending: list[tuple[Any, str]] = field(default_factory=list)
     attributes: set[tuple[int, str]] = field(default_factory=set)
-    once: list[tuple[str, str]] = field(default_factory=list)
-    """What would be the same in every call, as a program is recorded once: its label and why."""
+    iterators: list[str] = field(default_factory=list)
+    clocks: list[Any] = field(default_factory=list)
     generators: list[Any] = field(default_factory=list)
     asks_for_grad_mode: bool = False
 
@@ -170,7 +170,7 @@ class Discovery:
                 visit(self, value, label, operand)
                 return
         if is_iterator(value):
-            self.once.append((label, "is an iterator, which goes on whenever it is asked"))
+            self.iterators.append(label)
             return
         self.names |= names_of(value)
         self.object(value, label)
@@ -229,10 +229,10 @@ class Discovery:
 
     def clock(self, function: Any) -> bool:
         """Whether a function gives something else whenever it is called."""
-        name = unrepeatable(function)
-        if name is not None:
-            self.once.append((name, "gives something else whenever it is called"))
-        return name is not None
+        if unrepeatable(function) is None:
+            return False
+        self.clocks.append(function)
+        return True
 
     def generator(self, value: Any, label: str, operand: bool) -> None:
         """A generator of random numbers, whose state tells whether it was drawn from."""

@@ -10,8 +10,9 @@ import io
 import operator
 import random
 import sys
-from collections.abc import Iterator, Set
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,29 @@ def unrepeatable(function: Any) -> str | None:
     module = owner.__module__ if isinstance(owner, type) else getattr(function, "__module__", None)
     name = getattr(function, "__name__", "")
     return f"{module}.{name}" if name in _CLOCKS.get(module or "", ()) else None
+
+
+@contextmanager
+def calls_of(functions: Sequence[Any]) -> Iterator[set[str]]:
+    """The names of those functions that code of a user's calls in the body of a `with`; none are
+    told of while somebody else watches calls."""
+    called = set[str]()
+    codes = [getattr(function, "__code__", None) for function in functions]
+
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call" and argument in functions:
+            called.add(unrepeatable(argument) or "")
+        elif event == "call" and frame.f_code in codes:
+            called.add(unrepeatable(functions[codes.index(frame.f_code)]) or "")
+
+    if not functions or sys.getprofile() is not None:
+        yield called
+        return
+    sys.setprofile(watch)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
 
 
 def state_of(generator: Any) -> Any:

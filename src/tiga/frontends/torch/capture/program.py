@@ -18,6 +18,7 @@ from tiga.frontends.torch.capture.intercept import recording
 from tiga.frontends.torch.capture.messages import aggregate, to_entities
 from tiga.frontends.torch.capture.numbers import Operand, is_plain_number, kept_value, number_type
 from tiga.frontends.torch.capture.numbers import operand as make_operand
+from tiga.frontends.torch.capture.opaque import calls_of
 from tiga.frontends.torch.capture.parameters import ParamSource, leaves, rebuilt
 from tiga.frontends.torch.capture.rebuild import Rebuilder
 from tiga.frontends.torch.capture.recording import DRAWS_UNSEEN, random_states, recording_clone
@@ -206,10 +207,11 @@ class Attempt:
         clone, reads = recording_clone(kernel)
         self._equip(clone)
         before, drawn = dict(vars(clone)), self._random_states()
-        with recording(self.recorder, not self.discovery.asks_for_grad_mode):
+        gradients = not self.discovery.asks_for_grad_mode
+        with calls_of(self.discovery.clocks) as clocks, recording(self.recorder, gradients):
             result = self._trace(clone)
         self._check_unchanged(before, vars(clone))
-        self._check_repeatable(reads)
+        self._check_repeatable(reads, clocks)
         if self._random_states() != drawn:
             raise InvalidValue(f"{self._line()}: {DRAWS_UNSEEN}")
         outputs = tuple(leaves_of(result))
@@ -279,16 +281,18 @@ class Attempt:
     def _random_states(self) -> tuple[Any, ...]:
         return random_states(self.discovery.names, self.discovery.generators)
 
-    def _check_repeatable(self, reads: set[str]) -> None:
-        for label, why in self.discovery.once:
+    def _check_repeatable(self, reads: set[str], clocks: set[str]) -> None:
+        """Refuse what would be the same in every call, as a program is recorded once."""
+        told = [(name, "gives something else whenever it is called") for name in sorted(clocks)]
+        for label in self.discovery.iterators:
             owner, _, name = label.rpartition(".")
             if owner != "self" or name in reads:
-                known = label.removeprefix("self.edge.").removeprefix("self.node.")
-                raise InvalidValue(
-                    f"{self._line()}: `edge` or `node` reads `{known}`, which {why}. They run once "
-                    f"per program, so that every call would get the same: pass what it gives as a "
-                    f"parameter of the call."
-                )
+                told.append((name, "is an iterator, which goes on whenever it is asked"))
+        for label, why in told:
+            raise InvalidValue(
+                f"{self._line()}: `edge` or `node` reads `{label}`, which {why}. They run once per "
+                f"program, and not in every call: pass what it gives as a parameter of the call."
+            )
 
     def _line(self) -> str:
         return line_of(user_function(self.request.kernel, "edge"))
