@@ -17,6 +17,7 @@ MESSAGES = {
     "a power": lambda s, d, p: (s.x**p) * d.x.log(),
     "a factor of a log": lambda s, d, p: p * s.x.log(),
     "a matrix": lambda s, d, p: s.x.log() @ (p * MATRIX) + d.x,
+    "a matrix of a matrix": lambda s, d, p: s.x.log() @ ((p * MATRIX).exp() @ MATRIX) + d.x,
     "two matrices": lambda s, d, p: (s.x.log().square() @ (p * MATRIX)).log() @ (MATRIX + p),
 }
 

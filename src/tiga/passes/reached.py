@@ -64,7 +64,8 @@ def _guarded(value: Node, ends: Iterable[End]) -> Node:
         return where(expand_to(read, x.type.shape, x.type.space), x, other)
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if not is_contract(node) or not _is_steep(node.inputs[0]):
+        is_of_nodes = node.type.space == value.type.space
+        if not (is_of_nodes and is_contract(node) and _is_steep(node.inputs[0])):
             return None
         factor, matrix = inputs
         product = node.op(where_read(factor, zeros_like(factor)), matrix, where=node.where)
