@@ -8,10 +8,14 @@ import pytest
 from tests.gpu import harness, programs
 from tiga.backends.triton.choice import choose
 from tiga.backends.triton.executable import compile_program
+from tiga.backends.triton.products import are_kept
+from tiga.backends.triton.schedule import products as products_of
 from tiga.ops.contract import contract
+from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input
-from tiga.ops.message import gather
-from tiga.ops.pointwise import sub
+from tiga.ops.message import gather, sum_to
+from tiga.ops.pointwise import mul, sub
+from tiga.passes.rows import RowProgram
 from tiga.reducers import Max, Messages, Sum
 from tiga.trace.derivatives import gradient, training
 from tiga.trace.program import Program
@@ -48,6 +52,43 @@ def test_products_are_as_exact_as_float32(rng, inner, outer):
         expected[row] = own.max(0) if len(own) else 0
     scale = np.linalg.norm(matrix, axis=0).max() * np.sqrt(2 * inner)
     assert np.abs(got - expected).max() <= 4e-7 * scale
+
+
+def deep_network(layers, width):
+    """So many products of an edge's values one after another."""
+    x = Input("x", Type(float32, (width,), harness.SRC))()
+    w = Input("w", Type(float32, (width,), R.edge))()
+    kind = Type(float32, (width, width), GLOBAL)
+    matrices = [Input(f"m{i}", kind)() for i in range(layers)]
+    message = mul(gather(R, "src", x), w)
+    for matrix in matrices:
+        message = tanh(contract(message, matrix))
+    return Program((x, w, *matrices), (sum_to(R, "dst", message),))
+
+
+@pytest.mark.parametrize(
+    ("layers", "width"), [(5, 64), pytest.param(4, 128, marks=pytest.mark.slow)]
+)
+def test_matrices_that_do_not_fit_are_read_in_steps(rng, layers, width):
+    program = deep_network(layers, width)
+    where = harness.problem(rng, 9, 40, np.array([*range(9)] * 4 + 4 * [1]))
+    wanted = tuple(range(len(program.inputs)))
+    full = training(program, wanted, harness.RULES)
+    found = gradient(full, wanted, [0], harness.RULES)
+    arrays = harness.fields(rng, where, program.inputs)
+    arrays[2:] = [m / np.float32(width**0.5) for m in arrays[2:]]
+    outputs = harness.run(full, arrays, where)
+    given = {"input": arrays, "output": outputs, "cotangent": {0: np.ones_like(outputs[0])}}
+    taken = [given[kind][i] for kind, i in found.arguments]
+    executable = compile_program(found.program)
+    steps = [s for s in executable.plan.steps if isinstance(s, RowProgram) and products_of(s)]
+    assert not all(are_kept({n.inputs[1] for n in products_of(step)}) for step in steps)
+    got = harness.run(found.program, taken, where, executable)
+    for one, other in zip(got, harness.oracle(found.program, taken, where), strict=True):
+        scale = np.abs(other).max()
+        assert np.abs(one - other).max() <= 3e-5 * scale
+    again = harness.run(found.program, taken, where, executable)
+    assert all(np.array_equal(a, b) for a, b in zip(got, again, strict=True))
 
 
 def test_rows_meet_their_matrices_tile_by_tile(rng):

@@ -5,16 +5,17 @@ import pytest
 from tests.gpu import harness
 from tests.gpu.harness import DST, RELATION, SRC
 from tiga.backends.triton.executable import compile_program
+from tiga.backends.triton.layout import padded
 from tiga.errors import Unfusable
 from tiga.ops.align import expand_to
-from tiga.ops.contract import outer_sum
+from tiga.ops.contract import contract, outer_sum
 from tiga.ops.feature import feature_sum
 from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input
 from tiga.ops.message import gather, sum_to
 from tiga.ops.pointwise import mul
 from tiga.trace.program import Program
-from tiga.types import Type, float32, float64
+from tiga.types import GLOBAL, Type, float32, float64
 
 EDGE = RELATION.edge
 
@@ -61,6 +62,24 @@ def test_few_states_of_wide_values_are_combined_at_a_time(rng):
     combine = [s for _, s in step.sources(step.typical(64)) if "combine" in s.name]
     assert [s.tile.edges for s in combine] == [4]
     check(dots(3000), harness.problem(rng, 4, 2, [300, 3]), rng, float32)
+
+
+def product_of(width, columns):
+    """Products of edge values of so many elements with a matrix."""
+    x, _ = ends((width,), float32)
+    w = Input("w", Type(float32, (width,), EDGE))()
+    matrix = Input("matrix", Type(float32, (width, columns), GLOBAL))()
+    sent = contract(mul(gather(RELATION, "src", x), w), matrix)
+    return Program((x, w, matrix), (sum_to(RELATION, "dst", sent),))
+
+
+def test_products_of_values_too_wide_for_shared_memory(rng):
+    """So few edges at a time that their values fit it, without matrix units."""
+    width = 3000
+    program = product_of(width, 16)
+    (step,) = compile_program(program).steps
+    assert step.typical().tile.edges * step.typical().tile.rows * padded(width) <= 32768
+    check(program, harness.problem(rng, 4, 3, [1, 0, 2]), rng, float32)
 
 
 def test_values_beyond_are_refused():

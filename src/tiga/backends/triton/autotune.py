@@ -54,7 +54,7 @@ def candidates(program: RowProgram, degrees: Degrees, chosen: Tile) -> Iterator[
     if isinstance(chosen, EdgeTile) or fits(program):
         yield from (edge_tile(*shape) for shape in EDGE_TILES if edge_tile(*shape) != chosen)
     if isinstance(chosen, EdgeTile):
-        chosen = choose_tile(program, degrees.typical)
+        chosen = choose_tile(program, degrees.typical, degrees.few)
         yield chosen
     if not words_of(evaluated(program)):
         yield from narrower(chosen)
@@ -167,7 +167,7 @@ def _load(place: Path, program: RowProgram, degrees: Degrees, chosen: Tile) -> T
     if known.get("kind") == "edges":
         return edge_tile(shape["edges"], shape["warps"])
     if isinstance(chosen, EdgeTile):
-        chosen = choose_tile(program, degrees.typical)
+        chosen = choose_tile(program, degrees.typical, degrees.few)
     others = {name: int(known.get(name, getattr(chosen, name))) for name in KEPT}
     return replace(chosen, **shape, **others)
 

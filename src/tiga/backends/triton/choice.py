@@ -67,7 +67,7 @@ def choose(program: RowProgram, degrees: Degrees) -> Tile:
     summed = summed_by_index(program)
     if summed is not None:
         return table_tile(summed)
-    tile = choose_tile(program, degrees.typical)
+    tile = choose_tile(program, degrees.typical, degrees.few)
     if degrees != NO_EDGES and not tile.is_flat:
         parts = slices(program, degrees.far)
         tile = replace(tile, slices=parts, rows=parts * tile.rows)

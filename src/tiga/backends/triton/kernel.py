@@ -116,7 +116,8 @@ class Kernel:
         """Add the outer products of values of rows to their sums."""
         for node in self.program.outer_sums:
             x, y = (row.value(n) for n in node.inputs)
-            products.outer_sum(self.writer, self.body, node, x, y, "valid", self.totals[node])
+            parts = products.totals_of(self.totals[node], node, self.scope.matrices)
+            products.outer_sum(self.writer, self.body, node, x, y, "valid", parts)
 
     def _phases(self, row: RowScope, merge: bool) -> None:
         """Every phase of whole rows, two in one pass where that is possible."""
@@ -170,7 +171,7 @@ class Kernel:
             self.writer.offset_of(node.type), self.writer.within(node.type)  # before any tile
             self._start_total(node, list(dims))
         for node in outer_sums:
-            self._start_total(node, [products.padded(n) for n in node.type.shape])
+            self._start_matrix(node)
         self.writer.frame_parameter("num_items")
         rows = self.tile.rows
         self.loops = self.loops or bool(self.totals) or self._keeps_matrices
@@ -187,6 +188,15 @@ class Kernel:
         name = self.totals[node] = self.writer.names.fresh("total")
         zero = self.writer.full(Value(literal(0, node.type.dtype.compute), ()), tuple(dims))
         self.writer.prologue.add(f"{name} = {zero.text}")
+
+    def _start_matrix(self, node: Node) -> None:
+        total = self.totals[node] = self.writer.names.fresh("total")
+        parts = products.totals_of(total, node, self.scope.matrices)
+        inner, outer = (products.padded(n) for n in node.type.shape)
+        zero = Value(literal(0, node.type.dtype.compute), ())
+        zero = self.writer.full(zero, (inner // len(parts), outer))
+        for part in parts:
+            self.writer.prologue.add(f"{part} = {zero.text}")
 
     def _item(self, mask: str | None) -> Entity:
         return Entity(self._wide("item[:, None]"), mask, (self.tile.rows, 1))
@@ -310,7 +320,8 @@ class Kernel:
             pointer = self.scope.state("piece", node)
             piece = f"({base} + tl.program_id(0)).to(tl.int64)"
             if node.op.origin is Origin.OUTER:
-                products.store_matrix(block, pointer, piece, node, total)
+                parts = products.totals_of(total, node, self.scope.matrices)
+                products.store_matrix(block, pointer, piece, node, parts)
                 continue
             block.add(f"piece = tl.full([1, 1], 0, tl.int64) + {piece}")
             value = Value(Term(total, node.type.dtype.compute), self.writer.dims(1, 1, node.type))

@@ -108,7 +108,8 @@ class EdgeLoop:
             self._store(inner, edges, node)
         for node in phase.outer_sums:
             x, y = (edges.value(n) for n in node.inputs)
-            products.outer_sum(self.writer, inner, node, x, y, "live", totals[node])
+            parts = products.totals_of(totals[node], node, self.scope.matrices)
+            products.outer_sum(self.writer, inner, node, x, y, "live", parts)
         return {
             n: combined(self.writer, self.body, inner, n, edges.value(n.inputs[0]), states.get(n))
             for n in phase.reductions

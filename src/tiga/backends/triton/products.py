@@ -22,6 +22,10 @@ from tiga.types import DType, Shape, float32, float64
 LEAST = 16
 """Matrix units take no smaller extents: narrower values are spread out among zeros."""
 
+UNSHARED = 32
+"""Rows of a product that four warps compute without instructions that they share (wgmma), which
+take 64."""
+
 LARGEST_WHOLE = 8192
 """Elements of a matrix that is kept for a whole kernel: its thirds take 48 KiB of shared memory."""
 
@@ -155,17 +159,18 @@ def _has_units(dtype: DType, count: int) -> bool:
 
 def multiply(
     evaluator: Evaluator, block: Block, node: Node, x: Value, view: Callable[[Node], View],
-    matrices: Collection[Node],
+    matrices: Collection[Node], step: str | None = None,
 ) -> Value:  # fmt: skip
     """x [..., K] times a matrix [K, M]. `view` says where a matrix lies, `matrices` are all that
-    the kernel multiplies with: one that is the transpose of another is no second one."""
+    the kernel multiplies with: one that is the transpose of another is no second one. `step` names
+    where a loop is within which this is."""
     writer, matrix = evaluator.writer, node.inputs[1]
     source, dtype = node.inputs[0].type.shape, node.type.dtype
     left = _as_matrix(writer, block, x, source, "factor")
     count, m = left.dims[0], padded(matrix.type.shape[1])
     if _has_units(dtype, count):
         left = _spread(writer, block, left)
-        text = _on_units(writer, block, left, matrix, view, matrices, dtype)
+        text = _on_units(writer, block, left, matrix, view, matrices, dtype, step)
         text = text if m >= LEAST else _first_columns(text, count, m)
     else:
         text = _sum_of_products(writer, block, left, view(matrix), matrix)
@@ -176,13 +181,19 @@ def multiply(
 
 def _on_units(
     writer: Writer, block: Block, left: Value, matrix: Node, view: Callable[[Node], View],
-    matrices: Collection[Node], dtype: DType,
+    matrices: Collection[Node], dtype: DType, step: str | None,
 ) -> str:  # fmt: skip
     k, m = left.dims[1], max(padded(matrix.type.shape[1]), LEAST)
     if k * m > LARGEST_WHOLE:
         return _sliced(writer, block, left, view(matrix), matrix, dtype)
     if not are_kept(matrices):
-        rows = f"tl.arange(0, {k})[:, None]"
+        # Not before the loop, to where Triton moves what is the same in all steps: together they
+        # do not fit shared memory. No step is below 0.
+        rows = (
+            f"(tl.arange(0, {k}) + tl.minimum({step}, 0))[:, None]"
+            if step
+            else f"tl.arange(0, {k})[:, None]"
+        )
         apart = k // padded(matrix.type.shape[0])
         value = _rows_of(writer, block, view(matrix), matrix, rows, (k, m), apart)
         return _factor(writer, block, value, dtype, None).times(stored(left.term, dtype).text)
@@ -276,10 +287,18 @@ def _sum_of_products(writer: Writer, block: Block, left: Value, view: View, matr
     return total
 
 
+def totals_of(total: str, node: Node, matrices: Collection[Node]) -> list[str]:
+    """The names of the parts in which a kernel that multiplies with these matrices sums outer
+    products: of few rows each, beside matrices that are read in each step."""
+    inner, _ = node.type.shape
+    whole = are_kept(matrices) or node.type.dtype == float64 or padded(inner) <= UNSHARED
+    return [total] if whole else [f"{total}_{i}" for i in range(padded(inner) // UNSHARED)]
+
+
 def outer_sum(
-    writer: Writer, block: Block, node: Node, x: Value, y: Value, live: str, total: str
+    writer: Writer, block: Block, node: Node, x: Value, y: Value, live: str, totals: list[str]
 ) -> None:
-    """Add the outer products of a tile's live edges to `total`, [K, M]."""
+    """Add the outer products of a tile's live edges to [K, M], whose rows are in these parts."""
     parts = []
     for value, child in zip((x, y), node.inputs, strict=True):
         shape = child.type.shape
@@ -291,9 +310,10 @@ def outer_sum(
     left, right = parts
     count, dtype = left.dims[0], node.inputs[0].type.dtype
     if _has_units(dtype, count):
-        text = _outer_on_units(writer, block, left, right, dtype)
-        block.add(f"{total} += {text}")
+        for total, part in zip(totals, _columns(writer, block, left, len(totals)), strict=True):
+            block.add(f"{total} += {_outer_on_units(writer, block, part, right, dtype)}")
         return
+    (total,) = totals
     inner, step = Block(), writer.names.fresh("edge")
     pick = f"tl.arange(0, {count})[:, None] == {step}"
     names = [writer.names.fresh(hint) for hint in ("left", "right")]
@@ -301,6 +321,18 @@ def outer_sum(
         inner.add(f"{name} = tl.sum(tl.where({pick}, {side.text}, 0.0), 0)")
     inner.add(f"{total} += {names[0]}[:, None] * {names[1]}[None, :]")
     block.nest(f"for {step} in range({count}):", inner)
+
+
+def _columns(writer: Writer, block: Block, value: Value, count: int) -> list[Value]:
+    """A matrix in so many parts of its columns, a power of two."""
+    if count == 1:
+        return [value]
+    rows, half = value.dims[0], value.dims[1] // 2
+    low, high = writer.names.fresh("low"), writer.names.fresh("high")
+    pair = f"tl.permute(tl.reshape({value.text}, [{rows}, 2, {half}]), [0, 2, 1])"
+    block.add(f"{low}, {high} = tl.split({pair})")
+    halves = (Value(Term(name, value.dtype), (rows, half)) for name in (low, high))
+    return [part for one in halves for part in _columns(writer, block, one, count // 2)]
 
 
 def _outer_on_units(writer: Writer, block: Block, left: Value, right: Value, dtype: DType) -> str:
@@ -319,10 +351,12 @@ def _outer_on_units(writer: Writer, block: Block, left: Value, right: Value, dty
     return f"tl.sum(tl.sum({apart}, 3), 1)"
 
 
-def store_matrix(block: Block, pointer: str, piece: str, node: Node, total: str) -> None:
-    """Store a sum of outer products as one piece of its total."""
+def store_matrix(block: Block, pointer: str, piece: str, node: Node, totals: list[str]) -> None:
+    """Store a sum of outer products, whose rows are in these parts, as one piece of its total."""
     inner, outer = node.type.shape
-    k, m = padded(inner), padded(outer)
-    rows, columns = f"tl.arange(0, {k})[:, None]", f"tl.arange(0, {m})[None, :]"
-    place = f"{pointer} + {piece} * {inner * outer} + {rows} * {outer} + {columns}"
-    block.add(f"tl.store({place}, {total}, mask=({rows} < {inner}) & ({columns} < {outer}))")
+    k, m = padded(inner) // len(totals), padded(outer)
+    columns = f"tl.arange(0, {m})[None, :]"
+    for number, total in enumerate(totals):
+        rows = f"tl.arange({number * k}, {(number + 1) * k})[:, None]"
+        place = f"{pointer} + {piece} * {inner * outer} + {rows} * {outer} + {columns}"
+        block.add(f"tl.store({place}, {total}, mask=({rows} < {inner}) & ({columns} < {outer}))")

@@ -7,7 +7,7 @@ import numpy as np
 
 from tiga.backends.triton.evaluate import MAX_ELEMENTS, check_size
 from tiga.backends.triton.layout import WARP, Tile, padded
-from tiga.backends.triton.products import are_kept
+from tiga.backends.triton.products import LEAST, are_kept
 from tiga.errors import Unfusable
 from tiga.passes.rows import RowProgram
 from tiga.passes.schedule import cone, evaluated, is_elementwise
@@ -39,6 +39,10 @@ TOTAL_GROUPS = 2048
 OUTER_GROUPS = 256
 """Pieces of a sum of outer products, which are whole matrices."""
 
+ROW_GROUPS, ROW_REGISTERS = 528, 128
+"""The same of rows without edges, which wait for little but their loads: four programs for each
+multiprocessor of an H200, whose threads keep within so many registers."""
+
 PRODUCT_GROUPS = 264
 """Programs over rows that meet matrices, which stay in shared memory from tile to tile: two for
 each multiprocessor of an H200."""
@@ -50,11 +54,16 @@ would not fit the registers beside the sums."""
 PRODUCT_WIDTH = 128
 """Elements of an edge's value up to which so many edges fit."""
 
-STEP_WARPS = 2
-"""Warps of kernels that read matrices in each step. Four share instructions that read a matrix from
-shared memory while others run (wgmma), around which ptxas wrote wrong code for such kernels on an
-H200: values that are no numbers, and illegal addresses. Without its optimisation, or with two
-warps, they are right."""
+FACTOR_BYTES = 2**17
+"""Bytes of the values of a tile's edges that are multiplied, at most: they go through shared memory
+to where matrix units take them. Fewer edges than these units take are multiplied without."""
+
+STEP_ENTITIES = 32
+"""Edges of a tile of kernels that read matrices in each step. Four warps share instructions that
+multiply 64 rows by a matrix in shared memory while others run (wgmma), around which ptxas wrote
+wrong code for such kernels on an H200: values that are no numbers, and illegal addresses. Without
+its optimisation, or with fewer rows, for which each warp has instructions of its own, they are
+right."""
 
 LONE_REGISTERS = 168
 """Registers of a thread with which three programs of four warps run side by side: kernels with a
@@ -197,13 +206,14 @@ def _window(known: Facts) -> int:
     return min(padded(known.whole), WINDOW_BYTES // known.itemsize) if known.whole else 0
 
 
-def choose_tile(program: RowProgram, degree: int) -> Tile:
-    """The tile of a row program whose rows have about so many edges (a power of two)."""
+def choose_tile(program: RowProgram, degree: int, few: int = 0) -> Tile:
+    """The tile of a row program whose rows have about so many edges (a power of two); `few` is the
+    number of rows, or 0 where there are many."""
     known = facts(program)
     window = _window(known)
     width = window or known.elements
     if known.num_products:
-        return _product_tile(known)
+        return _product_tile(known, degree, few)
     # Features that meet one another across lanes leave fewer registers for values.
     mixes = known.whole == 0
     few = mixes and known.held <= FEW and WARP <= width <= WARP * THREAD_ELEMENTS
@@ -247,22 +257,43 @@ def warps_for(width: int) -> int:
     return max(4, width // (WARP * MOST_THREAD_ELEMENTS))
 
 
-def _product_tile(known: Facts) -> Tile:
+def _product_tile(known: Facts, degree: int = 1, few: int = 0) -> Tile:
     """Enough edges for matrix units, few of each row: its last step leaves few places empty."""
     places = PRODUCT_ENTITIES * 4 // max(known.itemsize, 4)
-    entities = max(16, places * PRODUCT_WIDTH // max(known.elements, PRODUCT_WIDTH))
+    entities = max(LEAST, places * PRODUCT_WIDTH // max(known.elements, PRODUCT_WIDTH))
+    entities = min(entities, FACTOR_BYTES // (known.elements * known.itemsize))
     groups = OUTER_GROUPS if known.has_totals else 0
-    warps = 4 if known.elements <= 64 else 8
-    if not known.keeps:
-        warps, entities = STEP_WARPS, entities if known.elements <= 64 else max(16, entities // 2)
+    warps = 4 if known.elements <= 64 and known.keeps else 8
+    entities = entities if known.keeps else min(entities, STEP_ENTITIES)
     if not known.has_edges:
-        # Loads that start ahead take shared memory in which another program has its matrices.
-        return Tile(entities, 1, warps, groups=groups or PRODUCT_GROUPS, stages=1)
+        return _row_product_tile(known, entities, warps)
     lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
     # Matrices that are read in each step would take as much shared memory for each step ahead.
     stages = 0 if known.keeps else 1
     registers = LONE_REGISTERS if lone else 0
-    return Tile(entities // 2, 2, warps, groups=groups, registers=registers, stages=stages)
+    edges = _lanes_of_few(entities, degree, few)
+    return Tile(entities // edges, edges, warps, groups=groups, registers=registers, stages=stages)
+
+
+def _lanes_of_few(entities: int, degree: int, few: int) -> int:
+    """Edges of a row side by side, with so many in all: more where there are too few rows for two
+    programs on each multiprocessor, as far as rows have edges."""
+    lanes = min(entities, 2)
+    most = min(degree, entities) if few else 0
+    while few < PRODUCT_GROUPS * (entities // lanes) and 4 * lanes <= most:
+        lanes *= 2
+    return lanes
+
+
+def _row_product_tile(known: Facts, entities: int, warps: int) -> Tile:
+    """The same of rows without edges."""
+    # Loads that start ahead take shared memory in which another program has its matrices.
+    if not known.has_totals:
+        return Tile(entities, 1, warps, groups=PRODUCT_GROUPS, stages=1)
+    narrow = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4
+    registers = ROW_REGISTERS if narrow else 0
+    groups = ROW_GROUPS if narrow else OUTER_GROUPS
+    return Tile(entities, 1, warps, groups=groups, registers=registers, stages=1)
 
 
 def _edge_lanes(width: int, row_bytes: int, degree: int) -> int:

@@ -343,7 +343,13 @@ def within_entity(scope: Scope, node: Node) -> Value:
     if node.op.table is not None:
         x = scope.value(node.inputs[0])
         return products.multiply(
-            kernel.evaluator, scope.block, node, x, kernel.view, kernel.matrices
+            kernel.evaluator,
+            scope.block,
+            node,
+            x,
+            kernel.view,
+            kernel.matrices,
+            "start" if isinstance(scope, EdgeScope) else None,
         )
     if node.op.moves and not kernel.writer.tile.is_flat:
         return _moved(scope, node)

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 CHUNK = 256
 """Edges in a chunk of a split row: work lists are balanced to it, and sums stay accurate."""
 
-
 MOST_EDGES = 1024
 """Tiles do not differ beyond this degree."""
+
+FEW_ROWS = 8192
+"""Rows below which schedules depend on how many there are: others give every multiprocessor of a
+GPU several tiles of rows."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Degrees:
     `typical` is the degree of a random edge's row, `mean` that of a random row, both as powers of
     two. `breaks` is the share, in sixteenths, of rows whose edges do not follow those of the row
     before in a work list that takes rows longest first. `index_bytes` is the size of a node's
-    number, `far` the number of nodes at the other ends as a power of two (0: not known).
+    number, `far` the number of nodes at the other ends as a power of two (0: not known). `few` is
+    that of rows where there are so few that tiles of many rows leave multiprocessors idle, else 0.
     """
 
     typical: int
@@ -40,6 +44,7 @@ class Degrees:
     breaks: int = 0
     index_bytes: int = 4
     far: int = 0
+    few: int = 0
 
     @staticmethod
     def of(rows: int, edges: int, squares: int, apart: int, index_bytes: int) -> "Degrees":
@@ -50,6 +55,7 @@ class Degrees:
             mean=min(padded(max(1, round(edges / max(rows, 1)))), MOST_EDGES),
             breaks=round(16 * apart / max(rows, 1)),
             index_bytes=index_bytes,
+            few=padded(rows) if rows < FEW_ROWS else 0,
         )
 
     def towards(self, far: int) -> "Degrees":
