@@ -56,7 +56,7 @@ def test_products(dtype: DType, rows: int) -> None:
     agree(outer_sum(x, y), [a, b])
 
 
-@pytest.mark.parametrize("rows", [0, 60])
+@pytest.mark.parametrize("rows", [0, 60, 2000])
 def test_sums_by_index(rows: int) -> None:
     index, y = given("i", (), int64), given("y", (3,), float32)
     places = np.random.default_rng(0).integers(-2, 9, rows)

@@ -12,8 +12,11 @@ from tiga.backends.triton.dense.moves import copy_into
 from tiga.backends.triton.dense.outer import outer_sum
 from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.index_arrays import ARRAYS, IndexArray, index_array
+from tiga.backends.triton.library import table_blocks
+from tiga.backends.triton.totals import sum_pieces
 from tiga.ops.feature import moved_lanes
 from tiga.ops.leaf import Input
+from tiga.ops.lookup import index_sum
 from tiga.ops.tensor_reduce import Max, Min, Prod, Sum
 from tiga.runtime.device_array import DeviceArray
 from tiga.trace.node import Node
@@ -61,19 +64,34 @@ def _outer_sum(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Ro
 
 
 def _index_sum(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:
-    """Rows added to those of a table, in their order. One more row takes what names none."""
+    """Rows added to those of a table per block of rows, in their order, then the tables' sum. One
+    more row of each table takes what names none."""
     index, y = inputs
-    extent = node.op.extent
+    extent, dtype = node.op.extent, node.type.dtype
     if index.size == 0:
         room.machine.zero(out.address, out.nbytes)
         return
     place = ARRAYS.cast(index_array(index.reshape(index.size)), 64)
     known = (place >= 0) & (place < extent)
     place = extent - (extent - place) * known
-    size = node.type.size // max(extent, 1)
-    padded = room.like((extent + 1, size), out.dtype)
-    add_at(padded, y, place, 1, extent + 1, node.type.dtype, room.machine)
-    room.machine.copy(out.address, padded.address, out.nbytes)
+    size, count = node.type.size // max(extent, 1), place.size
+    blocks = table_blocks(count, extent)
+    if blocks > 1:
+        place = place + ARRAYS.positions(place, count) * blocks // count * (extent + 1)
+    tables = room.like((blocks, extent + 1, size), out.dtype)
+    add_at(tables, y, place, 1, blocks * (extent + 1), dtype, room.machine)
+    added = tables if blocks == 1 else _together(node, tables, room)
+    room.machine.copy(out.address, added.address, out.nbytes)
+
+
+def _together(node: Node, tables: DeviceArray, room: Room) -> DeviceArray:
+    """The sum of tables of one row more than the node's."""
+    blocks, *shape = tables.shape
+    added = room.like(tuple(shape), tables.dtype)
+    source = sum_pieces("tables", index_sum(node.op.extent + 1, *node.inputs))
+    launch = room.machine.bind(source, (1, source.tile.windows, 1), [None, None, blocks])
+    launch([tables.address, added.address])
+    return added
 
 
 def _move(node: Node, inputs: list[DeviceArray], out: DeviceArray, room: Room) -> None:
