@@ -1,4 +1,16 @@
-"""What a compiled program needs while it runs: threads, buffers, tiers of memory, streams."""
+"""What a compiled program needs while it runs: threads, buffers, tiers of memory, streams.
+
+- Values: a `buffer` of the `pool`, or a `device_array`; `layout` says how arrays lie, `addresses`
+  where, and `dlpack` hands them over.
+- Budgets: a `scope` charges what is allocated to `tiers`; `spill` has the files of what exceeds
+  memory (`spare_files`, `mapped`), and `pages` read rows from them (`arena`, `direct`).
+- Files with names: `container`, with its header, and `cache_files`.
+- Threads: `parallel` for kernels, a `crew` for pages, `queue` for streams; `locks`, `turns` and
+  `floor` say who may go on.
+- GPUs: `platform` is what programs need of one, `cuda` by torch and `driver` without it;
+  `functions` launch compiled kernels.
+- Users' own use of it: `hierarchy` moves named values between tiers, a `bundle` orders tasks.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
