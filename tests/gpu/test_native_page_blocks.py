@@ -103,7 +103,7 @@ def test_a_graph_in_a_file(where: str, stored: Any, tmp_path: Path) -> None:
 def test_results_in_files(
     stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    from tiga.frontends.tensor import block_rows
+    from tiga.frontends.tensor.messages import block_rows
 
     monkeypatch.setattr(block_rows, "HALF", 2**20)  # neither the device nor the host has room
     path, arrays = stored

@@ -6,6 +6,6 @@ is that program as one op of whole tensors; `gpu_walk` runs it on a GPU, `oracle
 keeps what a kernel knows of its calls. Edges: `edge_order`, `edge_reads`.
 
 What no walk holds goes block by block: `bounded`, `stored_messages`, `segments`. Graphs in files:
-`paged`, `paged_gpu`, `forecast`, and blocks of them on a GPU: `device_blocks`, `device_block`,
-`block_rows`, `device_orders`.
+`paged`, `paged_gpu`, `forecast`, and blocks of them: `file_blocks`, `file_block`, `block_rows`,
+`block_orders`.
 """

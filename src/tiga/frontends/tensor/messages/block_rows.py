@@ -1,4 +1,4 @@
-"""Rows of arrays that blocks of a graph in a file take to a GPU, and where what they make lies."""
+"""Rows of arrays that blocks of a graph in a file read, and where what they make lies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tiga.backends.triton.dense.moves import contiguous
-from tiga.backends.triton.paged.budgets import Budgets
-from tiga.frontends.tensor.arrays import Array, moved_to, to_host
+from tiga.frontends.tensor.arrays import Array, moved_to, store, to_host
 from tiga.frontends.tensor.build import apply
-from tiga.frontends.tensor.devices import Device
+from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.evaluate import value_of
-from tiga.frontends.tensor.gpu_arrays import room
 from tiga.frontends.tensor.lazy import LazyNode, leaf
 from tiga.frontends.tensor.messages.edge_order import on_device
 from tiga.frontends.tensor.messages.paged import rows_of
-from tiga.frontends.tensor.messages.paged_gpu import NativeArrays
 from tiga.ops.tensor_index import IndexTake
 from tiga.paging.blocks import DENSE
 from tiga.paging.results import spilled_array
@@ -64,20 +60,18 @@ class Range:
 
 @dataclass(frozen=True)
 class BlockRows:
-    """How blocks of a call over a graph read arrays, and make others: on the device, in memory of
+    """How blocks of a call over a graph read arrays, and make others: on its device, in memory of
     the host, or in files."""
 
     graph: Any
     device: Device
 
-    def taken(self, array: Array, place: Place) -> DeviceArray:
-        """The rows of a place, on the device."""
+    def taken(self, array: Array, place: Place) -> Array:
+        """The rows of a place, where blocks are computed."""
         if isinstance(array, DeviceArray):
             numbers = on_device(place.numbers(), self.device)
-            found: DeviceArray = value_of(apply(IndexTake(0), node_of(array), numbers))
-            return found
-        moved: DeviceArray = moved_to(self._on_host(array, place), self.device)
-        return moved
+            return value_of(apply(IndexTake(0), node_of(array), numbers))
+        return moved_to(self._on_host(array, place), self.device)
 
     def _on_host(self, array: np.ndarray, place: Place) -> np.ndarray:
         home, numbers = rows_of(array, self.graph), place.numbers()
@@ -107,10 +101,12 @@ class BlockRows:
 
     def whole(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
         """Room for a value of all blocks."""
-        nbytes = prod(shape) * dtype.itemsize
-        left = Budgets(self.graph, NativeArrays(self.device.index)).left
-        if nbytes <= left // HALF:
-            return room(self.device.index).like(shape, dtype)
+        if self.device != CPU:
+            from tiga.frontends.tensor.messages.paged_gpu import place_on_gpu
+
+            made = place_on_gpu(self.graph, self.device.index, shape, dtype, HALF)
+            if made is not None:
+                return made
         return self.zeros(shape, dtype)
 
 
@@ -121,20 +117,19 @@ def _read(array: np.ndarray, count: int, read: Callable[[np.ndarray], None]) -> 
     return block
 
 
-def stored(whole: Array, place: Place, part: DeviceArray) -> None:
+def stored(whole: Array, place: Place, part: Array) -> None:
     """Store the rows of a block, which follow one another."""
     assert place.span is not None
     low, high = place.span
     if not part.nbytes:
         return
-    if not isinstance(whole, DeviceArray):
+    if isinstance(whole, DeviceArray):
+        store(whole, slice(low, high), part, "a result in blocks")
+    else:
         whole[low:high] = to_host(part)
-        return
-    source, width = contiguous(part), part.nbytes // (high - low)
-    whole.machine.copy(whole.address + low * width, source.address, source.nbytes)
 
 
-def added(total: np.ndarray, place: Place, part: DeviceArray) -> None:
+def added(total: np.ndarray, place: Place, part: Array) -> None:
     """Add to the rows of a place; some may be named several times."""
     values = to_host(part).astype(total.dtype, copy=False)
     if place.span is not None:

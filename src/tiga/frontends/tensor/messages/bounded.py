@@ -4,7 +4,6 @@ For derivatives they are made again, as many at a time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,11 @@ from tiga.frontends.tensor.build import apply, result
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.devices import CPU, Device
 from tiga.frontends.tensor.functions.pieces import concat
-from tiga.frontends.tensor.lazy import Cell, LazyNode
+from tiga.frontends.tensor.lazy import Cell
 from tiga.frontends.tensor.messages.edge_order import edge_order, in_given_order, on_device
-from tiga.frontends.tensor.messages.edge_reads import EdgeEnd, ReadAtEdges
 from tiga.frontends.tensor.messages.fields import Fields, FieldView
-from tiga.frontends.tensor.messages.paged import device_of, note_writes
+from tiga.frontends.tensor.messages.file_blocks import in_file_blocks
+from tiga.frontends.tensor.messages.paged import note_writes
 from tiga.frontends.tensor.messages.segments import in_segment
 from tiga.frontends.tensor.messages.stored_messages import Stored, StoredMessages, rows_alone
 from tiga.frontends.trees import leaves_of, mapped
@@ -56,11 +55,13 @@ def run_bounded(
     named = isinstance(kernel.reducer, (ArgExtremum, Multi))
     if kernel.strict or current().strict or named:
         raise reason
-    if isinstance(topology, PagedGraph) and topology.device != "cpu":
-        return _on_gpu(kernel, topology, fields, params)
-    with topology.reading() if isinstance(topology, PagedGraph) else nullcontext():
-        blocks = [_block(kernel, topology, fields, params, rows)
-                  for rows in _blocks(topology, fields)]  # fmt: skip
+    if isinstance(topology, PagedGraph):
+        note_writes(fields.values())
+        with topology.reading():
+            blocks_in_file = tuple(_blocks(topology, fields))
+            return in_file_blocks(kernel, topology, fields, params, blocks_in_file)
+    blocks = [_block(kernel, topology, fields, params, rows)
+              for rows in _blocks(topology, fields)]  # fmt: skip
     on_edges = blocks[0][1]
     device = device_of_fields(fields)
     columns = zip(*(leaves_of(made) for made, _ in blocks), strict=True)
@@ -70,18 +71,6 @@ def run_bounded(
         for x, on_edge in zip(joined, on_edges, strict=True)
     ])  # fmt: skip
     return mapped(lambda _: next(results), blocks[0][0])
-
-
-def _on_gpu(
-    kernel: MessagePassing, graph: PagedGraph, fields: Fields, params: Mapping[str, Any]
-) -> Any:
-    from tiga.frontends.tensor.messages.block_rows import BlockRows
-    from tiga.frontends.tensor.messages.device_blocks import in_device_blocks
-
-    note_writes(fields.values())
-    rows = BlockRows(graph, device_of(graph))
-    with graph.reading():
-        return in_device_blocks(kernel, rows, fields, params, list(_blocks(graph, fields)))
 
 
 def device_of_fields(fields: Fields) -> Device:
@@ -143,31 +132,20 @@ def _again(results: Sequence[Tensor], reads: Sequence[Node], fields: Fields) -> 
 def _views(
     topology: Any, block: Rows, fields: Fields
 ) -> tuple[list[FieldView], list[Node]]:  # fmt: skip
-    """What `edge` is called with for the edges of a block; and the nodes that read numbers of
-    edges."""
+    """What `edge` is called with for the edges of a block; and the numbers of what they read."""
     device = device_of_fields(fields)
     views: list[FieldView] = []
     reads: list[Node] = []
     for end in ("src", "dst", "edge"):
-        of = EdgeEnd(topology, block, end) if isinstance(topology, PagedGraph) else None
-        index = None if of is not None else on_device(_numbers(topology, block, end), device)
-        values = {}
-        for (namespace, name), value in fields.items():
-            if namespace == end or (namespace == "ndata" and end != "edge"):
-                picked = _picked(value, of, index)
-                values[name] = result(picked, value)
-                reads += [picked] if index is None else []
+        index = on_device(_numbers(topology, block, end), device)
+        values = {
+            name: result(apply(IndexTake(0), value._node, index), value)
+            for (namespace, name), value in fields.items()
+            if namespace == end or (namespace == "ndata" and end != "edge")
+        }
         views.append(FieldView(end, values))
-        reads += [] if index is None else [index]
+        reads.append(index)
     return views, reads
-
-
-def _picked(value: Tensor, of: EdgeEnd | None, index: LazyNode | None) -> LazyNode:
-    """The rows of a field that the edges of a block read, those of one in memory by number."""
-    if of is not None:
-        return apply(ReadAtEdges(of), value._node)
-    assert index is not None
-    return apply(IndexTake(0), value._node, index)
 
 
 def _numbers(topology: Any, block: Rows, end: str) -> np.ndarray:

@@ -4,6 +4,7 @@ driver's, and no torch is needed."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tiga.backends.triton.dense.moves import contiguous
 from tiga.backends.triton.dense.run import Room
 from tiga.backends.triton.machine import Gpu, machine
 from tiga.backends.triton.native import NativePlatform
-from tiga.backends.triton.paged.budgets import SHARE
+from tiga.backends.triton.paged.budgets import SHARE, Budgets
 from tiga.backends.triton.paged.calls import Call
 from tiga.backends.triton.paged.fetching import fetch, pinnable
 from tiga.backends.triton.paged.memory import HostRows
@@ -50,6 +51,17 @@ class NativeArrays:
 
     def block(self, array: DeviceArray) -> tuple[DeviceMemory, int]:
         return array.memory, array.address - array.memory.address
+
+
+def place_on_gpu(
+    graph: Any, index: int, shape: tuple[int, ...], dtype: np.dtype, share: int
+) -> "DeviceArray | None":  # fmt: skip
+    """An array on a device that takes at most one part in `share` of what is left there; None if
+    it would take more."""
+    arrays = NativeArrays(index)
+    if prod(shape) * dtype.itemsize > Budgets(graph, arrays).left // share:
+        return None
+    return Room(arrays.platform.on_machine, active()).like(shape, dtype)
 
 
 def run_on_gpu_pages(launch: Launch, graph: Any, arrays: Sequence[Any], index: int) -> list[Any]:
