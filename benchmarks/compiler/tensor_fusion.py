@@ -51,6 +51,14 @@ def _total(m: Any, x: Any) -> Any:
     return x.sum()
 
 
+def _rows(m: Any, x: Any) -> Any:
+    return x.sum(1)
+
+
+def _columns(m: Any, x: Any) -> Any:
+    return x.sum(0)
+
+
 def durations(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
     """Milliseconds of several runs of each call. The calls take turns, in an order that is drawn
     anew each time: who always follows the same one may find its own code or data in caches."""
@@ -296,6 +304,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases.append(layer_norm(options.rows, options.cols, repeats))
         inner = _random((64, 256, 256), "float32")
         cases.append(measure("sum over a middle axis", _middle, (inner,), repeats, peers))
+        long, tall = _random((4, 1_000_000), "float32"), _random((1_000_000, 4), "float32")
+        cases.append(measure("sum of long rows", _rows, (long,), repeats, peers))
+        cases.append(measure("sum over many rows", _columns, (tall,), repeats, peers))
         cases.append(small(repeats))
         cases.append(message_passing(repeats))
         cases.append(first_calls(3))
