@@ -69,7 +69,7 @@ def product_of(width, columns):
     x, _ = ends((width,), float32)
     w = Input("w", Type(float32, (width,), EDGE))()
     matrix = Input("matrix", Type(float32, (width, columns), GLOBAL))()
-    sent = contract(mul(gather(RELATION, "src", x), w), matrix)
+    sent = tanh(contract(mul(gather(RELATION, "src", x), w), matrix))
     return Program((x, w, matrix), (sum_to(RELATION, "dst", sent),))
 
 

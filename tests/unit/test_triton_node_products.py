@@ -8,6 +8,7 @@ from tiga.backends.triton.schedule import choose_tile
 from tiga.ops.align import expand_to
 from tiga.ops.contract import contract, outer_sum
 from tiga.ops.feature import feature_sum, permute, reshape
+from tiga.ops.functions import tanh
 from tiga.ops.leaf import Input
 from tiga.ops.message import gather, reduce_all, sum_to
 from tiga.ops.pointwise import add, mul
@@ -104,6 +105,27 @@ def test_kernels_of_four_products_keep_within_the_shared_memory_of_a_gpu():
 def walk_of(message, *inputs):
     (walk,) = [s.program for s in steps_of(sum_to(R, "dst", message), inputs=inputs)]
     return walk
+
+
+def product_walk(width):
+    x, weight = value("x", harness.SRC, width), value("weight", R.edge, width)
+    matrix = value("matrix", GLOBAL, width, 16)
+    message = tanh(contract(mul(gather(R, "src", x), weight), matrix))
+    return walk_of(message, x, weight, matrix)
+
+
+def test_products_of_few_rows_take_more_edges_of_each():
+    walk = product_walk(64)
+    tiles = [choose_tile(walk, degree, few) for degree, few in ((16, 0), (16, 2048), (4, 2048))]
+    assert [(t.rows, t.edges) for t in tiles] == [(32, 2), (8, 8), (32, 2)]
+    assert len({t.warps for t in tiles}) == 1
+    assert choose_tile(walk, 1024, 16).rows == 2
+
+
+def test_products_of_very_wide_values_take_few_edges():
+    for width, entities in ((128, 64), (1024, 16), (2048, 16), (4096, 8), (16384, 2)):
+        tile = choose_tile(product_walk(width), 16)
+        assert tile.rows * tile.edges == entities
 
 
 def test_walks_with_few_wide_values_take_twice_as_many_edges():

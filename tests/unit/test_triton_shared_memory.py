@@ -5,10 +5,17 @@ from types import SimpleNamespace
 import pytest
 
 from tests.gpu import programs
+from tests.gpu.harness import RELATION as R
 from tiga.backends.triton import compiled, shared_memory
 from tiga.backends.triton.compiled import _Asked, compile_kernel, is_interpreted
 from tiga.backends.triton.executable import compile_program
-from tiga.types import float32
+from tiga.ops.contract import contract
+from tiga.ops.functions import tanh
+from tiga.ops.leaf import Input
+from tiga.ops.message import gather, sum_to
+from tiga.ops.pointwise import mul
+from tiga.trace.program import Program
+from tiga.types import GLOBAL, Type, float32
 
 CAPABILITY = 90
 pytestmark = pytest.mark.skipif(is_interpreted(), reason="Triton interprets kernels")
@@ -44,6 +51,15 @@ def test_what_is_found_beforehand_is_what_the_kernel_takes(source):
     asked = _Asked(source, CAPABILITY, alignment(source))
     found = asked.shared_bytes()
     assert found == asked.compile().metadata.shared > 0
+
+
+def test_products_of_very_wide_values_fit():
+    x, w = (Input(n, Type(float32, (3000,), s))() for n, s in (("x", R.src), ("w", R.edge)))
+    matrix = Input("matrix", Type(float32, (3000, 16), GLOBAL))()
+    sent = sum_to(R, "dst", tanh(contract(mul(gather(R, "src", x), w), matrix)))
+    for source in compile_program(Program((x, w, matrix), (sent,))).sources(has_chunks=False):
+        shared = _Asked(source, CAPABILITY, alignment(source)).shared_bytes()
+        assert shared <= compiled.SHARED_KIB[CAPABILITY] * 1024
 
 
 def test_it_is_found_once(source, monkeypatch):
