@@ -91,6 +91,26 @@ def test_second_derivatives(paged: Any) -> None:
     np.testing.assert_allclose(curved(paged), curved(paged.in_memory()), rtol=1e-4)
 
 
+def test_forward_derivatives(paged: Any) -> None:
+    """Of a call, and of its gradient."""
+    direction = np.random.default_rng(6).random((NODES, WIDTH)).astype(np.float32)
+    x0, w = (tg.from_numpy(paged.field(*n).numpy()) for n in (("src", "x"), ("edge", "w")))
+
+    def along(graph: Any) -> list[np.ndarray]:
+        def value(x: tg.Tensor) -> tg.Tensor:
+            return Sorted()(graph=graph, ndata={"x": x}, edge={"w": w})
+
+        def slope(x: tg.Tensor) -> tg.Tensor:
+            out = value(x)
+            return ag.grad((out * out).sum(), x)
+
+        found = [ag.jvp(f, (x0,), (tg.from_numpy(direction),))[1] for f in (value, slope)]
+        return [one.numpy() for one in found]
+
+    for one, other in zip(along(paged), along(paged.in_memory()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
 def test_damaged_edges_are_found(paged: Any, tmp_path: Path) -> None:
     path = paged.in_memory().save(tmp_path / "g")
     entry = tg.Graph.open(path)._container.entry("dst.index")

@@ -16,7 +16,7 @@ from tiga.frontends.tensor.arrays import Array, device_of, moved_to
 from tiga.frontends.tensor.evaluate import value_of
 from tiga.frontends.tensor.lazy import LARGE, Cell, LazyNode, user_place
 from tiga.frontends.tensor.messages.block_rows import Place, added, node_of, stored
-from tiga.frontends.tensor.messages.file_block import Block, Call, values_of
+from tiga.frontends.tensor.messages.file_block import Block, Call, results, values_of
 from tiga.frontends.tensor.messages.paged import computed_array
 from tiga.frontends.trees import leaves_of
 from tiga.ops.dense import OuterCall
@@ -61,7 +61,7 @@ class Order:
         arrays = [computed_array(node) for node in tensors]
         found: list[Node] = []
         for place, (i, array) in enumerate(zip(self.wanted, self.computed(arrays), strict=True)):
-            op = BlockGradient(self, place, tensors[i].type)
+            op = BlockGradient(tensors[i].type, self, place)
             node = LazyNode(op, tuple(tensors), op.of, user_place(), 1, LARGE)
             there = device_of(arrays[i])
             node.cell = Cell(array if device_of(array) == there else moved_to(array, there))
@@ -120,11 +120,26 @@ class Order:
             return [Leaf(read.node, read.place) for read in reads]
         return [Leaf(node_of(call.rows.taken(array, read.place)), read.place) for read in reads]
 
-    def after(self, i: int, wanted: Sequence[bool]) -> "Order":
+    def after(self, i: int, wanted: tuple[int, ...]) -> "Order":
         """The derivative of the gradient of one of its tensors, whose cotangent comes last."""
         slots = (*self.slots, self.slots[i])
         pairs = (*self.pairs, ((i, len(self.slots)),))
-        return Order(self.call, slots, pairs, _true(wanted))
+        return Order(self.call, slots, pairs, wanted)
+
+    def along(self, moving: tuple[int, ...]) -> "Order":
+        """The derivative, by its last tensor, of its gradients times tangents of those that move,
+        which come after its tensors."""
+        at = len(self.slots)
+        slots = (*self.slots, *(self.slots[i] for i in moving))
+        pairs = (*self.pairs, tuple((i, at + k) for k, i in enumerate(moving)))
+        return Order(self.call, slots, pairs, (at - 1,))
+
+    def spread(self, count: int, tensors: Sequence[Node]) -> list[Node | None]:
+        """The gradients of the first tensors, None where none is wanted."""
+        found: list[Node | None] = [None] * count
+        for i, node in zip(self.wanted, self.nodes(tensors) if self.wanted else (), strict=True):
+            found[i] = node
+        return found
 
 
 def _slopes(pairs: Sequence[tuple[Node | None, Node]], of: Sequence[Node]) -> list[Node | None]:
@@ -140,67 +155,80 @@ def _true(flags: Sequence[bool]) -> tuple[int, ...]:
     return tuple(i for i, flag in enumerate(flags) if flag)
 
 
-def _spread(order: Order, nodes: Sequence[Node]) -> list[Node | None]:
-    """The gradients of the nodes before the cotangent, None where none is wanted."""
-    found: list[Node | None] = [None] * (len(nodes) - 1)
-    for i, node in zip(order.wanted, order.nodes(nodes) if order.wanted else (), strict=True):
-        found[i] = node
-    return found
+@dataclass(frozen=True)
+class InBlocks(OuterCall):
+    """What is computed in blocks, of type `of`."""
+
+    of: Type
+
+    def infer(self, *types: Type) -> Type:
+        return self.of
+
+    def order(self, count: int, wanted: tuple[int, ...]) -> Order:
+        """Its derivative by the `wanted` of so many operands, whose cotangent comes after them."""
+        raise NotImplementedError
+
+    def compute_on_gpu(self, arrays: Sequence[Any], room: Any) -> Any:
+        """The value of operands on a GPU."""
+        return self.compute(*arrays)
+
+    def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
+        return self.vjp_of([x.type.dtype.is_differentiable for x in inputs], ct, out, *inputs)
+
+    def vjp_of(
+        self, wanted: Sequence[bool], ct: Node, out: Node, *inputs: Node
+    ) -> Sequence[Node | None]:
+        order = self.order(len(inputs), _true(wanted))
+        return order.spread(len(inputs), [*inputs, ct])
+
+    def jvp(self, tangents: Sequence[Node | None], out: Node, *inputs: Node) -> Sequence[Node]:
+        """The derivative, by the cotangent, of the gradients times the tangents: gradients are
+        linear in it, so it may be anything."""
+        below, moving = self.order(len(inputs), ()), [t for t in tangents if t is not None]
+        order = below.along(_true([t is not None for t in tangents]))
+        zeros = np.zeros(out.type.shape, out.type.dtype.numpy)
+        any_one = node_of(moved_to(zeros, device_of(computed_array(out))))
+        return order.nodes([*inputs, any_one, *moving])
 
 
 @dataclass(frozen=True)
-class BlockCall(OuterCall):
+class BlockCall(InBlocks):
     """Result number `index` of a call in blocks."""
 
     name: ClassVar[str] = "block_call"
     call: Call
     index: int
     on_edges: bool
-    of: Type
 
     @property
     def form(self) -> tuple[Any, ...]:
         return self.name, id(self.call), self.index
 
-    def infer(self, *types: Type) -> Type:
-        return self.of
+    def compute(self, *arrays: Any) -> Any:
+        return results(self.call, arrays).wholes[self.index]
 
-    def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
-        return self.vjp_of([x.type.dtype.is_differentiable for x in inputs], ct, out, *inputs)
-
-    def vjp_of(
-        self, wanted: Sequence[bool], ct: Node, out: Node, *inputs: Node
-    ) -> Sequence[Node | None]:
-        slots = [Slot(i) for i in range(len(inputs))]
-        slots.append(Slot(self.index, True, self.on_edges))
-        pairs = (((self.index, len(inputs)),),)
-        return _spread(Order(self.call, tuple(slots), pairs, _true(wanted)), [*inputs, ct])
+    def order(self, count: int, wanted: tuple[int, ...]) -> Order:
+        slots = (*map(Slot, range(count)), Slot(self.index, True, self.on_edges))
+        return Order(self.call, slots, (((self.index, count),),), wanted)
 
 
 @dataclass(frozen=True)
-class BlockGradient(OuterCall):
+class BlockGradient(InBlocks):
     """Gradient number `place` of an order."""
 
     name: ClassVar[str] = "block_gradient"
-    order: Order
+    below: Order
     place: int
-    of: Type
 
     @property
     def form(self) -> tuple[Any, ...]:
-        return self.name, id(self.order), self.place
+        return self.name, id(self.below), self.place
 
-    def infer(self, *types: Type) -> Type:
-        return self.of
+    def compute(self, *arrays: Any) -> Any:
+        return self.below.computed(arrays)[self.place]
 
-    def vjp(self, ct: Node, out: Node, *inputs: Node) -> Sequence[Node | None]:
-        return self.vjp_of([x.type.dtype.is_differentiable for x in inputs], ct, out, *inputs)
-
-    def vjp_of(
-        self, wanted: Sequence[bool], ct: Node, out: Node, *inputs: Node
-    ) -> Sequence[Node | None]:
-        order = self.order.after(self.order.wanted[self.place], wanted)
-        return _spread(order, [*inputs, ct])
+    def order(self, count: int, wanted: tuple[int, ...]) -> Order:
+        return self.below.after(self.below.wanted[self.place], wanted)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tiga import knobs
 from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.signature import taken
@@ -11,10 +13,11 @@ from tiga.frontends.tensor.arrays import Array
 from tiga.frontends.tensor.core import Tensor
 from tiga.frontends.tensor.evaluate import run
 from tiga.frontends.tensor.lazy import here
-from tiga.frontends.tensor.messages.block_rows import BlockRows, Place, Range, node_of
+from tiga.frontends.tensor.messages.block_rows import BlockRows, Place, Range, node_of, stored
 from tiga.frontends.tensor.messages.edge_reads import EdgeEnd
 from tiga.frontends.tensor.messages.stored_messages import Stored, StoredMessages, rows_alone
-from tiga.frontends.trees import mapped
+from tiga.frontends.tensor.program import program_of
+from tiga.frontends.trees import leaves_of, mapped
 from tiga.frontends.views import View
 from tiga.relations.row_blocks import Rows
 from tiga.trace.node import Node
@@ -108,3 +111,44 @@ def values_of(nodes: Sequence[Node]) -> list[Any]:
     arrays, _ = run(distinct, knobs.read("tensor_backend")) if distinct else ([], None)
     found: dict[int, Any] = dict(zip(map(id, distinct), arrays, strict=True))
     return [found[id(node)] if node.cell is None else node.cell.array for node in nodes]
+
+
+@dataclass(eq=False)
+class Results:
+    """What a call gives: arrays of all blocks, the tree of the last block's tensors, which of them
+    are on edges, and the tensors that expressions read beside what blocks did."""
+
+    wholes: list[Array] = field(default_factory=list)
+    made: Any = None
+    on_edges: list[bool] = field(default_factory=list)
+    others: dict[int, Node] = field(default_factory=dict)
+
+
+def results(call: Call, arrays: Sequence[Array]) -> Results:
+    """The results of a call on some operands, block by block.
+
+    Raises:
+        InvalidFile: the file names an edge that cannot be.
+    """
+    found, graph = Results(), call.rows.graph
+    with graph.reading():
+        for block in (Block(call, one, arrays) for one in call.blocks):
+            found.made = block.made()
+            found.on_edges = block.on_edges
+            nodes = [tensor._node for tensor in leaves_of(found.made)]
+            _note_others(block, nodes, found.others)
+            pairs = zip(values_of(nodes), block.on_edges, strict=True)
+            for k, (value, on_edges) in enumerate(pairs):
+                if len(found.wholes) <= k:
+                    extent = graph.num_edges if on_edges else graph.num_dst
+                    shape = (extent, *value.shape[1:])
+                    found.wholes.append(call.rows.whole(shape, np.dtype(value.dtype)))
+                stored(found.wholes[k], block.place(on_edges), value)
+    return found
+
+
+def _note_others(block: Block, nodes: Sequence[Node], others: dict[int, Node]) -> None:
+    own = {id(read.node) for read in block.reads}
+    for leaf in program_of(nodes).leaves:
+        if id(leaf) not in own and leaf.type.dtype.is_differentiable:
+            others[id(leaf)] = leaf
