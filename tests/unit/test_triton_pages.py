@@ -128,3 +128,9 @@ def test_the_device_of_a_graph_in_a_file(tmp_path: Path) -> None:
 def test_pages_give_the_bits_of_memory_under_the_interpreter() -> None:
     sample = "files and Difference or tiles or told and 16KiB or damage or once and pinned"
     run_interpreted("tests/gpu/test_pages.py", "tests/gpu/test_kept_pages.py", "-k", sample)
+
+
+def test_blocks_give_the_bits_of_memory_under_the_interpreter() -> None:
+    sample = "bits and Ordered and True or drawn and file or refused or results_in_files"
+    files = "tests/gpu/test_page_blocks.py", "tests/gpu/test_native_page_blocks.py"
+    run_interpreted(*files, "-k", sample)
