@@ -301,6 +301,18 @@ def node_contents(counts: Mapping[str, int], fields: Any) -> dict[str, Content]:
     return found
 
 
+def _numbers_of_nodes(counts: tuple[Any, Any, Any]) -> tuple[int, int]:
+    """Sources and destinations, from `num_nodes`, or `num_src` and `num_dst`."""
+    num_nodes, num_src, num_dst = map(as_count, ("num_nodes", "num_src", "num_dst"), counts)
+    if (num_nodes is None) == (num_src is None or num_dst is None):
+        raise InvalidValue("Graph.write_csr: pass `num_nodes`, or both `num_src` and `num_dst`.")
+    num_src = num_nodes if num_src is None else num_src
+    num_dst = num_nodes if num_dst is None else num_dst
+    assert num_src is not None
+    assert num_dst is not None
+    return num_src, num_dst
+
+
 def write_graph(
     path: Any, edges: Iterable[Any], counts: tuple[Any, Any, Any], fields: Any, memory: Any,
     overwrite: bool, progress: Any, sort_sources: bool,
@@ -312,13 +324,7 @@ def write_graph(
             "Graph.write_csr: `edges` expected an iterable of chunks (src, dst) or (src, dst, "
             f"fields), got {type(edges).__name__}."
         )
-    num_nodes, num_src, num_dst = map(as_count, ("num_nodes", "num_src", "num_dst"), counts)
-    if (num_nodes is None) == (num_src is None or num_dst is None):
-        raise InvalidValue("Graph.write_csr: pass `num_nodes`, or both `num_src` and `num_dst`.")
-    num_src = num_nodes if num_src is None else num_src
-    num_dst = num_nodes if num_dst is None else num_dst
-    assert num_src is not None
-    assert num_dst is not None
+    num_src, num_dst = _numbers_of_nodes(counts)
     to_write(path, overwrite)  # refused before the edges are read
     nodes = node_contents({"src": num_src, "dst": num_dst}, fields)
     told: Progress = progress if callable(progress) else Bar() if progress else _silent

@@ -64,6 +64,20 @@ def _moved(frame: Frame, system: Lanes, image: Triple) -> Triple:
     return found[0], found[1], found[2]
 
 
+def _bins_of_a_system(frame: Frame) -> Lanes:
+    total = number(1)
+    for axis in range(AXES):
+        total = total * frame.words("bins").load(number(axis))
+    return total
+
+
+def _squared_distance(here: Triple, there: Triple, moved: Triple) -> Lanes:
+    # Both directions of a pair are rounded alike: the difference of positions changes its sign with
+    # them, and so does what is added.
+    x, y, z = ((there[k] - here[k]) + moved[k] for k in range(AXES))
+    return x * x + y * y + z * z
+
+
 def _neighbours(frame: Frame, point: Lanes, start: Lanes, visit: Pair) -> Lanes:
     """`visit` for each pair of a point with one that may be near; the number after the last."""
     starts, order = frame.words("starts"), frame.words("order")
@@ -71,9 +85,7 @@ def _neighbours(frame: Frame, point: Lanes, start: Lanes, visit: Pair) -> Lanes:
     place = _triple(frame.words("bin").load, point)
     system = frame.words("system").load(point)
     periodic = _triple(frame.words("periodic").load, system)
-    total = number(1)
-    for axis in range(AXES):
-        total = total * frame.words("bins").load(number(axis))
+    total = _bins_of_a_system(frame)
 
     def from_bin(offset: Lanes, found: Lanes) -> Values:
         key, exists, image = _target(frame, periodic, place, offset)
@@ -82,14 +94,10 @@ def _neighbours(frame: Frame, point: Lanes, start: Lanes, visit: Pair) -> Lanes:
         own = (image[0] | image[1] | image[2]).compare("eq", 0)
 
         def pair(at: Lanes, found: Lanes) -> Values:
-            there = _triple(frame.reals("ordered"), at)
-            # Both directions of a pair are rounded alike: the difference of positions changes its
-            # sign with them, and so does what is added.
-            x, y, z = ((there[k] - here[k]) + moved[k] for k in range(AXES))
+            distance = _squared_distance(here, _triple(frame.reals("ordered"), at), moved)
             other = order.load(at)
-            is_near = (x * x + y * y + z * z <= frame.real("most")) & ~(
-                own & other.compare("eq", point)
-            )
+            itself = own & other.compare("eq", point)
+            is_near = (distance <= frame.real("most")) & ~itself
             return (visit(other, found, image, is_near),)
 
         first = starts.load(key)

@@ -1,7 +1,7 @@
 """Compile kernels of whole-tensor programs, once per code, and run them on arrays."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import is_
@@ -206,22 +206,34 @@ def template(step: KernelStep) -> Template:
         (slot, name[1], _start_bytes(step.loads[name[1]]))
         for name, slot in slots.items() if name[0] == "load"
     )  # fmt: skip
-    stores, parts, scratch, works = [], [], 0, work_places(step.spec)
-    for place, one in enumerate(outputs):
-        stores.append((slots["result" if one.parts else "store", place], place))
-        if one.parts:
-            parts.append((slots["store", place], scratch))
-            scratch += one.parts_bytes
-        if place in works:
-            parts.append((slots["work", place], scratch))
-            scratch += one.work_bytes
+    stores = tuple(
+        (slots["result" if one.parts else "store", place], place)
+        for place, one in enumerate(outputs)
+    )
+    parts, scratch = _scratch(outputs, slots, work_places(step.spec))
     serial = step.rows * step.columns < SERIAL_BELOW
     grain = max(1, TASK_ELEMENTS // max(1, cut.batch * cut.tile))
     pack = struct.Struct(f"={len(words)}q").pack
     large = all(node.type.row_bytes >= POOLED_FROM for node in step.outputs)
-    return Template(step, code, cut.tasks, words, loads, tuple(stores), tuple(parts), scratch,
+    return Template(step, code, cut.tasks, words, loads, stores, parts, scratch,
                     tuple(one.shape for one in outputs), tuple(one.dtype.numpy for one in outputs),
                     finish, serial, grain, pack, large and not parts, [])  # fmt: skip
+
+
+def _scratch(
+    outputs: Sequence[Store], slots: Mapping[Any, int], works: Collection[int]
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Slots and offsets of what a run keeps besides its results: parts of them, and what tasks work
+    in; and the bytes of it all."""
+    parts, size = [], 0
+    for place, one in enumerate(outputs):
+        if one.parts:
+            parts.append((slots["store", place], size))
+            size += one.parts_bytes
+        if place in works:
+            parts.append((slots["work", place], size))
+            size += one.work_bytes
+    return tuple(parts), size
 
 
 def _start_bytes(one: Operand) -> int:

@@ -22,7 +22,7 @@ from tiga.frontends.torch.capture.draws import NodeOrder, Seed
 from tiga.frontends.torch.capture.guards import Place
 from tiga.frontends.torch.capture.messages import EdgeOrder
 from tiga.frontends.torch.capture.parameters import ParamSource, is_tree, item_at, keys_of, tree_of
-from tiga.frontends.torch.capture.program import FieldSource
+from tiga.frontends.torch.capture.program import Captured, FieldSource
 from tiga.frontends.torch.compiled import transformed
 from tiga.frontends.torch.compiled.callee import (
     EDGE_ORDER,
@@ -261,20 +261,9 @@ def _plan(
         for space, values in signature
     }
     params = {name: _made_up(device, *description) for name, description in given}
-    try:
-        with _disable_current_modes():
-            variant = find_variant(state_of(kernel), kernel, key_of(fields, params), fields, params)
-    except TigaError as error:
-        return None, f"{type(error).__name__}: {error}"
-    if variant.captured is None:
-        assert variant.bounded is not None
-        return None, f"not fused: {variant.bounded.reason}"
-    captured = variant.captured
-    assert variant.unit is not None
-    try:
-        variant.unit.plain().compile(torch.device(device))
-    except Unfusable as error:
-        return None, f"not fused: {error}"
+    captured, why = _fused(kernel, fields, params, device)
+    if captured is None:
+        return None, why
     unknown = {n for name, description in given for n in _numbers(ParamSource(name), *description)}
     read = unknown & captured.params.keys()
     if read:
@@ -287,6 +276,24 @@ def _plan(
     count = len(captured.program.outputs)
     rows = captured.rows and (described(captured.rows[0]), captured.rows[1])
     return text, tuple(sources), described(captured.result), count, rows
+
+
+def _fused(kernel: Any, fields: Any, params: Any, device: str) -> tuple[Captured | None, str]:
+    """What is captured of a call like this one and compiles; else why the call is not fused."""
+    try:
+        with _disable_current_modes():
+            variant = find_variant(state_of(kernel), kernel, key_of(fields, params), fields, params)
+    except TigaError as error:
+        return None, f"{type(error).__name__}: {error}"
+    if variant.captured is None:
+        assert variant.bounded is not None
+        return None, f"not fused: {variant.bounded.reason}"
+    assert variant.unit is not None
+    try:
+        variant.unit.plain().compile(torch.device(device))
+    except Unfusable as error:
+        return None, f"not fused: {error}"
+    return variant.captured, ""
 
 
 def _made_up(device: str, kind: str, *description: Any) -> Any:
