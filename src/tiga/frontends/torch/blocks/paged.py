@@ -144,11 +144,13 @@ class TotalInFile(Total):
     def result(self, dtype: torch.dtype) -> torch.Tensor:
         if dtype == self.tensor.dtype:
             return self.tensor
-        whole = self.fields.whole(len(self.tensor), self.tensor[:0].to(dtype))
+        # On the host, wherever blocks are computed.
+        whole = PagedBlockFields.whole(self.fields, len(self.tensor), self.tensor[:0].to(dtype))
         step = max(1, PIECE // self.rows.row_bytes)
         for low in range(0, len(self.tensor), step):
             place = slice(low, min(low + step, len(self.tensor)))
-            whole.put(place, self.fields.part_of(self.tensor, place).to(dtype))
+            part = PagedBlockFields.part_of(self.fields, self.tensor, place)
+            whole.put(place, part.to(dtype))
         return whole.tensor
 
 
