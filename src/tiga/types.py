@@ -107,6 +107,10 @@ class Space:
     name: str
     kind: str  # "global" | "node" | "edge"
 
+    @property
+    def of_edges(self) -> bool:
+        return self.kind == "edge"
+
     def __repr__(self) -> str:
         return self.name
 
@@ -172,6 +176,11 @@ class Type:
     def row_bytes(self) -> int:
         """Bytes per entity."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def on_edges(self) -> bool:
+        """Whether each edge has a value of its own."""
+        return self.space.of_edges
 
     def with_dtype(self, dtype: DType) -> "Type":
         """The type with other elements."""

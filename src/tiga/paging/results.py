@@ -44,7 +44,7 @@ def fitting(sizes: Mapping[Node, int], room: int) -> frozenset[Node]:
         return frozenset(sizes)
     found, held = [], 0
     for node in sizes:
-        if node.type.space.kind == "edge" and held + sizes[node] <= room:
+        if node.type.on_edges and held + sizes[node] <= room:
             found.append(node)
             held += sizes[node]
     return frozenset(found)

@@ -23,7 +23,7 @@ def kept_scans(program: RowProgram) -> tuple[ScanLoop, ...]:
 
 def reads_carry(values: Iterable[Node], before: Node) -> bool:
     """Whether edge values are made from the carries before each edge of a scan."""
-    return any(n is before for n in reached(values, lambda n: n.type.space.kind != "edge"))
+    return any(n is before for n in reached(values, lambda n: not n.type.on_edges))
 
 
 def read_results(program: RowProgram) -> frozenset[Node]:

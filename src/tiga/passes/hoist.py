@@ -27,7 +27,7 @@ def _one_end(inputs: tuple[Node, ...]) -> Node | None:
     """The gather that all varying inputs share the end of, if there is one."""
     gathers = [n for n in inputs if n.op.origin is Origin.END]
     others = [n for n in inputs if n.op.origin is not Origin.END and not n.op.is_uniform]
-    if not gathers or any(n.type.space.kind == "edge" for n in others):
+    if not gathers or any(n.type.on_edges for n in others):
         return None
     ends = {(g.op.relation, g.op.side) for g in gathers}
     return gathers[0] if len(ends) == 1 else None
@@ -37,7 +37,7 @@ def _on_nodes(node: Node, space: Space) -> Node:
     """The operand `node` of an edge op, as a value of the node space."""
     if node.op.origin is Origin.END:
         return node.inputs[0]
-    if node.op.origin is Origin.NUMBER and node.type.space.kind == "edge":
+    if node.op.origin is Origin.NUMBER and node.type.on_edges:
         return constant(node.op.value, node.type.with_space(space))
     return spread(node.inputs[0], space) if node.op.origin is Origin.GLOBAL else node
 
@@ -100,7 +100,7 @@ def _product(x: Node, matrix: Node, where: str | None) -> Node:
 
 def hoisted(node: Node) -> Node:
     """An edge value, computed on nodes if what it is made of is all of one end."""
-    if node.type.space.kind != "edge" or not _movable(node):
+    if not node.type.on_edges or not _movable(node):
         return node
     end = _one_end(node.inputs)
     if end is None:
@@ -111,7 +111,7 @@ def hoisted(node: Node) -> Node:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if node.type.space.kind != "edge" or not node.inputs:
+    if not node.type.on_edges or not node.inputs:
         return None
     if is_contract(node):
         x, matrix = inputs

@@ -17,7 +17,7 @@ from tiga.trace.program import Program
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    on_edges = node.type.space.kind == "edge" and node.type.dtype.kind == "f"
+    on_edges = node.type.on_edges and node.type.dtype.kind == "f"
     if not on_edges or not isinstance(node.op, Div):
         return None
     x, y = inputs

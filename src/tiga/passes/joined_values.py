@@ -18,7 +18,7 @@ Slices = dict[tuple[Node, int, int], Node]
 
 def is_of_nodes(x: Node) -> bool:
     """Whether a value is one of nodes."""
-    return x.type.space != GLOBAL and x.type.space.kind != "edge"
+    return x.type.space != GLOBAL and not x.type.on_edges
 
 
 def is_slice(node: Node) -> bool:

@@ -30,7 +30,7 @@ def _phases_before(step: RowProgram, node: Node) -> int:
     after = {n: number for number, phase in phases for n in phase.reductions}
 
     def is_known(n: Node) -> bool:
-        return n in after or n in step.reads or n.type.space.kind == "edge"
+        return n in after or n in step.reads or n.type.on_edges
 
     return max(after.get(n, 0) for n in reached([node], is_known))
 

@@ -38,7 +38,7 @@ def _pieces(x: Node, side: int) -> list[Node]:
 
 
 def _rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-    if not is_outer_sum(node) or inputs[0].type.space.kind != "edge":
+    if not is_outer_sum(node) or not inputs[0].type.on_edges:
         return None
     sides = _sides(node.type.shape)
     if sides == tuple(map(padded, node.type.shape)):

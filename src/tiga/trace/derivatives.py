@@ -53,7 +53,7 @@ def _roots(order: Sequence[Node]) -> dict[Node, frozenset[Node]]:
     """For nodes off the edges that need a walk: the collecting nodes that they are made from."""
     found: dict[Node, frozenset[Node]] = {}
     for node in order:
-        if node.type.space.kind == "edge":
+        if node.type.on_edges:
             continue
         below = (found[child] for child in node.inputs if child in found)
         roots = frozenset().union(*below)

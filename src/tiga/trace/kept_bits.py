@@ -101,7 +101,7 @@ def _loops(order: Sequence[Node]) -> list[Loop]:
 
 
 def _is_of_edges(node: Node) -> bool:
-    return node.type.space.kind == "edge"
+    return node.type.on_edges
 
 
 def _cone(values: Sequence[Node], beyond: Collection[Node] = ()) -> list[Node]:

@@ -91,8 +91,8 @@ class EdgeLoop:
     @cached_property
     def _edge_nodes(self) -> tuple[Node, ...]:
         """The edge values of the phase."""
-        found = reached(self.phase.edge_values, lambda n: n.type.space.kind != "edge")
-        return tuple(n for n in found if n.type.space.kind == "edge")
+        found = reached(self.phase.edge_values, lambda n: not n.type.on_edges)
+        return tuple(n for n in found if n.type.on_edges)
 
     @property
     def _invariants(self) -> Iterator[Node]:

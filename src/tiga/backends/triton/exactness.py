@@ -53,6 +53,6 @@ def ordered_sums(plan: Plan) -> frozenset[Node]:
     for node in order:
         if node.op.origin is Origin.ROW and node.op.selects and not _only_shifts(node, readers):
             found |= _sums_below(node.inputs[0])
-        if _is_decided_by_a_bit(node) and node.type.space.kind == "edge":
+        if _is_decided_by_a_bit(node) and node.type.on_edges:
             found |= _sums_below(node)
     return frozenset(found)

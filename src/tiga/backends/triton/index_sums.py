@@ -27,7 +27,7 @@ def index_sums_apart(plan: Plan) -> Plan:
 def sums_of_edges(plan: Plan) -> tuple[Node, ...]:
     """The sums by an index whose operands are arrays of edges."""
     written = (node for step in plan.steps for node in step.writes if is_index_sum(node))
-    return tuple(n for n in written if n.inputs[0].type.space.kind == "edge")
+    return tuple(n for n in written if n.inputs[0].type.on_edges)
 
 
 def _parts(step: Step) -> list[Step]:

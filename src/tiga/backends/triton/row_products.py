@@ -114,12 +114,12 @@ def _space_of(step: Step) -> Space | None:
     """The space over whose rows a step goes, if it may join others; None if it may not."""
     if isinstance(step, RowProgram):
         plain = step.relation is None and step.space != GLOBAL
-        return step.space if plain and step.space.kind != "edge" else None
+        return step.space if plain and not step.space.of_edges else None
     node = step.node
     if not _is_product(node) or not _fits(node):
         return None
     space = node.inputs[0].type.space
-    return space if space != GLOBAL and space.kind != "edge" else None
+    return space if space != GLOBAL and not space.of_edges else None
 
 
 def _is_product(node: Node) -> bool:

@@ -56,7 +56,7 @@ class Variant:
         ]
         self.single = self.captured.result == 0
         outputs = self.captured.program.outputs
-        self.on_edges = [i for i, n in enumerate(outputs) if n.type.space.kind == "edge"]
+        self.on_edges = [i for i, n in enumerate(outputs) if n.type.on_edges]
 
     def fits(self, params: Mapping[str, Any]) -> bool:
         """Whether the program serves a call with these parameters now."""

@@ -241,7 +241,7 @@ class CapturedProgram:
     @cached_property
     def on_edges(self) -> tuple[bool, ...]:
         """Which outputs are values of edges."""
-        return tuple(node.type.space.kind == "edge" for node in self.program.outputs)
+        return tuple(node.type.on_edges for node in self.program.outputs)
 
     @cached_property
     def launch(self) -> Launch:

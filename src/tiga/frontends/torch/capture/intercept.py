@@ -345,7 +345,7 @@ def _explained(recorder: Recorder, func: Any, error: Exception) -> Exception:
     """torch's own complaint, with the user's line; entity extents read as words."""
     text = str(error).splitlines()[0]
     for space, size in recorder.sizes.items():
-        text = text.replace(str(size), "E" if space.kind == "edge" else "N")
+        text = text.replace(str(size), "E" if space.of_edges else "N")
     if recorder.where in text:
         return error
     kind = InvalidType if isinstance(error, TypeError) else InvalidValue

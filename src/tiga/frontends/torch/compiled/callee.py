@@ -110,7 +110,7 @@ class Callee:
     @cached_property
     def on_edges(self) -> tuple[int, ...]:
         """Outputs with a value per edge."""
-        return tuple(i for i, n in enumerate(self.program.outputs) if n.type.space.kind == "edge")
+        return tuple(i for i, n in enumerate(self.program.outputs) if n.type.on_edges)
 
     def operands(self, numbers: Sequence[float], sizes: Sequence[int]) -> dict[Any, Any]:
         """The Python numbers of a call, by input."""

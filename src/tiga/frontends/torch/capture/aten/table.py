@@ -113,7 +113,7 @@ def to_dtype(x: Node, dtype: DType) -> Node:
 
 def torch_shape(x: Node) -> str:
     """The shape as a user would write it."""
-    lead = [] if x.type.space == GLOBAL else ["E" if x.type.space.kind == "edge" else "N"]
+    lead = [] if x.type.space == GLOBAL else ["E" if x.type.on_edges else "N"]
     return f"[{', '.join([*lead, *map(str, x.type.shape)])}]"
 
 
