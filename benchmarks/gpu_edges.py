@@ -41,8 +41,8 @@ def row(case: str, ours: Callable, peer: Callable, leaves: list[Any], eager: boo
     """A step of ours beside that of a function of the same tensors."""
     cotangent = torch.randn_like(ours().detach())
     other = peer if eager else torch.compile(peer)
-    calls = (partial(step, call, leaves, cotangent) for call in (ours, other))
-    return compared(case, "torch" if eager else "torch.compile", *calls, 5 * TOLERANCE)
+    mine, theirs = (partial(step, call, leaves, cotangent) for call in (ours, other))
+    return compared(case, "torch" if eager else "torch.compile", mine, theirs, 5 * TOLERANCE)
 
 
 class Typed(tg.MessagePassing, nn.Module):
