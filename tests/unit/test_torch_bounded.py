@@ -9,7 +9,9 @@ import torch
 
 import tiga as tg
 from tiga import errors, knobs
+from tiga.frontends.torch.blocks import parts
 from tiga.frontends.torch.blocks.parts import BlockFields, measure
+from tiga.frontends.torch.unit import unit_of
 
 SOURCES = torch.arange(200) % 17
 TARGETS = torch.cat([torch.zeros(90, dtype=torch.long), torch.arange(110) % 23])
@@ -334,3 +336,17 @@ def test_what_is_too_wide_to_compile_runs_in_blocks_both_ways(kernel, width):
     kernel.strict = True
     with pytest.raises(errors.Unfusable, match="elements that mix features"):
         kernel(graph=GRAPH, src={"x": x}, dst={"z": z})
+
+
+def test_programs_of_built_in_reducers_are_kept(monkeypatch):
+    made = []
+    monkeypatch.setattr(parts, "unit_of", lambda program: made.append(program) or unit_of(program))
+    kernel = Bessel()
+    x, z, w = inputs()
+    for _ in range(2):
+        found = kernel(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
+    assert len(made) == 1
+    kernel.reducer = tg.mean()
+    found = kernel(graph=GRAPH, src={"x": x}, dst={"z": z}, edge={"w": w})
+    wanted = reduced(kernel.reducer, kernel.message(x[SOURCES], z[TARGETS], w)) + z
+    torch.testing.assert_close(found, wanted)

@@ -19,6 +19,7 @@ from tiga.frontends.message_passing import MessagePassing
 from tiga.frontends.torch.autograd import transforming
 from tiga.frontends.torch.blocks.autograd import InBlocks
 from tiga.frontends.torch.blocks.job import Job
+from tiga.frontends.torch.blocks.parts import Programs
 from tiga.frontends.torch.blocks.plan import Sizes, measured, planned
 from tiga.frontends.torch.capture.discover import Discovery
 from tiga.frontends.torch.capture.parameters import leaves
@@ -38,6 +39,7 @@ class Bounded:
     sizes: Sizes | None = None
     result: Any = field(default=None)
     pages: PagePlan | None = None
+    programs: Programs = field(default_factory=dict)
 
     def run(
         self, kernel: MessagePassing, graph: Graph, fields: Mapping[str, Any],

@@ -123,7 +123,9 @@ class Job:
     def rows(self, fields: BlockFields, block: RowBlock, sent: Any, messages: Any) -> Any:
         """What the destinations of a block get."""
         tensors = self.bounded.discovery.tensors
-        reduction = Reduction(self.kernel.reducer, tensors, fields, block, self.programs)
+        reduction = Reduction(
+            self.kernel.reducer, tensors, fields, block, self.programs, self.bounded.programs
+        )
         params = taken(self.kernel, "node", self.params)
         with self.autocast.again():
             rows = reduction.run(sent, messages)

@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tiga.compiler import settings
 from tiga.errors import InvalidValue, Unfusable, bare
 from tiga.frontends.message_passing import Masked, MessagePassing, PerEdge
 from tiga.frontends.sent import Addressed, address
@@ -27,7 +28,7 @@ from tiga.frontends.torch.capture.where import located, user_line
 from tiga.frontends.torch.dtypes import dtype_of
 from tiga.frontends.torch.unit import Unit, unit_of
 from tiga.frontends.trees import described, leaves_of, mapped, numbered
-from tiga.reducers import Bound, CustomReducer
+from tiga.reducers import Bound, CustomReducer, Multi
 from tiga.relations import Graph
 from tiga.trace.node import topological
 from tiga.trace.program import Program
@@ -111,18 +112,20 @@ class Reducing:
 
 
 Programs = dict[Any, "Reducing | Unfusable"]
-"""The programs of a call by what they depend on, or why there is none: blocks are much alike."""
+"""Programs by what they depend on, or why there is none: blocks are much alike."""
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """The rows of a block to reduce: the reducer, the tensors it may read, where the block is."""
+    """The rows of a block to reduce: the reducer, the tensors it may read, where the block is; the
+    programs of this call, and those of every call, which no user's reducer is part of."""
 
     reducer: Any
     tensors: dict[int, tuple[str, Any]]
     fields: BlockFields
     block: RowBlock
     programs: Programs
+    kept: Programs
 
     @property
     def row_ptr(self) -> torch.Tensor:
@@ -160,9 +163,10 @@ class Reduction:
     def _program(self, sent: Any, messages: list[torch.Tensor]) -> Reducing:
         """The program of these messages, made once."""
         types = [Type(dtype_of(m.dtype), tuple(m.shape[1:]), RELATION.edge) for m in messages]
-        key = form_of(sent), tuple(types)
+        key = settings(), self.reducer, form_of(sent), tuple(types)
+        programs = self.kept if self._is_built_in(sent) else self.programs
         try:
-            found = self.programs.get(key)
+            found = programs.get(key)
         except TypeError:  # a reducer of several holds what has no hash
             return self._made(sent, types)
         if found is None:
@@ -170,10 +174,14 @@ class Reduction:
                 found = self._made(sent, types)
             except Unfusable as reason:
                 found = bare(reason)
-            self.programs[key] = found
+            programs[key] = found
         if isinstance(found, Unfusable):
             raise bare(found)
         return found
+
+    def _is_built_in(self, sent: Any) -> bool:
+        reducers = [self.reducer, *(a.reducer for a in self._addressed(sent))]
+        return not any(isinstance(r, (CustomReducer, Multi)) for r in reducers)
 
     def _made(self, sent: Any, types: Sequence[Type]) -> Reducing:
         recorder = Recorder(RELATION.edge, RELATION.dst, self.tensors, relation=RELATION)
