@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import batches
+import equivariant
 import forces
 import label_propagation
 import mesh
@@ -13,6 +14,7 @@ import pagerank
 import pytest
 import schnet
 import torch
+import waves
 from graphs import digits
 
 import tiga as tg
@@ -47,6 +49,17 @@ def test_forces_in_batches_learn():
 def test_conductivity_is_found():
     first, last = mesh.main()
     assert last < 0.1 * first
+
+
+def test_an_origin_of_waves_is_found():
+    first, last = waves.main()
+    assert last < 0.3 * first
+
+
+@pytest.mark.slow
+def test_equivariant_forces_learn():
+    first, last = equivariant.main()
+    assert last < 0.3 * first
 
 
 def test_flows_are_what_the_nodes_gain():
