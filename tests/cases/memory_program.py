@@ -49,9 +49,9 @@ class Difference(tg.MessagePassing, torch.nn.Module):
         return 1 + 0.01 * message if self.name == "prod" else message
 
 
-def random_graph(nodes: int) -> tg.Graph:
+def random_graph(nodes: int, degree: int = DEGREE) -> tg.Graph:
     generator = torch.Generator().manual_seed(0)
-    src, dst = torch.randint(0, nodes, (2, nodes * DEGREE), generator=generator)
+    src, dst = torch.randint(0, nodes, (2, nodes * degree), generator=generator)
     return tg.Graph.from_coo(src, dst, num_src=nodes, num_dst=nodes)
 
 
@@ -85,11 +85,14 @@ def memory(field: str) -> int:
 
 
 def main(name: str, dtype_name: str) -> None:
-    """Compile on a small graph, prepare the topology, then measure one step."""
+    """Compile on small graphs, of short rows and of long ones, prepare the topology, then measure
+    one step."""
     dtype = getattr(torch, dtype_name)
     torch.set_num_threads(2)
     kernel = Difference(name, dtype)
-    run(kernel, random_graph(SMALL), torch.rand(SMALL, F).to(dtype).requires_grad_())
+    for degree in (DEGREE, 2 * DEGREE):
+        small = torch.rand(SMALL, F).to(dtype).requires_grad_()
+        run(kernel, random_graph(SMALL, degree), small)
     graph = random_graph(N)
     x = torch.rand(N, F).to(dtype).requires_grad_()
     for side in ("dst", "src"):
