@@ -217,7 +217,7 @@ def test_an_embedding_of_edge_kinds_to_second_order(where):
     assert not kernel.diagnostics
 
 
-@pytest.mark.parametrize("width", [5, 40])
+@pytest.mark.parametrize("width", [2, 40])
 def test_gradients_of_tables_that_edges_of_a_file_index(where, tmp_path, width):
     """Few numbers are summed page by page; more block by block, by torch."""
     graph, opened = paged_harness.saved(tmp_path, "sparse")

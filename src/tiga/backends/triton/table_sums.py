@@ -84,10 +84,11 @@ def {name}(index, y, pieces, num_items, piece_base):
     for tile in range(tl.program_id(0), tl.cdiv(num_items, {tile.rows}), tl.num_programs(0)):
         for part in tl.static_range({UNROLLED}):
             row = (tile * {UNROLLED} + part) * {lanes} + lane
-            named = tl.load(index + row, mask=row < num_items, other=-1)[:, None, None]
+            named = tl.load(index + row, mask=row < num_items, other=-1)
+            named = tl.where((named >= 0) & (named < {extent}), named, -1).to(tl.int32)
             inside = (row < num_items)[:, None, None] & (f < {size})
             added = tl.load(y + row.to(tl.int64)[:, None, None] * {size} + f, mask=inside, other=0)
-            total += tl.where(named == v, added, 0)
+            total += tl.where(tl.broadcast_to(named[:, None, None], {dims}) == v, added, 0)
     piece = (piece_base + tl.program_id(0)).to(tl.int64) * {node.type.size}
     inside = (v < {extent}) & (f < {size})
     tl.store(pieces + piece + v * {size} + f, tl.sum(total, 0, keep_dims=True), mask=inside)
