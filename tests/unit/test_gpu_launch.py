@@ -37,7 +37,8 @@ class Library:
     def _read(self, arguments) -> tuple:
         _, *sizes, stream, table, extra = arguments
         assert extra is None
-        taken = [ctypes.c_uint64.from_address(table[i]).value for i in range(self.count)]
+        pointers = (ctypes.c_uint64 * self.count).from_address(table.value)
+        taken = [ctypes.c_uint64.from_address(pointer).value for pointer in pointers]
         return [s.value for s in sizes], stream.value, taken
 
 
@@ -53,7 +54,7 @@ def function(library) -> Function:
 
 def test_arguments_are_read_from_their_slots(library, function):
     slots = Slots(2, [7, -1])
-    launch = launcher(function, (5, 2, 1), slots, [1, 2, 3])
+    launch = launcher(function, (5, 2, 1), slots, slots.table([1, 2, 3]))
     for addresses in ((1000, 2000), (3000, 2**63)):
         slots.fill(addresses)
         launch(ctypes.c_void_p(77))
@@ -77,7 +78,8 @@ def test_one_kernel_goes_over_any_grid_with_any_arguments(library, function):
 
 
 def test_a_thread_without_a_context_gets_one(library, function):
-    launch = launcher(function, (1, 1, 1), Slots(0, [1, 2, 3]), [0, 1, 2])
+    slots = Slots(0, [1, 2, 3])
+    launch = launcher(function, (1, 1, 1), slots, slots.table([0, 1, 2]))
     library.answers["cuLaunchKernel"] = [201]
     library.calls.clear()
     launch(ctypes.c_void_p(0))
@@ -85,7 +87,8 @@ def test_a_thread_without_a_context_gets_one(library, function):
 
 
 def test_what_the_driver_refuses_is_raised_with_its_reason(library, function):
-    launch = launcher(function, (1, 1, 1), Slots(0, [1, 2, 3]), [0, 1, 2])
+    slots = Slots(0, [1, 2, 3])
+    launch = launcher(function, (1, 1, 1), slots, slots.table([0, 1, 2]))
     library.answers["cuLaunchKernel"] = [700]
     with pytest.raises(UnsupportedByBackend, match=r"to launch rows: its reason \(code 700\)"):
         launch(ctypes.c_void_p(0))

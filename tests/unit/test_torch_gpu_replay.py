@@ -29,7 +29,8 @@ def record(launched):
     table = slots.table([0, 1, 2])
 
     def launch(stream):
-        taken = [ctypes.c_uint64.from_address(table[i]).value for i in range(3)]
+        places = (ctypes.c_uint64 * 3).from_address(table.value)
+        taken = [ctypes.c_uint64.from_address(place).value for place in places]
         launched.append((stream.value, taken))
 
     return Record((), 0, slots, (DeviceAction(launch),), CPU, ())

@@ -25,6 +25,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.parameters: dict[str, int] = {}
         self.launches: list[tuple[str, tuple[int, int, int], list[int]]] = []
 
     def __getattr__(self, name: str):
@@ -46,8 +47,10 @@ class Machine:
 
     def launch(self, handle, x, y, z, *rest) -> int:
         grid, table = (x.value, y.value, z.value), rest[-2]
-        taken = [ctypes.c_uint64.from_address(place).value for place in table]
-        self.launches.append((self.names[handle.value - 1], grid, taken[:-HIDDEN]))
+        name = self.names[handle.value - 1]
+        places = (ctypes.c_uint64 * self.parameters[name]).from_address(table.value)
+        taken = [ctypes.c_uint64.from_address(place).value for place in places]
+        self.launches.append((name.split("#")[0], grid, taken))
         return 0
 
 
@@ -63,9 +66,11 @@ def machine(monkeypatch):
     driver = Driver(made, 0)
 
     def compile_kernel(source, capability, aligned):
-        facts = SimpleNamespace(name=source.name, num_warps=4, shared=0, global_scratch_size=0,
+        name = f"{source.name}#{len(made.parameters)}"
+        facts = SimpleNamespace(name=name, num_warps=4, shared=0, global_scratch_size=0,
                                 target=SimpleNamespace(warp_size=32))  # fmt: skip
-        ptx = f".entry {source.name}({'.param ' * (len(source.parameters) + HIDDEN)})"
+        made.parameters[name] = len(source.parameters)
+        ptx = f".entry {name}({'.param ' * (len(source.parameters) + HIDDEN)})"
         return SimpleNamespace(metadata=facts, asm={"ptx": ptx, "cubin": b"code"})
 
     monkeypatch.setattr(loaded, "driver", lambda index: driver)

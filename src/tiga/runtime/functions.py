@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from tiga.errors import UnsupportedByBackend
 from tiga.runtime.driver import INVALID_CONTEXT, Driver
 
@@ -76,6 +78,7 @@ class Slots:
         self._array = (ctypes.c_uint64 * max(varying + len(fixed), 1))()
         self._array[varying : varying + len(fixed)] = [number % 2**64 for number in fixed]
         self._pack = struct.Struct(f"={varying}Q").pack_into
+        self._tables: list[np.ndarray] = []
         self.lock = threading.Lock()
 
     def fill(self, addresses: Sequence[int]) -> None:
@@ -84,19 +87,25 @@ class Slots:
 
     def table(self, places: Sequence[int]) -> Any:
         """What the driver takes for arguments: a pointer to each, in a kernel's order."""
-        base = ctypes.addressof(self._array)
-        return (ctypes.c_void_p * max(len(places), 1))(*[base + 8 * place for place in places])
+        return self.tables(np.array(places, np.int64), (0,))[0]
+
+    def tables(self, places: np.ndarray, starts: Sequence[int]) -> list[Any]:
+        """Tables of several kernels, whose places lie one after another: where each starts."""
+        pointers = ctypes.addressof(self._array) + 8 * places
+        self._tables.append(pointers)
+        first = pointers.ctypes.data
+        return [ctypes.c_void_p(first + 8 * start) for start in starts]
 
 
 def launcher(
-    function: Function, grid: tuple[int, int, int], slots: Slots, places: Sequence[int]
+    function: Function, grid: tuple[int, int, int], slots: Slots, table: Any
 ) -> Callable[[Any], None]:
-    """A launch over a grid with the arguments at these places of `slots`.
+    """A launch over a grid with the arguments of a table of `slots`.
 
     It takes a stream, as a `ctypes.c_void_p`, and copies the arguments before it returns. The
     device should be the thread's current one; on a thread that has none it is made current.
     """
-    driver, table = function.driver, slots.table(places)
+    driver = function.driver
     launch = driver.library.cuLaunchKernel
     head = (function.handle, *map(ctypes.c_uint, grid), *function.block)
 

@@ -15,7 +15,7 @@ from tiga.backends.triton.index_sums import index_sums_apart, sums_of_edges
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.pipeline import planned
 from tiga.backends.triton.preparation import Run
-from tiga.backends.triton.record import Frame, Record, Recorder, is_aligned
+from tiga.backends.triton.record import Frame, Record, Recorder, Wiring, is_aligned
 from tiga.backends.triton.row_products import with_row_products
 from tiga.backends.triton.scatters import without_scatters
 from tiga.backends.triton.split import split
@@ -59,6 +59,7 @@ class Executable:
         default_factory=WeakKeyDictionary
     )
     by_extents: dict[Any, Record] = field(default_factory=dict)
+    wirings: dict[Any, Wiring] = field(default_factory=dict)
 
     @cached_property
     def by_pages(self) -> "Executable":
@@ -166,7 +167,8 @@ class Executable:
         for i, node in enumerate(given):
             if numbers.setdefault(node, i) != i:  # an input, or the same value as another output
                 copies.append(CopyAction(run.platform, numbers[node], i))
-        recorder = Recorder(run, numbers, len(given), aligned or (True,) * len(given))
+        ways = aligned or (True,) * len(given)
+        recorder = Recorder(run, numbers, len(given), ways, self.wirings)
         record = recorder.record(self.steps, self.plan.intermediates)
         return replace(record, actions=(*record.actions, *copies)) if copies else record
 

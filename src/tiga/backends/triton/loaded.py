@@ -68,7 +68,7 @@ def interpreted(type_: str, argument: float) -> Any:
     return tl.tensor(TensorHandle(np.array([argument], numpy), kind), kind)
 
 
-@dataclass
+@dataclass(eq=False)
 class Kernel:
     """A kernel with the forms loaded so far, by device and alignment of its pointers.
 

@@ -72,7 +72,7 @@ class Launch:
     kernel: Kernel
     grid: tuple[int, int, int]
     fixed: Sequence[int]
-    aligned: Sequence[bool]
+    aligned: tuple[bool, ...]
     held: Sequence[Any]
 
 
@@ -263,7 +263,7 @@ class Preparation:
                 aligned[position] = number % ALIGNMENT == 0
                 held.append(array)
             fixed[position] = number
-        return Launch(kernel, grid, fixed, aligned, held)
+        return Launch(kernel, grid, fixed, tuple(aligned), held)
 
     def _array(self, key: str, kernel: Kernel, over: str) -> tuple[Any, int]:
         """The array that a parameter stands for, and its address."""

@@ -6,18 +6,20 @@ arguments from that list: on a GPU from the slots that hold it.
 """
 
 import ctypes
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any
 
+import numpy as np
+
 from tiga.backends.triton.ahead import Wanted, compile_ahead
 from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.launch import RowStep
 from tiga.backends.triton.library import call_library
-from tiga.backends.triton.loaded import Interpreted
-from tiga.backends.triton.preparation import Launch, Prepared, Run, Scratch
+from tiga.backends.triton.loaded import DeviceKernel, Interpreted
+from tiga.backends.triton.preparation import Launch, Run, Scratch
 from tiga.passes.rows import LibraryCall
 from tiga.runtime.device_array import DeviceArray
 from tiga.runtime.functions import Slots, launcher, stream_handle
@@ -183,11 +185,19 @@ def is_aligned(addresses: Sequence[Any]) -> bool:
     return reduce(or_, addresses, 0) % ALIGNMENT == 0
 
 
-Waiting = tuple[Launch, Sequence[int], tuple[bool, ...]]
-"""A launch with the places of its arguments, and which of them are aligned."""
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """Which kernels a plan launches, and where their arguments are: the same on all topologies
+    that these kernels serve, so that a new one takes little.
 
-FIXED = -1
-"""The place of what is fixed, counted down, until it is known how many addresses come before."""
+    `places` has those of all kernels one after another, from `starts` on. `row_pointers` names the
+    walks of which kernels read the row pointers; these come last among what is fixed.
+    """
+
+    forms: tuple[DeviceKernel | Interpreted, ...]
+    places: np.ndarray
+    starts: tuple[int, ...]
+    row_pointers: tuple[tuple[Any, ...], ...]
 
 
 @dataclass
@@ -201,12 +211,11 @@ class Recorder:
     given: Mapping[Node, int]
     count: int
     aligned: Sequence[bool]
+    known: dict[Hashable, Wiring]
     pieces: list[Piece] = field(default_factory=list)
     places: dict[Hashable, int] = field(default_factory=dict)
-    fixed: list[Any] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
-    actions: list[Action | Waiting] = field(default_factory=list)
-    wanted: list[Wanted] = field(default_factory=list)
+    actions: list[Action | Launch] = field(default_factory=list)
     base: int = 0
     nbytes: int = 0
 
@@ -220,18 +229,73 @@ class Recorder:
             if isinstance(step, LibraryCall):
                 self._library(step.node)
             else:
-                self._launches(step.prepared(self.run))
-        # The number of pieces, and with it the place of what is fixed, is known only now.
-        numbers = self.fixed if self.run.platform.is_gpu else ()
-        slots = Slots(self.count + len(self.pieces), numbers)
-        if self.run.platform.is_gpu:
-            compile_ahead(self.wanted, self.run.platform.capability)
-        actions = tuple(
-            self._launched(*one, slots) if isinstance(one, tuple) else one for one in self.actions
-        )
-        return Record(
-            tuple(self.pieces), self.nbytes, slots, actions, self.run.platform, tuple(self.keep)
-        )
+                prepared = step.prepared(self.run)
+                self._scratch(prepared.scratch)
+                self.actions += prepared.launches
+        slots, actions = self._launched()
+        platform = self.run.platform
+        return Record(tuple(self.pieces), self.nbytes, slots, actions, platform, tuple(self.keep))
+
+    def _launched(self) -> tuple[Slots, tuple[Action, ...]]:
+        """The slots of all arguments, and the actions with launches bound to them."""
+        launches = [action for action in self.actions if isinstance(action, Launch)]
+        wiring, fixed = self._wiring(launches), list[int]()
+        for launch in launches:
+            fixed += launch.fixed
+            self.keep += launch.held
+        for walk in wiring.row_pointers:
+            row_ptr = self.run.walk(*walk).row_ptr
+            fixed.append(self.run.platform.address(row_ptr))
+            self.keep.append(row_ptr)
+        slots = Slots(self.count + len(self.pieces), fixed if self.run.platform.is_gpu else ())
+        made = self._bound(launches, wiring, slots, fixed)
+        return slots, tuple(next(made) if isinstance(a, Launch) else a for a in self.actions)
+
+    def _bound(
+        self, launches: Sequence[Launch], wiring: Wiring, slots: Slots, fixed: Sequence[int]
+    ) -> Iterator[Action]:
+        """The actions of launches."""
+        tables = slots.tables(wiring.places, wiring.starts)
+        for launch, form, table, start in zip(
+            launches, wiring.forms, tables, wiring.starts, strict=True
+        ):
+            if isinstance(form, DeviceKernel):
+                yield DeviceAction(launcher(form.function, launch.grid, slots, table))
+            else:
+                places = wiring.places[start : start + len(launch.fixed)].tolist()
+                yield InterpretedAction(form, launch.grid, tuple(places), fixed)
+
+    def _wiring(self, launches: Sequence[Launch]) -> Wiring:
+        """How launches are wired; looked up where the same kernels were wired before."""
+        kernels = tuple([(launch.kernel, launch.aligned) for launch in launches])
+        key = self.run.platform, tuple(self.aligned), kernels, len(self.pieces)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._wired(launches)
+        return found
+
+    def _wired(self, launches: Sequence[Launch]) -> Wiring:
+        """The wiring of launches, whose kernels are compiled side by side."""
+        first = after = self.count + len(self.pieces)
+        after += sum(len(launch.fixed) for launch in launches)
+        places, starts, wanted = list[int](), list[int](), list[Wanted]()
+        row_pointers: dict[tuple[Any, ...], int] = {}
+        for launch in launches:
+            own = list(range(first, first + len(launch.fixed)))
+            aligned, first = list(launch.aligned), first + len(own)
+            for position, (kind, *rest) in launch.kernel.given:
+                if kind == "degree":
+                    own[position] = after + row_pointers.setdefault(tuple(rest), len(row_pointers))
+                else:
+                    own[position], aligned[position] = self._source((kind, *rest))
+            starts.append(len(places))
+            places += own
+            wanted.append((launch.kernel, tuple(aligned)))
+        platform = self.run.platform
+        if platform.is_gpu:
+            compile_ahead(wanted, platform.capability)
+        forms = [k.form(platform.index, platform.capability, aligned) for k, aligned in wanted]
+        return _with_hidden(forms, places, starts, tuple(row_pointers))
 
     def _place(self, key: Hashable, count: int, dtype: DType, start: int | None = None) -> int:
         """Take a piece; the bytes after it."""
@@ -253,11 +317,6 @@ class Recorder:
             return self.given[node]
         return self.pieces[self.places["array", node]]
 
-    def _launches(self, prepared: Prepared) -> None:
-        self._scratch(prepared.scratch)
-        for launch in prepared.launches:
-            self._launch(launch)
-
     def _scratch(self, wanted: Sequence[Scratch]) -> None:
         """Scratch of a step lies where that of other steps does: steps run one after another."""
         start = self.base
@@ -266,41 +325,23 @@ class Recorder:
             if scratch.zero:
                 self.actions.append(ZeroAction(self.run.platform, self.pieces[-1]))
 
-    def _launch(self, launch: Launch) -> None:
-        first, aligned = len(self.fixed), list(launch.aligned)
-        self.fixed += launch.fixed
-        self.keep += launch.held
-        places = [FIXED - place for place in range(first, len(self.fixed))]
-        for position, key in launch.kernel.given:
-            places[position], aligned[position] = self._source(key)
-        wanted = launch.kernel, tuple(aligned)
-        self.wanted.append(wanted)
-        self.actions.append((launch, places, wanted[1]))
-
-    def _launched(
-        self, launch: Launch, places: Sequence[int], aligned: tuple[bool, ...], slots: Slots
-    ) -> Action:
-        """The action of a launch, once the places of all arguments are known."""
-        platform, after = self.run.platform, self.count + len(self.pieces)
-        form = launch.kernel.form(platform.index, platform.capability, aligned)
-        where = [place if place >= 0 else after + FIXED - place for place in places]
-        if isinstance(form, Interpreted):
-            return InterpretedAction(form, launch.grid, tuple(where), self.fixed)
-        # Scratch that Triton might ask for is not there: any address will do.
-        where += [0] * form.hidden
-        return DeviceAction(launcher(form.function, launch.grid, slots, where))
-
     def _source(self, key: Any) -> tuple[int, bool]:
         """The place of the argument that a run gives for a key, and whether it is aligned."""
-        kind, *rest = key
-        if kind == "array" and rest[0] in self.given:
-            number = self.given[rest[0]]
+        if key[0] == "array" and key[1] in self.given:
+            number = self.given[key[1]]
             return number, self.aligned[number]
-        if key in self.places:
-            return self.count + self.places[key], True
-        assert kind == "degree", f"nothing bound to {key}"
-        row_ptr = self.run.walk(*rest).row_ptr
-        address = self.run.platform.address(row_ptr)
-        self.keep.append(row_ptr)
-        self.fixed.append(address)
-        return FIXED - (len(self.fixed) - 1), address % ALIGNMENT == 0
+        return self.count + self.places[key], True
+
+
+def _with_hidden(
+    forms: Sequence[DeviceKernel | Interpreted], places: list[int], starts: Sequence[int],
+    row_pointers: tuple[tuple[Any, ...], ...],
+) -> Wiring:  # fmt: skip
+    """The wiring with the parameters that Triton adds: scratch that it might ask for is not there,
+    any address will do."""
+    found, begins = list[int](), list[int]()
+    for form, start, stop in zip(forms, starts, [*starts[1:], len(places)], strict=True):
+        begins.append(len(found))
+        found += places[start:stop]
+        found += [0] * (form.hidden if isinstance(form, DeviceKernel) else 0)
+    return Wiring(tuple(forms), np.array(found, np.int64), tuple(begins), row_pointers)
