@@ -13,6 +13,7 @@ from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.exactness import ordered_sums
 from tiga.backends.triton.index_sums import index_sums_apart, sums_of_edges
 from tiga.backends.triton.launch import RowStep
+from tiga.backends.triton.matrix_views import with_matrices_in_place
 from tiga.backends.triton.pipeline import planned
 from tiga.backends.triton.preparation import Run
 from tiga.backends.triton.record import Frame, Record, Recorder, Wiring, is_aligned
@@ -197,7 +198,7 @@ def prepare(
     Raises:
         Unfusable: a value is too wide for any tile.
     """
-    plan = with_row_products(split(index_sums_apart(plan)))
+    plan = with_matrices_in_place(with_row_products(split(index_sums_apart(plan))))
     return _executable(sums_in_registers(plan), relations, choose)
 
 
