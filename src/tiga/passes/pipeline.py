@@ -9,6 +9,7 @@ from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.differentiate import Jvp, SaveRows, Vjp
 from tiga.passes.drop_empty import DropEmpty
 from tiga.passes.dump import Dump
+from tiga.passes.edge_parts import EdgeParts
 from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import FewerReads
 from tiga.passes.fold import Fold
@@ -31,9 +32,8 @@ from tiga.passes.wide_sums import WideSums
 
 PASSES: tuple[type[Pass], ...] = (
     Fold, DropEmpty, Expand, Canonicalize, Hoist, NearTables, Inverses, OnePass, FewerReads,
-    SmallProducts, SmallTables, WideSums, PartProducts, ScaledProducts, SaveRows, Vjp, Jvp, Sink,
-    FormRows,
-    SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
+    SmallProducts, SmallTables, EdgeParts, WideSums, PartProducts, ScaledProducts, SaveRows, Vjp,
+    Jvp, Sink, FormRows, SplitRows, ScheduleRows, TensorVjp, PlanTensorCheckpoints,
 )  # fmt: skip
 """Every pass, as `python -m tiga.opt --list` shows them."""
 

@@ -4,6 +4,7 @@ from tiga.knobs import current
 from tiga.passes.base import Form, Pass
 from tiga.passes.canonicalize import Canonicalize
 from tiga.passes.drop_empty import DropEmpty
+from tiga.passes.edge_parts import EdgeParts
 from tiga.passes.expand import Expand
 from tiga.passes.fewer_reads import FewerReads
 from tiga.passes.form_rows import FormRows
@@ -31,6 +32,7 @@ PIPELINE: tuple[Pass, ...] = (
     FewerReads(),
     SmallProducts(),  # after sums of products with one matrix were joined
     SmallTables(),
+    EdgeParts(),
     WideSums(),
     PartProducts(),
     Sink(),

@@ -69,6 +69,12 @@ LONE_REGISTERS = 168
 """Registers of a thread with which three programs of four warps run side by side: kernels with a
 lone product of small values keep within them, others would spill."""
 
+MANY_PRODUCTS = 4
+"""Products of a kernel, sums of outer products counted, from which values wider than
+`PRODUCT_WIDTH` go through four warps, half as many edges at a time. With eight, ptxas kept them in
+32 registers of a thread and up to 15 KB beside these: a step of a PaiNN-like potential took 1117 ms
+on an H200, with its gates part by part and these tiles 89."""
+
 AHEAD = 3
 """Steps of a loop whose loads are on their way at once where the registers of a thread hold few of
 them: in shared memory. With fewer or more, the walks of TransformerConv took 2 to 8% longer."""
@@ -267,9 +273,14 @@ def _product_tile(known: Facts, degree: int = 1, few: int = 0) -> Tile:
     entities = entities if known.keeps else min(entities, STEP_ENTITIES)
     if not known.has_edges:
         return _row_product_tile(known, entities, warps)
+    many = known.keeps and known.num_products >= MANY_PRODUCTS
+    wide = many and known.elements > PRODUCT_WIDTH
+    if wide:
+        warps, entities = 4, max(LEAST, entities // 2)
     lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
-    # Matrices that are read in each step would take as much shared memory for each step ahead.
-    stages = 0 if known.keeps else 1
+    # Matrices that are read in each step would take as much shared memory for each step ahead, and
+    # wide values leave none to a second program on a multiprocessor.
+    stages = 0 if known.keeps and not wide else 1
     registers = LONE_REGISTERS if lone else 0
     edges = _lanes_of_few(entities, degree, few)
     return Tile(entities // edges, edges, warps, groups=groups, registers=registers, stages=stages)
