@@ -154,7 +154,9 @@ def test_second_derivatives(kernel: Any, uneven: Any, where: Any) -> None:
             given = fields(opened, where, torch.float32, in_file=True)
             found = results(kernel(), opened, given, second=True)
             assert within(run.memory_report())
-    assert same_bits(found, expected)
+    for one, other in zip(found, expected, strict=True):
+        most = float(other.abs().max())
+        torch.testing.assert_close(one.cpu(), other.cpu(), rtol=1e-4, atol=1e-5 * most)
 
 
 @pytest.mark.parametrize("budget", ["256KiB", "4MiB"])
