@@ -88,6 +88,7 @@ gpu: $(VENV)/.test ## the conformance of kernels on this machine's GPU
 gpu-bench: $(VENV)/.test ## measure on this machine's GPU against cuSPARSE and torch.compile
 	$(RUN) -m benchmarks.gpu --out build
 	$(RUN) -m benchmarks.gpu_limits
+	$(RUN) -m benchmarks.gpu_edges
 
 golden: $(VENV)/.test ## rewrite the golden kernel texts after a wanted change; read the diff
 	TIGA_GOLDEN_UPDATE=1 $(RUN) -m pytest -q tests/golden $(GOLDEN) $(PYTEST_ARGS)
