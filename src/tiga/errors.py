@@ -64,6 +64,10 @@ class InvalidState(TigaError, RuntimeError):
     """An object cannot do this now: it is closed, in use or already moved."""
 
 
+class MissingAttribute(TigaError, AttributeError):
+    """An object has no such attribute; the message says where what it stands for is."""
+
+
 class UnknownName(TigaError, KeyError):
     """Nothing is known under this name."""
 

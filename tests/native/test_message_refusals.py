@@ -64,7 +64,7 @@ CALLS = {
     "a parameter that nobody takes": ({"beta": 2.0}, "takes a parameter `beta`"),
     "a name that is near": ({"alpah": 2.0}, r"Did you mean `alpha`\?"),
     "a name of another library": ({"alpha": 1.0, "edata": {}}, r"Did you mean `edge`\?"),
-    "no parameter": ({}, r"test_message_refusals\.py:\d+: Scaled\.edge cannot be called"),
+    "no parameter": ({}, r"test_message_refusals\.py:\d+: Scaled\.edge takes `alpha`"),
 }
 
 

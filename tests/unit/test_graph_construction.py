@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tiga.errors import InvalidType, InvalidValue
+from tiga.errors import InvalidType, InvalidValue, MissingAttribute
 from tiga.relations import Graph
 
 SRC, DST = [2, 0, 1, 0, 2], [1, 0, 1, 3, 1]
@@ -309,3 +309,18 @@ def test_a_graph_without_tensors_has_no_device_to_leave(tmp_path):
     for one in (graph, Graph.open(graph.save(tmp_path / "graph"))):
         with pytest.raises(InvalidType, match="made of torch tensors"):
             one.to("cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("num_nodes", "`num_src`"), ("edge_index", r"`coo\(\)`"), ("in_degrees", r"`degrees\(\)`"),
+        ("ndata", "with each call"), ("add_edges", r"torch\.cat"), ("update_all", "MessagePassing"),
+        ("membership", r"Graph\.batch"), ("nothing", "^Graph has no `nothing`\\.$"),
+    ],
+)  # fmt: skip
+def test_what_graphs_of_other_libraries_have(name, says):
+    graph = Graph.from_coo([0, 1], [1, 0])
+    with pytest.raises(MissingAttribute, match=says):
+        getattr(graph, name)
+    assert not hasattr(graph, name)

@@ -3,15 +3,47 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tiga.errors import MissingAttribute
+
 if TYPE_CHECKING:
     from tiga.relations.batch import GraphBatch
     from tiga.relations.graph import Graph
+
+
+_FIELDS = "values are passed with each call, `kernel(graph=graph, ndata={...}, edge={...})`"
+_FIXED = "a graph stays as it is: make another of indices that torch.cat joins"
+_MADE = "graphs have it that `tg.Graph.batch([...])` made"
+_KERNEL = "write a `tg.MessagePassing` and call it with `graph=`"
+_ELSEWHERE = {
+    **dict.fromkeys(("num_nodes", "number_of_nodes"), "see `num_src` and `num_dst`"),
+    "number_of_edges": "see `num_edges`",
+    **dict.fromkeys(("edge_index", "edges", "all_edges"), "`coo()` gives both ends of each edge"),
+    **dict.fromkeys(("indptr", "crow_indices"), "see `row_ptr`"),
+    **dict.fromkeys(("indices", "col_indices"), "see `col_idx`"),
+    **dict.fromkeys(("in_degree", "in_degrees"), "see `degrees()`"),
+    **dict.fromkeys(("out_degree", "out_degrees"), 'see `degrees("src")`'),
+    **dict.fromkeys(("reverse", "adj_t"), "see `transpose()`"),
+    **dict.fromkeys(("ndata", "edata", "srcdata", "dstdata", "x", "edge_attr", "pos"), _FIELDS),
+    **dict.fromkeys(("add_nodes", "add_edges", "add_self_loop", "remove_edges"), _FIXED),
+    **dict.fromkeys(("update_all", "apply_edges", "send_and_recv"), _KERNEL),
+    **dict.fromkeys(("membership", "counts", "unbatch", "num_graphs"), _MADE),
+}
+"""What graphs of other libraries have, or batches, and where it is."""
 
 
 class Combining:
     """Base class of graphs."""
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        """Say where to look for what is no attribute.
+
+        Raises:
+            MissingAttribute: always.
+        """
+        kind, place = type(self).__name__, _ELSEWHERE.get(name)
+        raise MissingAttribute(f"{kind} has no `{name}`{f': {place}' if place else ''}.")
 
     @staticmethod
     def batch(graphs: "Iterable[Graph]") -> "GraphBatch":

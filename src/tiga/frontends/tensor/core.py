@@ -273,8 +273,8 @@ class Tensor:
     def _scalar(self, what: str) -> Any:
         if self.size != 1:
             raise InvalidValue(
-                f"{what} of a tensor with {self.size} elements is ambiguous ({here()}); use "
-                "tg.any, tg.all or .item() of one element."
+                f"{what} of a tensor of shape {self.shape} is ambiguous ({here()}); use tg.where "
+                "to choose per element, or tg.any, tg.all or .item() of one element."
             )
         return self.item()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiga.errors import InvalidType, Unfusable, bare
+from tiga.errors import InvalidType, TigaError, Unfusable, bare
 from tiga.frontends.message_passing import FieldSets, MessagePassing, PerEdge
 from tiga.frontends.signature import check_parameters, require_known, taken
 from tiga.frontends.tensor.build import as_tensor
@@ -30,7 +30,7 @@ from tiga.frontends.tensor.messages.capture import (
     sketch,
 )
 from tiga.frontends.tensor.messages.edge_order import edge_numbers, in_csr_order, in_given_order
-from tiga.frontends.tensor.messages.entities import require_no_extent
+from tiga.frontends.tensor.messages.entities import EDGES, NODES, require_no_extent
 from tiga.frontends.tensor.messages.fields import Fields, fields_of
 from tiga.frontends.tensor.messages.graph_call import GraphCall, Walk
 from tiga.frontends.tensor.messages.reduced import address, form_of
@@ -152,9 +152,18 @@ def called(kernel: Any, function: str, params: Mapping[str, Any], *given: Any) -
         if not params:
             return getattr(kernel, function)(*given)
         return getattr(kernel, function)(*given, **taken(kernel, function, params))
+    except TigaError as error:
+        raise _readable(error) from None
     except TypeError:
         check_parameters(kernel, params)
         raise
+
+
+def _readable(error: TigaError) -> TigaError:
+    """The error with words for the made-up numbers of edges and nodes."""
+    text = str(error)
+    told = text.replace(str(EDGES), "E").replace(str(NODES), "N")
+    return error if told == text else type(error)(told)
 
 
 def _returned(leaf: Any) -> Any:
