@@ -276,7 +276,7 @@ def _product_tile(known: Facts, degree: int = 1, few: int = 0) -> Tile:
     many = known.keeps and known.num_products >= MANY_PRODUCTS
     wide = many and known.elements > PRODUCT_WIDTH
     if wide:
-        warps, entities = 4, max(LEAST, entities // 2)
+        warps, entities = 4, min(entities, max(LEAST, entities // 2))
     lone = known.num_products == 1 and known.elements <= 64 and known.itemsize == 4 and not groups
     # Matrices that are read in each step would take as much shared memory for each step ahead, and
     # wide values leave none to a second program on a multiprocessor.
