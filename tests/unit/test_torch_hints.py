@@ -127,3 +127,31 @@ def test_fields_and_shapes_can_be_printed(capsys):
     kernel(edge)(graph=GRAPH, **FIELDS)
     told = "<fields of src: x> <fields of edge: none> [entities, 2] <traced float64[2]"
     assert capsys.readouterr().out.startswith(told)
+
+
+def test_numbers_of_elements_make_no_tensor():
+    """`embedding_bag` counts in a range; one of all made-up edges would take gigabytes."""
+    bag = torch.nn.EmbeddingBag(3, 2, mode="sum")
+    run = kernel(lambda s, d, e: bag(s.x.long().abs() % 3))
+    with pytest.raises(errors.InvalidValue, match=r"aten\.arange\.start_step depends on"):
+        run(graph=GRAPH, **FIELDS)
+
+
+def test_a_lazy_module_is_to_run_before():
+    lazy = torch.nn.LazyLinear(2, dtype=torch.float64)
+    run = kernel(lambda s, d, e: lazy(s.x))
+    with pytest.raises(errors.InvalidValue, match="has no shape yet: run the lazy module before"):
+        run(graph=GRAPH, **FIELDS)
+    lazy(torch.zeros(1, 2, dtype=torch.float64))
+    run(graph=GRAPH, **FIELDS)
+
+
+def test_what_changes_as_it_runs_goes_through_no_blocks():
+    calls = []
+
+    def edge(src, dst, edge):
+        calls.append(0)
+        return (src.x * len(calls)).sort(dim=-1).values
+
+    with pytest.raises(errors.InvalidValue, match="runs again on the same edges"):
+        kernel(edge)(graph=GRAPH, **FIELDS)

@@ -273,7 +273,8 @@ def measure(
     Raises:
         InvalidValue: they do.
     """
-    state, ends = RandomState.now(fields.device), list(views(fields, EdgeRange(0, count)))
+    state, all_edges = RandomState.now(fields.device), EdgeRange(0, count)
+    ends = list(views(fields, all_edges))
     with mode(), RefuseTraining(), Allocations() as allocations:
         whole = kernel.edge(*ends, **params)
     if count > 1 and state.is_now():
@@ -283,19 +284,30 @@ def measure(
                 for part in (EdgeRange(0, count // 2), EdgeRange(count // 2, count))
             ]
         with torch.no_grad(), located(lambda: line_of(user_function(kernel, "edge"))):
-            _require_independent(tensors_of(whole, count), halves)
+            found = tensors_of(whole, count)
+            _require_independent(found, halves, lambda: send(kernel, fields, all_edges, params))
     state.restore()
     return INDEX_BYTES + math.ceil(ROOM * allocations.total / count)
 
 
-def _require_independent(whole: list[torch.Tensor], halves: list[list[torch.Tensor]]) -> None:
-    for one, *pieces in zip(whole, *halves, strict=True):
-        other = torch.cat(pieces)
-        close = one.shape == other.shape and torch.allclose(
-            one.double(), other.double(), rtol=1e-2, atol=1e-4, equal_nan=True
+def _require_independent(
+    whole: list[torch.Tensor], halves: list[list[torch.Tensor]], again: Callable[[], Any]
+) -> None:
+    if all(map(_are_close, whole, (torch.cat(p) for p in zip(*halves, strict=True)))):
+        return
+    if not all(map(_are_close, whole, tensors_of(again(), len(whole[0])))):
+        raise InvalidValue(
+            "`edge` gives other messages when it runs again on the same edges, as it does for "
+            "gradients: something in it changes as it runs, such as a spectral_norm in train mode. "
+            "Call .eval() on that, or keep it out of `edge`."
         )
-        if not close:
-            raise InvalidValue(
-                "`edge` mixes edges: evaluated on a part of them it gives other messages. Work on "
-                "feature axes only (dim=-1); the reducer combines edges."
-            )
+    raise InvalidValue(
+        "`edge` mixes edges: evaluated on a part of them it gives other messages. Work on "
+        "feature axes only (dim=-1); the reducer combines edges."
+    )
+
+
+def _are_close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(
+        one.double(), other.double(), rtol=1e-2, atol=1e-4, equal_nan=True
+    )

@@ -202,8 +202,7 @@ class Recorder:
         of = Type(dtype_of(tensor.dtype), tuple(tensor.shape), GLOBAL)
         values = tensor.reshape(-1)
         uniform = values.numel() and bool((values == values[0]).all())
-        signs_agree = uniform and bool((values.signbit() == values[0].signbit()).all())
-        if signs_agree:
+        if uniform and bool((values.signbit() == values[0].signbit()).all()):
             return constant(values[0].item(), of)
         number = len([s for s in self.inputs.values() if isinstance(s, torch.Tensor)])
         return self.input(f"constant{number}", of, tensor)
@@ -237,9 +236,8 @@ class Recorder:
     def _refuse_generator(self, kwargs: Any) -> None:
         if kwargs.get("generator") is not None:
             raise InvalidValue(
-                f"{self.where}: numbers are drawn from a torch.Generator. Messages are computed "
-                f"again for gradients, and would get others: draw from torch's own generator, "
-                f"which torch.manual_seed sets, or pass what was drawn as a field or parameter."
+                f"{self.where}: a torch.Generator is drawn from, where gradients compute messages "
+                f"again: draw from torch's own, or pass what was drawn."
             )
 
     def record(self, name: str, args: Any, kwargs: Any) -> Any:
@@ -254,8 +252,13 @@ class Recorder:
         named = {key: _nodes(value, self, raw) for key, value in kwargs.items()}
         return self._located(handler(call, *nodes, **named))  # type: ignore[misc]
 
+    def _counts(self, arguments: Any) -> bool:
+        """Whether arguments have an extent of entities, a multiple of it or a neighbour of one."""
+        large = [s for s in _integers(arguments) if s >= min(EXTENTS) - 1]
+        return any((s + 1) % extent <= 2 for s in large for extent in self.extents)
+
     def _refuse_unknown(self, call: Call, args: Any, kwargs: Any) -> None:
-        if any(s in self.extents for s in _integers((args, kwargs))):
+        if self._counts((args, kwargs)):
             raise call.refuse_axis(f"aten.{call.name} depends on")
         raise call.unfusable("no op of the trace computes this")
 
@@ -312,7 +315,7 @@ class Recorder:
 
     def _make_constant(self, func: Any, args: Any, kwargs: Any, tensors: Any) -> Any:
         """Ops on constants alone run at once: `torch.arange(3)`, `torch.eye(4)`."""
-        if any(s in self.extents for s in _integers((args, kwargs))):
+        if self._counts((args, kwargs)):
             if tensors:
                 return self.wrap(self.record(func.__name__, args, kwargs))
             return self._filled(self.call(func.__name__), func, args, kwargs)
