@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import torch
 
-from tiga.errors import InvalidType
-from tiga.types import DTYPES, DType
+from tiga.errors import InvalidType, InvalidValue
+from tiga.types import DTYPES, GLOBAL, DType, Type
 
 _TO_TIGA = {getattr(torch, name): dtype for name, dtype in DTYPES.items()}
 _TO_TORCH = {dtype: torch_dtype for torch_dtype, dtype in _TO_TIGA.items()}
@@ -19,6 +19,21 @@ def dtype_of(dtype: torch.dtype, what: str = "a value") -> DType:
             f"{what} has dtype {dtype}; supported are {', '.join(DTYPES)}. Convert it first."
         )
     return found
+
+
+def global_type(tensor: torch.Tensor, what: str) -> Type:
+    """The type of a tensor that belongs to no entity; `what` is its name for errors.
+
+    Raises:
+        InvalidType: traces have no such elements.
+        InvalidValue: it is a parameter of a lazy module, and has no shape yet.
+    """
+    if torch.nn.parameter.is_lazy(tensor):
+        raise InvalidValue(
+            f"{what} has no shape yet: run the lazy module before the call, on a tensor of the "
+            f"width that `edge` gives it, say torch.zeros(1, width)."
+        )
+    return Type(dtype_of(tensor.dtype, what), tuple(tensor.shape), GLOBAL)
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:

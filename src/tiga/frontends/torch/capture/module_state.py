@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from tiga.errors import InvalidValue
 from tiga.frontends.torch.capture.guards import MISSING, AttributeSlot, Slot, items_of
 from tiga.frontends.torch.capture.namespaces import TABLES
 
@@ -74,11 +73,6 @@ def _table(discovery: Any, table: dict[str, Any], label: str) -> None:
     discovery.guards.sequences.append((table, items_of(table)))
     for name, value in table.items():
         place = f"{label}.{name}"
-        if torch.nn.parameter.is_lazy(value):
-            raise InvalidValue(
-                f"`{place}` has no shape yet: run the lazy module before the call, on a tensor of "
-                f"the width that `edge` gives it, say torch.zeros(1, width)."
-            )
         if isinstance(value, torch.Tensor):
             discovery.tensor(Slot(table, name), value, place)
         elif value is not None:

@@ -19,7 +19,7 @@ from tiga.frontends.torch.capture.extent import Extent
 from tiga.frontends.torch.capture.guards import Place
 from tiga.frontends.torch.capture.numbers import kept_value
 from tiga.frontends.torch.capture.where import user_line
-from tiga.frontends.torch.dtypes import dtype_of, torch_dtype
+from tiga.frontends.torch.dtypes import dtype_of, global_type, torch_dtype
 from tiga.ops.leaf import Input, constant, stop_gradient
 from tiga.ops.pointwise import add, sub
 from tiga.trace.node import Node
@@ -179,7 +179,7 @@ class Recorder:
         named = self.tensors.get(id(tensor))
         if named is not None:
             label, source = named
-            of = Type(dtype_of(tensor.dtype, f"`{label}`"), tuple(tensor.shape), GLOBAL)
+            of = global_type(tensor, f"`{label}`")
             node = self.input(label, of, source)
             self.values[node] = tensor
             traced = self.wrap(node, Storage(label))
