@@ -5,6 +5,12 @@ import struct
 
 import pytest
 
+from tiga.backends.triton.device import Device
+from tiga.backends.triton.layout import Tile
+from tiga.backends.triton.loaded import DeviceKernel, Kernel
+from tiga.backends.triton.machine import Gpu
+from tiga.backends.triton.row_moves import move_rows
+from tiga.backends.triton.writer import KernelSource, Parameter
 from tiga.errors import InvalidType, OutOfBudget, UnsupportedByBackend
 from tiga.runtime.driver import Driver
 from tiga.runtime.functions import FreeLaunch, Function, Slots, launcher
@@ -132,3 +138,43 @@ def test_hidden_parameters_are_counted_in_the_machine_code():
     for source in compile_program(programs.MAKERS["total"](float32).program).sources():
         compiled = compile_kernel(source, 90, [p.type.startswith("*") for p in source.parameters])
         assert hidden_parameters(compiled, source) == 2
+
+
+@pytest.fixture
+def kernel(function) -> DeviceKernel:
+    parameters = tuple(Parameter(name, "*i64", name) for name in ("x", "y"))
+    source = KernelSource("rows", "", parameters, (), Tile(1, 1, 4))
+    return DeviceKernel(source, None, function, hidden=1)
+
+
+def without_a_gpu(kind: type[Device], kernel: DeviceKernel, monkeypatch) -> Device:
+    monkeypatch.setattr(kind, "__init__", lambda self: None)
+    monkeypatch.setattr(kind, "kernel", lambda self, source: kernel)
+    return kind()
+
+
+def test_a_bound_launch_takes_new_addresses_between_fixed_arguments(library, kernel, monkeypatch):
+    gpu = without_a_gpu(Gpu, kernel, monkeypatch)
+    launch = gpu.bind(kernel.source, (3, 1, 1), [7, None])
+    for address in (1000, 2000):
+        launch([address])
+        sizes, _, taken = library.launches[-1]
+        assert sizes[:3] == [3, 1, 1]
+        assert taken == [7, address, 0]
+
+
+def test_a_device_launches_kernels_with_arguments_in_order(library, kernel, monkeypatch):
+    device = without_a_gpu(Device, kernel, monkeypatch)
+    device.launch(kernel, (4, 1, 1), [1000, 2000])
+    sizes, _, taken = library.launches[-1]
+    assert sizes[:3] == [4, 1, 1]
+    assert taken == [1000, 2000, 0]
+
+
+def test_rows_are_moved_by_a_launch_of_their_kernel(library, kernel, monkeypatch):
+    library.count = 5
+    monkeypatch.setattr(Kernel, "form", lambda self, *where: kernel)
+    move_rows((1024, 2048, 4096), 10, 64, 8, device=0, capability=90, stream=77)
+    _, stream, taken = library.launches[-1]
+    assert stream == 77
+    assert taken == [1024, 2048, 4096, 10, 0]

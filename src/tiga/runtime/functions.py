@@ -85,11 +85,11 @@ class Slots:
         """Write the arguments that change. Hold `lock` from here to the last launch."""
         self._pack(self._array, 0, *addresses)
 
-    def table(self, places: Sequence[int]) -> Any:
+    def table(self, places: Sequence[int]) -> ctypes.c_void_p:
         """What the driver takes for arguments: a pointer to each, in a kernel's order."""
         return self.tables(np.array(places, np.int64), (0,))[0]
 
-    def tables(self, places: np.ndarray, starts: Sequence[int]) -> list[Any]:
+    def tables(self, places: np.ndarray, starts: Sequence[int]) -> list[ctypes.c_void_p]:
         """Tables of several kernels, whose places lie one after another: where each starts."""
         pointers = ctypes.addressof(self._array) + 8 * places
         self._tables.append(pointers)
@@ -98,7 +98,7 @@ class Slots:
 
 
 def launcher(
-    function: Function, grid: tuple[int, int, int], slots: Slots, table: Any
+    function: Function, grid: tuple[int, int, int], slots: Slots, table: ctypes.c_void_p
 ) -> Callable[[Any], None]:
     """A launch over a grid with the arguments of a table of `slots`.
 

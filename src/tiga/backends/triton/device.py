@@ -103,10 +103,10 @@ class Device:
         """Run a kernel over a grid on the current stream, with an address or a number for each
         parameter, in order. For launches that repeat, see `tiga.runtime.functions.launcher`."""
         types = [p.type for p in kernel.source.parameters]
-        slots = [slot_of(t, a) for t, a in zip(types, arguments, strict=True)]
-        places = range(len(slots) + kernel.hidden)
-        run = launcher(kernel.function, grid, Slots(0, [*slots, *(0,) * kernel.hidden]), places)
-        run(ctypes.c_void_p(self.stream))
+        given = [slot_of(t, a) for t, a in zip(types, arguments, strict=True)]
+        slots = Slots(0, [*given, *(0,) * kernel.hidden])
+        table = slots.table(range(len(given) + kernel.hidden))
+        launcher(kernel.function, grid, slots, table)(ctypes.c_void_p(self.stream))
 
     # streams and events
 

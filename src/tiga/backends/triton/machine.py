@@ -53,9 +53,8 @@ class Gpu(Device):
         slots = Slots(len(varying), [*numbers, *(0,) * kernel.hidden])
         order = {parameter: slot for slot, parameter in enumerate([*varying, *fixed])}
         hidden = range(len(order), len(order) + kernel.hidden)
-        run = launcher(
-            kernel.function, grid, slots, [*map(order.__getitem__, sorted(order)), *hidden]
-        )
+        table = slots.table([*map(order.__getitem__, sorted(order)), *hidden])
+        run = launcher(kernel.function, grid, slots, table)
 
         def launch(addresses: Sequence[int]) -> None:
             stream = ctypes.c_void_p(self.stream)

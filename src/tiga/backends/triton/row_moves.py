@@ -64,4 +64,5 @@ def move_rows(
         form.run(grid, [*addresses, count])
         return
     slots = Slots(0, [*addresses, count, *(0,) * form.hidden])
-    launcher(form.function, grid, slots, range(4 + form.hidden))(ctypes.c_void_p(stream))
+    table = slots.table(range(4 + form.hidden))
+    launcher(form.function, grid, slots, table)(ctypes.c_void_p(stream))
