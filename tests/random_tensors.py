@@ -15,8 +15,12 @@ Pair = tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def _filled(native: Any, other: Any) -> Pair:
-    """Functions that need elements; they leave tensors without any alone."""
-    return (lambda x: x if 0 in x.shape else native(x), lambda x: x if 0 in x.shape else other(x))
+    """Functions that need elements along the last axis; they leave tensors without any alone."""
+
+    def unless_empty(function: Any) -> Callable[..., Any]:
+        return lambda x: x if 0 in x.shape[-1:] else function(x)
+
+    return unless_empty(native), unless_empty(other)
 
 
 def _written(x: Any) -> Any:
@@ -60,7 +64,7 @@ UNARY: dict[str, Pair] = {
     "largest": _filled(lambda x: x.max(-1, keepdims=True), lambda x: x.amax(-1, keepdim=True)),
     "average": _filled(lambda x: x.mean(-1, keepdims=True), lambda x: x.mean(-1, keepdim=True)),
     "spread": _filled(lambda x: tg.var(x, axis=-1, keepdims=True),
-                      lambda x: x.var(-1, unbiased=False, keepdim=True)),
+                      lambda x: (x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)),
     "picked": _filled(lambda x: x[..., tg.tensor([0, -1, 0], device=x.device)],
                       lambda x: x[..., [0, -1, 0]]),
     "norm": _filled(lambda x: tg.layer_norm(x, eps=0.1),

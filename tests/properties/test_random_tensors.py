@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
 @settings(some, max_examples=150)
 @given(
     name=st.sampled_from(sorted(FUNCTIONS)), left=st.sampled_from(DTYPES),
