@@ -121,6 +121,20 @@ def launcher(
     return run
 
 
+def launch_once(
+    function: Function,
+    grid: tuple[int, int, int],
+    arguments: Sequence[int],
+    hidden: int,
+    stream: int,
+) -> None:
+    """Launch over a grid on a stream with arguments in a kernel's order, then `hidden` ones that
+    are 0."""
+    slots = Slots(0, [*arguments, *(0,) * hidden])
+    table = slots.table(range(len(arguments) + hidden))
+    launcher(function, grid, slots, table)(ctypes.c_void_p(stream))
+
+
 class FreeLaunch:
     """Launches of a function over any grid with any arguments, whose slots are used again.
 

@@ -13,7 +13,6 @@ All work goes to the device's current stream, in order; nothing but `synchronize
 to pageable memory waits for the device. The driver is NVIDIA's own (`tiga.runtime.driver`).
 """
 
-import ctypes
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from tiga.backends.triton.loaded import DeviceKernel
 from tiga.backends.triton.writer import KernelSource
 from tiga.errors import InvalidType
 from tiga.runtime.driver import driver
-from tiga.runtime.functions import Slots, launcher
+from tiga.runtime.functions import launch_once
 
 Number = int | float
 
@@ -104,9 +103,7 @@ class Device:
         parameter, in order. For launches that repeat, see `tiga.runtime.functions.launcher`."""
         types = [p.type for p in kernel.source.parameters]
         given = [slot_of(t, a) for t, a in zip(types, arguments, strict=True)]
-        slots = Slots(0, [*given, *(0,) * kernel.hidden])
-        table = slots.table(range(len(given) + kernel.hidden))
-        launcher(kernel.function, grid, slots, table)(ctypes.c_void_p(self.stream))
+        launch_once(kernel.function, grid, given, kernel.hidden, self.stream)
 
     # streams and events
 

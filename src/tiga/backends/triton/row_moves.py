@@ -1,6 +1,5 @@
 """Rows of an array in another order: torch's kernels take a block of threads for each row."""
 
-import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
 from math import gcd
@@ -9,7 +8,7 @@ from tiga.backends.triton.compiled import ALIGNMENT
 from tiga.backends.triton.layout import Tile, padded
 from tiga.backends.triton.loaded import Interpreted, Kernel
 from tiga.backends.triton.writer import KernelSource, Parameter
-from tiga.runtime.functions import Slots, launcher
+from tiga.runtime.functions import launch_once
 
 ELEMENTS = 2048
 """Words of a program, about: eight to a thread."""
@@ -63,6 +62,4 @@ def move_rows(
     if isinstance(form, Interpreted):
         form.run(grid, [*addresses, count])
         return
-    slots = Slots(0, [*addresses, count, *(0,) * form.hidden])
-    table = slots.table(range(4 + form.hidden))
-    launcher(form.function, grid, slots, table)(ctypes.c_void_p(stream))
+    launch_once(form.function, grid, [*addresses, count], form.hidden, stream)
