@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import torch
-from forces import Total, force_loss, lennard_jones
-from graphs import benzene
+from forces import Total, fit
 from torch import nn
 
 import tiga as tg
@@ -88,20 +87,7 @@ class Model(nn.Module):
 
 
 def main() -> tuple[float, float]:
-    torch.manual_seed(0)
-    batch = benzene()
-    energy, force = lennard_jones(batch)
-    energy = energy - energy.mean()
-    graph, membership = batch.graph, batch.membership
-    model = Model().double()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
-    losses = []
-    for _ in range(60):
-        optimiser.zero_grad()
-        loss = force_loss(model, batch, graph, membership, energy, force)
-        loss.backward(inputs=list(model.parameters()))  # not of positions, leaves as well
-        optimiser.step()
-        losses.append(loss.item())
+    losses = fit(Model, rate=0.05, steps=60)
     print(f"Equivariant forces on benzene: loss from {losses[0]:.3f} to {losses[-1]:.3f}")
     return losses[0], losses[-1]
 
