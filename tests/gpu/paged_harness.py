@@ -44,6 +44,15 @@ def saved(folder: Path, kind: str) -> tuple[Any, Any]:
     return memory, opened
 
 
+def with_damage(opened: Any, path: Path, where: Any) -> Any:
+    """A copy of a graph's file, one of whose edges names a node that there is not."""
+    data = bytearray(opened.path.read_bytes())
+    index = opened.walks["dst"].index
+    data[index.offset + 400 : index.offset + 404] = (10**6).to_bytes(4, "little")
+    path.write_bytes(data)
+    return tg.Graph.open(path, device=str(where))
+
+
 def fields(opened: Any, where: torch.device, dtype: Any, in_file: bool) -> list[Any]:
     """`x` and `w`: in the device's memory, or mapped from the file."""
     kinds = opened.field("src", "x"), opened.field("edge", "w")

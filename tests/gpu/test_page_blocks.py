@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tiga as tg
-from tests.gpu.paged_harness import WIDTH, fields, same_bits, saved, within
+from tests.gpu.paged_harness import WIDTH, fields, same_bits, saved, with_damage, within
 from tiga import knobs
 from tiga.errors import InvalidFile, OutOfBudget
 from tiga.frontends.torch.inspection import foretold
@@ -187,10 +187,6 @@ def test_a_row_whose_messages_do_not_fit_is_refused(uneven: Any, where: Any) -> 
 
 def test_damage_is_found(tmp_path: Path, uneven: Any, where: Any) -> None:
     opened = uneven[1]
-    data = bytearray(opened.path.read_bytes())
-    index = opened.walks["dst"].index
-    data[index.offset + 400 : index.offset + 404] = (10**6).to_bytes(4, "little")
-    (tmp_path / "g").write_bytes(data)
-    damaged = tg.Graph.open(tmp_path / "g", device=str(where))
+    damaged = with_damage(opened, tmp_path / "g", where)
     with pytest.raises(InvalidFile, match="out of the range"):
         results(Ordered(), damaged, fields(opened, where, torch.float32, in_file=True))

@@ -14,6 +14,7 @@ from tests.gpu.paged_harness import (
     check,
     fields,
     saved,
+    with_damage,
     with_gradients,
     within,
 )
@@ -246,11 +247,7 @@ def test_a_row_that_cannot_be_divided_so_far(long: Any, where: Any) -> None:
 
 def test_damage_is_found_before_kernels_read(tmp_path: Path, uneven: Any, where: Any) -> None:
     opened = uneven[1]
-    data = bytearray(opened.path.read_bytes())
-    index = opened.walks["dst"].index
-    data[index.offset + 400 : index.offset + 404] = (10**6).to_bytes(4, "little")
-    (tmp_path / "g").write_bytes(data)
-    damaged = tg.Graph.open(tmp_path / "g", device=str(where))
+    damaged = with_damage(opened, tmp_path / "g", where)
     with pytest.raises(InvalidFile, match="out of the range"):
         with_gradients(Difference(), damaged, fields(opened, where, torch.float32, True))
 
